@@ -3,13 +3,18 @@
 //! An effect is a list of rows set or removed, whatever they held before. Applying it twice, or over a newer copy that
 //! later effects overwrite anyway, ends in the same state: replay and copies rest on that. The answer is not a part of it;
 //! the leader that evaluated the operation keeps it until the entry is committed, and a retry finds the outcome row.
+//!
+//! One that clears a range of users' keys is written in a format of its own: an ordinary one costs nothing for that.
 
+use super::clears::clears;
 use super::row;
 use crate::engine::ENGINE_KEY_BYTES_MAX;
-use archon_types::Millis;
+use archon_types::{KeyRange, Millis};
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 1;
+/// Of an effect that clears a range.
+const FORMAT_CLEAR: u8 = 2;
 /// Most changes in one effect: forgetting a client with all its outcomes, and some.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
 /// Longest encoded effect, in bytes.
@@ -41,6 +46,8 @@ impl RowChange {
 pub struct Effect {
     /// Log time at which the leader made it.
     pub at: Millis,
+    /// Users' rows of these keys are removed, whatever they are, before the changes are made.
+    pub clear: Option<KeyRange>,
     /// What to write, in order.
     pub changes: Vec<RowChange>,
 }
@@ -49,7 +56,7 @@ pub struct Effect {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EffectError {
     /// Written by a newer version.
-    #[error("a log entry has format {found}, this version reads {FORMAT}; run the newer version")]
+    #[error("a log entry has format {found}, this version reads up to {FORMAT_CLEAR}; run the newer version")]
     Format {
         /// The format byte found.
         found: u8,
@@ -70,6 +77,12 @@ pub enum EffectError {
         /// How many are too many.
         extra: usize,
     },
+    /// Writes a number in more bytes than it takes.
+    #[error("a log entry has a {what} in more bytes than it takes; the log is damaged")]
+    Padded {
+        /// What the number is of.
+        what: &'static str,
+    },
     /// Names something out of bounds.
     #[error("a log entry has a {what} of {found}, the limit is {limit}; the log is damaged")]
     Limit {
@@ -85,26 +98,22 @@ pub enum EffectError {
 impl Effect {
     /// These changes, made at this log time.
     pub const fn new(at: Millis, changes: Vec<RowChange>) -> Self {
-        Self { at, changes }
+        Self { at, clear: None, changes }
     }
 
-    /// The encoded form: format, time, number of changes, and per change key length, key, value length + 1 (0: remove),
-    /// value; numbers as LEB128.
+    /// The encoded form: format, time, the range to clear if the format says that there is one (length of its begin, begin,
+    /// length of its end + 1 (0: none), end), number of changes, and per change key length, key, value length + 1 (0:
+    /// remove), value; numbers as LEB128 in as few bytes as there can be.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(16 + self.bytes() + 6 * self.changes.len());
-        out.put_u8(FORMAT);
+        out.put_u8(if self.clear.is_some() { FORMAT_CLEAR } else { FORMAT });
         out.put_u64(self.at.get());
+        if let Some(range) = &self.clear {
+            put_pair(&mut out, &range.begin, range.end.as_ref());
+        }
         put_number(&mut out, self.changes.len() as u64);
         for change in &self.changes {
-            put_number(&mut out, change.key.len() as u64);
-            out.put_slice(&change.key);
-            match &change.value {
-                None => put_number(&mut out, 0),
-                Some(value) => {
-                    put_number(&mut out, value.len() as u64 + 1);
-                    out.put_slice(value);
-                }
-            }
+            put_pair(&mut out, &change.key, change.value.as_ref());
         }
         out.freeze()
     }
@@ -113,22 +122,13 @@ impl Effect {
     /// memory, and the pieces it was made of are let go of.
     pub fn into_entry(mut self) -> (Bytes, Self) {
         let entry = self.encode();
-        let mut at = 9 + number_bytes(self.changes.len());
-        let mut take = |length: usize| {
-            let taken = entry.slice(at..at + length);
-            at += length;
-            taken
-        };
-        for change in &mut self.changes {
-            take(number_bytes(change.key.len()));
-            change.key = take(change.key.len());
-            match &mut change.value {
-                None => drop(take(1)),
-                Some(value) => {
-                    take(number_bytes(value.len() + 1));
-                    *value = take(value.len());
-                }
-            }
+        let mut at = 9;
+        if let Some(KeyRange { begin, end }) = &mut self.clear {
+            at = share_pair(&entry, at, begin, end);
+        }
+        at += number_bytes(self.changes.len());
+        for RowChange { key, value } in &mut self.changes {
+            at = share_pair(&entry, at, key, value);
         }
         (entry, self)
     }
@@ -141,42 +141,76 @@ impl Effect {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
         let format = reader.byte("format")?;
-        if format != FORMAT {
+        if ![FORMAT, FORMAT_CLEAR].contains(&format) {
             return Err(EffectError::Format { found: format });
         }
         let time = reader.take(8, "time")?;
         let at = Millis::new(time.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
+        let clear = match format {
+            FORMAT_CLEAR => {
+                let (begin, end) = reader.pair(("begin", ENGINE_KEY_BYTES_MAX), ("end", ENGINE_KEY_BYTES_MAX))?;
+                Some(KeyRange { begin, end })
+            }
+            _ => None,
+        };
         let count = limit("number of changes", reader.number("number of changes")?, EFFECT_CHANGES_MAX as u64)?;
         // A change takes two bytes at least, so a lying count cannot make us reserve more than the entry's length.
         let mut changes = Vec::with_capacity(count.min(bytes.len() / 2));
         for _ in 0..count {
-            let length = limit("key length", reader.number("key length")?, ENGINE_KEY_BYTES_MAX as u64)?;
-            let key = reader.take(length, "key")?;
+            let (key, value) = reader.pair(("key", ENGINE_KEY_BYTES_MAX), ("value", EFFECT_BYTES_MAX))?;
             if key.is_empty() {
                 return Err(EffectError::Short { bytes: bytes.len(), what: "kind byte" });
             }
-            let value = match reader.number("value length")? {
-                0 => None,
-                more => Some(reader.take(limit("value length", more - 1, EFFECT_BYTES_MAX as u64)?, "value")?),
-            };
             changes.push(RowChange { key, value });
         }
         match bytes.len() - reader.at {
-            0 => Ok(Self { at, changes }),
+            0 => Ok(Self { at, clear, changes }),
             extra => Err(EffectError::Extra { bytes: bytes.len(), extra }),
         }
     }
 
     /// Bytes of keys and values.
     pub fn bytes(&self) -> usize {
-        self.changes.iter().map(|change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len)).sum()
+        let pair = |first: &Bytes, second: Option<&Bytes>| first.len() + second.map_or(0, Bytes::len);
+        let cleared = self.clear.as_ref().map_or(0, |range| pair(&range.begin, range.end.as_ref()));
+        cleared + self.changes.iter().map(|change| pair(&change.key, change.value.as_ref())).sum::<usize>()
     }
 
-    /// What applying it writes: its changes and the row that keeps the log time.
+    /// Whether applying it removes the row with this key, unless it is among what it writes.
+    pub fn clears(&self, key: &[u8]) -> bool {
+        self.clear.as_ref().is_some_and(|range| clears(range, key))
+    }
+
+    /// What applying it writes, once what it clears is removed: its changes and the row that keeps the log time.
     pub fn rows(&self) -> impl Iterator<Item = RowChange> + '_ {
         let time = RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(self.at));
         self.changes.iter().cloned().chain(std::iter::once(time))
     }
+}
+
+/// A piece, and another one that may be missing.
+fn put_pair(out: &mut BytesMut, first: &[u8], second: Option<&Bytes>) {
+    put_number(out, first.len() as u64);
+    out.put_slice(first);
+    match second {
+        None => put_number(out, 0),
+        Some(second) => {
+            put_number(out, second.len() as u64 + 1);
+            out.put_slice(second);
+        }
+    }
+}
+
+/// Has a pair that [`put_pair`] wrote at this place share the entry's memory. Returns where it ends.
+fn share_pair(entry: &Bytes, at: usize, first: &mut Bytes, second: &mut Option<Bytes>) -> usize {
+    let begin = at + number_bytes(first.len());
+    let end = begin + first.len();
+    *first = entry.slice(begin..end);
+    let Some(second) = second else { return end + number_bytes(0) };
+    let begin = end + number_bytes(second.len() + 1);
+    let end = begin + second.len();
+    *second = entry.slice(begin..end);
+    end
 }
 
 fn put_number(out: &mut BytesMut, mut number: u64) {
@@ -219,6 +253,21 @@ impl ByteReader<'_> {
         Ok(*byte)
     }
 
+    /// What [`put_pair`] wrote: two pieces, each with its name and limit.
+    fn pair(
+        &mut self,
+        (first, first_max): (&'static str, usize),
+        (second, second_max): (&'static str, usize),
+    ) -> Result<(Bytes, Option<Bytes>), EffectError> {
+        let length = limit(first, self.number(first)?, first_max as u64)?;
+        let found = self.take(length, first)?;
+        let beside = match self.number(second)? {
+            0 => None,
+            more => Some(self.take(limit(second, more - 1, second_max as u64)?, second)?),
+        };
+        Ok((found, beside))
+    }
+
     fn number(&mut self, what: &'static str) -> Result<u64, EffectError> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -229,6 +278,9 @@ impl ByteReader<'_> {
                 break;
             }
             number |= part << shift;
+            if byte == 0 && shift > 0 {
+                return Err(EffectError::Padded { what });
+            }
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
@@ -246,8 +298,10 @@ mod tests {
         let bytes = |range| proptest::collection::vec(any::<u8>(), range).prop_map(Bytes::from);
         let change =
             (bytes(1..200), proptest::option::of(bytes(0..300))).prop_map(|(key, value)| RowChange { key, value });
-        (any::<u64>(), proptest::collection::vec(change, 0..8))
-            .prop_map(|(at, changes)| Effect::new(Millis::new(at), changes))
+        let range =
+            (bytes(0..200), proptest::option::of(bytes(0..200))).prop_map(|(begin, end)| KeyRange { begin, end });
+        (any::<u64>(), proptest::option::of(range), proptest::collection::vec(change, 0..8))
+            .prop_map(|(at, clear, changes)| Effect { clear, ..Effect::new(Millis::new(at), changes) })
     }
 
     proptest! {
@@ -263,6 +317,7 @@ mod tests {
             prop_assert_eq!((&entry, &shared), (&encoded, &effect));
             let within = |part: &Bytes| entry.as_ptr_range().contains(&part.as_ptr()) || part.is_empty();
             prop_assert!(shared.changes.iter().all(|change| within(&change.key) && change.value.iter().all(within)));
+            prop_assert!(shared.clear.iter().all(|range| within(&range.begin) && range.end.iter().all(within)));
         }
 
         #[test]
@@ -273,11 +328,18 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..100), right in any::<bool>()) {
-            if right && !bytes.is_empty() {
-                bytes[0] = FORMAT;
+        fn any_bytes_decode_or_are_refused(effect in effect(), mut bytes in proptest::collection::vec(any::<u8>(), 0..100), format in 0..3_u8, at: proptest::sample::Index, byte: u8) {
+            if format > 0 && !bytes.is_empty() {
+                bytes[0] = format;
             }
-            let _ = Effect::decode(&Bytes::from(bytes));
+            let mut damaged = effect.encode().to_vec();
+            let length = damaged.len();
+            damaged[at.index(length)] = byte;
+            for bytes in [bytes, damaged].map(Bytes::from) {
+                if let Ok(effect) = Effect::decode(&bytes) {
+                    prop_assert_eq!(effect.encode(), bytes);
+                }
+            }
         }
     }
 
@@ -289,6 +351,15 @@ mod tests {
         assert_eq!(Effect::decode(&Bytes::from(long)), Err(EffectError::Extra { bytes: 11, extra: 1 }));
         let lying = [&[FORMAT][..], &[0; 8], &[0xFF; 9], &[0x01]].concat();
         assert!(matches!(Effect::decode(&Bytes::from(lying)), Err(EffectError::Limit { .. })));
+        let padded = [&[FORMAT][..], &[0; 8], &[0x80, 0]].concat();
+        assert_eq!(Effect::decode(&padded.into()), Err(EffectError::Padded { what: "number of changes" }));
+    }
+
+    #[test]
+    fn an_ordinary_effect_is_written_as_before_there_were_others() {
+        let change = RowChange::set(Bytes::from_static(b"k"), Bytes::from_static(b"v"));
+        let written = [&[1][..], &[0, 0, 0, 0, 0, 0, 0, 9], &[1, 1, b'k', 2, b'v']].concat();
+        assert_eq!(Effect::new(Millis::new(9), vec![change]).encode(), written);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Committed rows on their way from a memtable to the engine.
 
+use super::clears::{Clears, clears};
 use super::effect::RowChange;
 use super::row_map::{RowMap, is_value};
-use archon_types::Seq;
+use archon_types::{KeyRange, Seq};
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, OnceLock};
@@ -24,13 +25,22 @@ pub struct Frozen {
     rows: Arc<RowMap<Held>>,
     /// The same in order of key, once the flusher has made that.
     sorted: Arc<OnceLock<Box<[RowChange]>>>,
+    /// Users' rows of these keys are gone, but for those that are here.
+    clears: Arc<[KeyRange]>,
     /// What they count against the budget.
     bytes: usize,
 }
 
 impl Frozen {
-    pub(crate) fn new(upto: Seq, rows: RowMap<Held>, bytes: usize) -> Self {
-        Self { upto, rows: Arc::new(rows), sorted: Arc::default(), bytes }
+    pub(crate) fn new(upto: Seq, rows: RowMap<Held>, clears: Clears, bytes: usize) -> Self {
+        let clears = clears.into_ranges().collect();
+        Self { upto, rows: Arc::new(rows), sorted: Arc::default(), clears, bytes }
+    }
+
+    /// Users' rows of these keys are to be removed from the engine before the rows are written. What an entry cleared is not
+    /// among the rows any more, and what was written there since is: so one order is right wherever the entries stood.
+    pub fn clears(&self) -> &[KeyRange] {
+        &self.clears
     }
 
     /// Bytes of the rows, with what each costs beside its key and value.
@@ -50,7 +60,15 @@ impl Frozen {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
-        self.rows.get(key).map(|held| held.value.as_ref())
+        match self.rows.get(key) {
+            Some(held) => Some(held.value.as_ref()),
+            None => self.hides(key).then_some(None),
+        }
+    }
+
+    /// Whether the engine's row with this key is gone, unless there is one here.
+    pub(crate) fn hides(&self, key: &[u8]) -> bool {
+        self.clears.iter().any(|range| clears(range, key))
     }
 
     /// Users' rows between two keys, the greatest first.

@@ -1,6 +1,7 @@
 //! What the replicated entries mean: operations are evaluated once by the leader into blind effects, which every replica
 //! applies alike. Pure: no clock, no randomness, no I/O; the engine is a trait, what is stored comes in through it.
 
+mod clears;
 pub mod client_index;
 mod client_rows;
 pub mod dedup;
@@ -15,6 +16,7 @@ pub mod memory;
 pub mod memtable;
 mod memtable_budget;
 mod mutant;
+pub mod reshape;
 pub mod row;
 mod row_map;
 #[cfg(test)]

@@ -7,7 +7,11 @@
 //! Of a committed row only the newest version is kept: rows are blind, so nothing older is ever needed. From time to time
 //! the committed rows are frozen and given to the flusher as they are, which sorts them; they leave once the engine holds them. So a
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
+//!
+//! An entry that clears a range hides what is older there from whoever sees the entry: the rows of entries before it, those
+//! that are frozen, and those that the engine still holds until the flusher has cleared them.
 
+use super::clears::{Clears, clear_cost};
 use super::effect::{Effect, RowChange};
 use super::frozen::{Frozen, Held};
 use super::growth::{Growing, Growth};
@@ -15,7 +19,7 @@ use super::memtable_budget::MemtableBudget;
 use super::row;
 use super::row_map::{RowMap, is_value, spans_values};
 use super::view::Reader;
-use archon_types::{Millis, Seq};
+use archon_types::{KeyRange, Millis, Seq};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -50,16 +54,25 @@ pub enum MemtableError {
 struct Open {
     seq: Seq,
     at: Millis,
+    clear: Option<KeyRange>,
     changes: Vec<RowChange>,
 }
 
 impl Open {
     /// Adds to the newest versions what this entry writes: users' rows, or the others.
     fn note(&self, newest: &mut RowMap<Newest>, values: bool) {
+        if let Some(range) = self.clear.as_ref().filter(|_| values) {
+            newest.remove_values(range, |_, _| {});
+        }
         for change in self.changes.iter().filter(|change| is_value(&change.key) == values) {
             let row = Newest { seq: self.seq, value: change.value.clone() };
             newest.update(change.key.clone(), |_, _| Some(row));
         }
+    }
+
+    /// What it counts against the budget.
+    fn cost(&self) -> usize {
+        self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>()
     }
 }
 
@@ -80,9 +93,13 @@ pub struct Memtable {
     /// plain puts none of users' rows.
     newest_values: OnceCell<RowMap<Newest>>,
     newest_others: OnceCell<RowMap<Newest>>,
+    /// What `open` clears: of an older row there nothing is seen by whoever sees the newest.
+    open_clears: Clears,
+    /// What was cleared since the last freezing: of a frozen row there, or the engine's, nothing is seen.
+    clears: Clears,
     /// The newest committed version of each row written since the last freezing.
     rows: RowMap<Held>,
-    /// Bytes of `rows`.
+    /// Bytes of `rows` and `clears`.
     rows_bytes: usize,
     frozen: Option<Frozen>,
     last: Seq,
@@ -106,6 +123,8 @@ impl Memtable {
             open: VecDeque::new(),
             newest_values: OnceCell::new(),
             newest_others: OnceCell::new(),
+            open_clears: Clears::default(),
+            clears: Clears::default(),
             rows: RowMap::default(),
             rows_bytes: 0,
             frozen: None,
@@ -151,10 +170,13 @@ impl Memtable {
         if seq <= self.last {
             return Err(MemtableError::NotNext { found: seq, last: self.last });
         }
-        let Effect { at, changes } = effect;
-        self.bytes += changes.iter().map(cost).sum::<usize>();
+        let Effect { at, clear, changes } = effect;
+        let open = Open { seq, at, clear, changes };
+        self.bytes += open.cost();
         self.charge();
-        let open = Open { seq, at, changes };
+        if let Some(range) = &open.clear {
+            self.open_clears.add(seq, range.clone());
+        }
         for values in [true, false] {
             if let Some(newest) = self.newest_mut(values) {
                 open.note(newest, values);
@@ -171,11 +193,15 @@ impl Memtable {
         let mut time = None;
         while let Some(open) = self.open.pop_front_if(|open| open.seq <= self.commit) {
             time = Some((open.seq, open.at));
+            self.bytes -= open.cost();
+            if let Some(range) = open.clear {
+                self.open_clears.settled(open.seq);
+                self.clear(open.seq, range);
+            }
             for change in open.changes {
                 if let Some(newest) = self.newest_mut(is_value(&change.key)) {
                     newest.remove_if(&change.key, |row| row.seq == open.seq);
                 }
-                self.bytes -= cost(&change);
                 self.settle(open.seq, change);
             }
         }
@@ -183,6 +209,20 @@ impl Memtable {
             self.settle(seq, RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(at)));
             self.charge();
         }
+    }
+
+    /// Takes the rows of a range out of the committed ones, and hides those below.
+    fn clear(&mut self, seq: Seq, range: KeyRange) {
+        let mut freed = 0;
+        let growing = &mut self.growing;
+        self.rows.remove_values(&range, |key, held| {
+            freed += row_cost(key, held.value.as_ref());
+            growing.note(key, growth(key, Some(held.value.as_ref()), None));
+        });
+        let cost = clear_cost(&range);
+        self.clears.add(seq, range);
+        self.rows_bytes = self.rows_bytes + cost - freed;
+        self.bytes = self.bytes + cost - freed;
     }
 
     /// Makes a change part of the committed rows.
@@ -213,7 +253,8 @@ impl Memtable {
         self.bytes = self.bytes + after - before;
     }
 
-    /// How much the committed rows have grown since they were counted last.
+    /// How much the committed rows have grown since they were counted last. Of what an entry cleared only the rows that had
+    /// not left the memtable are known: the others count as if they were still there, until the next count.
     pub const fn grown(&self) -> Growth {
         self.growing.since()
     }
@@ -239,13 +280,14 @@ impl Memtable {
         }
         let mut cut = false;
         while let Some(open) = self.open.pop_back_if(|open| open.seq > after) {
-            self.bytes -= open.changes.iter().map(cost).sum::<usize>();
+            self.bytes -= open.cost();
             cut = true;
         }
         self.charge();
         if cut {
             self.newest_values.take();
             self.newest_others.take();
+            self.open_clears.cut(after);
         }
         self.last = self.last.min(after);
         Ok(())
@@ -256,9 +298,9 @@ impl Memtable {
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             self.note_position();
-            let rows = std::mem::take(&mut self.rows);
+            let (rows, clears) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.clears));
             let bytes = std::mem::take(&mut self.rows_bytes);
-            self.frozen = Some(Frozen::new(self.commit, rows, bytes));
+            self.frozen = Some(Frozen::new(self.commit, rows, clears, bytes));
         }
         self.frozen.clone()
     }
@@ -288,21 +330,34 @@ impl Memtable {
         Some(frozen)
     }
 
-    /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed. The log
-    /// time is always that of the last committed entry.
+    /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed or cleared.
+    /// The log time is always that of the last committed entry.
     pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
-        if reader == Reader::Newest
-            && let Some(newest) = self.newest(is_value(key)).get(key)
-        {
-            return Some(newest.value.as_ref());
+        if reader == Reader::Newest {
+            if let Some(newest) = self.newest(is_value(key)).get(key) {
+                return Some(newest.value.as_ref());
+            }
+            if self.open_clears.hide(key) {
+                return Some(None);
+            }
         }
         match self.rows.get(key) {
             Some(held) => Some(held.value.as_ref()),
+            None if self.clears.hide(key) => Some(None),
             None => self.frozen.as_ref()?.get(key),
         }
     }
 
-    /// What `reader` sees of the rows from `from` to `to`, in order of key; removed rows as `None`.
+    /// Whether `reader` sees nothing of the engine's row with this key because it was cleared. The engine may hold it until the
+    /// flusher has cleared the range there.
+    pub(crate) fn hides(&self, key: &[u8], reader: Reader) -> bool {
+        (reader == Reader::Newest && self.open_clears.hide(key))
+            || self.clears.hide(key)
+            || self.frozen.as_ref().is_some_and(|frozen| frozen.hides(key))
+    }
+
+    /// What `reader` sees of the rows from `from` to `to`, in order of key; removed rows as `None`, and cleared ones that are
+    /// still here. Of those that only the engine still holds nothing is said.
     pub fn range<'a>(
         &'a self,
         from: Bound<&[u8]>,
@@ -317,10 +372,26 @@ impl Memtable {
             rows.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()))
         };
         let before = |one: &Bytes, other: &Bytes| one.cmp(other);
-        newer(newer(newest(true), newest(false), before), newer(rows, frozen.into_iter().flatten(), before), before)
+        newer(newer(newest(true), newest(false), before), self.merged(rows, frozen, reader, before), before)
     }
 
-    /// What `reader` sees of users' rows from `from` to `to`, the greatest key first; removed rows as `None`.
+    /// Merges committed rows and frozen ones in the same order of key; what a reader sees no more because it was cleared is
+    /// given as removed.
+    fn merged<'a>(
+        &'a self,
+        rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+        frozen: Option<impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>>,
+        reader: Reader,
+        order: impl Fn(&Bytes, &Bytes) -> std::cmp::Ordering,
+    ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
+        let frozen = frozen.into_iter().flatten();
+        let frozen = frozen.map(|(key, value)| (key, value.filter(|_| !self.clears.hide(key))));
+        let newest = reader == Reader::Newest;
+        let hidden = move |key: &Bytes| newest && self.open_clears.hide(key);
+        newer(rows, frozen, order).map(move |(key, value)| (key, value.filter(|_| !hidden(key))))
+    }
+
+    /// What `reader` sees of users' rows from `from` to `to`, the greatest key first, as in [`Memtable::range`].
     pub fn values_back<'a>(
         &'a self,
         from: Bound<&'a [u8]>,
@@ -332,7 +403,7 @@ impl Memtable {
         let newest = (reader == Reader::Newest).then(|| self.newest(true).values_between(from, to).rev());
         let newest = newest.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()));
         let before = |one: &Bytes, other: &Bytes| other.cmp(one);
-        newer(newest, newer(rows, frozen.into_iter().flatten(), before), before)
+        newer(newest, self.merged(rows, frozen, reader, before), before)
     }
 
     fn newest(&self, values: bool) -> &RowMap<Newest> {

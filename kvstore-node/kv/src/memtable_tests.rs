@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::MemoryEngine;
+use crate::Seal;
 use crate::engine::{Change, Engine, PageLimit};
+use crate::reshape;
+use crate::rows::Rows;
 use crate::view::{PartitionView, View};
-use archon_types::{ClientId, PlacementId, ScanOrder};
+use archon_types::{ClientId, Epoch, PlacementId, ScanOrder};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -145,41 +148,125 @@ fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
     assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
 }
 
+/// What a leader evaluates goes after the entry that cleared the range, also while that is not committed.
+#[test]
+fn a_cleared_row_is_gone_for_each_reader_from_when_the_entry_is_his() {
+    let engine = MemoryEngine::new();
+    let stored = |number| Change { space: SPACE, key: key(number), value: Some(Bytes::from_static(b"0")) };
+    engine.write(&[stored(1), stored(2)]).unwrap();
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    push(&mut memtable, 5, [set(2, 10), set(3, 10)]).unwrap();
+    memtable.commit(seq(5));
+    memtable.freeze();
+    push(&mut memtable, 6, [set(3, 20), set(4, 20)]).unwrap();
+    memtable.commit(seq(6));
+    push(&mut memtable, 7, [set(5, 30)]).unwrap();
+    let end = Some(Bytes::from_static(&[5]));
+    let clear = reshape::clear(Millis::new(8), KeyRange { begin: Bytes::from_static(&[2]), end });
+    memtable.push(seq(8), clear).unwrap();
+    push(&mut memtable, 9, [set(4, 40)]).unwrap();
+    let seen = |memtable: &Memtable, reader| {
+        let view = PartitionView::new(memtable, &engine, SPACE, reader);
+        let rows = (1..6).map(|number| view.get(&key(number)).unwrap());
+        rows.map(|row| row.map_or_else(String::new, |row| String::from_utf8_lossy(&row).into())).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(&memtable, Reader::Newest), ["0", "", "", "40", "30"]);
+    assert_eq!(seen(&memtable, Reader::Committed), ["0", "10", "20", "20", ""]);
+    memtable.commit(seq(8));
+    assert_eq!(seen(&memtable, Reader::Newest), ["0", "", "", "40", "30"]);
+    assert_eq!(seen(&memtable, Reader::Committed), ["0", "", "", "", "30"]);
+    memtable.flushed(seq(5));
+    let frozen = memtable.freeze().unwrap();
+    assert_eq!((frozen.clears().len(), frozen.rows().iter().any(|row| row.key == key(3))), (1, false));
+    assert_eq!(seen(&memtable, Reader::Committed), ["0", "", "", "", "30"], "the engine still has it");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Push(Vec<(u8, bool)>),
+    Reshape(Reshape),
     Commit(u64),
     Flush(u64),
     Truncate(u64),
+    Restart,
+}
+
+#[derive(Clone, Debug)]
+enum Reshape {
+    Split(u8, Option<u8>),
+    Open,
+    /// A range is cleared, and one of its rows perhaps written in the same entry.
+    Clear(u8, Option<u8>, Option<u8>),
+}
+
+fn reshape() -> impl Strategy<Value = Reshape> {
+    let end = || proptest::option::of(0..10_u8);
+    prop_oneof![
+        (0..10_u8, end()).prop_map(|(at, end)| Reshape::Split(at, end)),
+        Just(Reshape::Open),
+        (0..10_u8, end(), proptest::option::of(0..8_u8)).prop_map(|(begin, end, row)| Reshape::Clear(begin, end, row)),
+    ]
+}
+
+impl Reshape {
+    fn effect(&self, at: u64) -> Effect {
+        let bound = |number: &u8| Bytes::from(vec![*number]);
+        let time = Millis::new(at);
+        match self {
+            Self::Split(from, end) => {
+                let (at, end, position) = (bound(from), end.as_ref().map(bound), (Epoch::new(1), seq(at)));
+                reshape::split(time, &Seal { attempt: 1, at, end, position })
+            }
+            Self::Open => reshape::open(time),
+            Self::Clear(begin, end, row) => {
+                let mut effect = reshape::clear(time, KeyRange { begin: bound(begin), end: end.as_ref().map(bound) });
+                effect.changes.extend(row.map(|row| set(row, at)));
+                effect
+            }
+        }
+    }
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => proptest::collection::vec((0..12_u8, proptest::bool::weighted(0.3)), 0..4).prop_map(Step::Push),
-        3 => (0..4_u64).prop_map(Step::Commit),
-        2 => (0..4_u64).prop_map(Step::Flush),
-        1 => (0..3_u64).prop_map(Step::Truncate),
+        10 => proptest::collection::vec((0..12_u8, proptest::bool::weighted(0.3)), 0..4).prop_map(Step::Push),
+        3 => reshape().prop_map(Step::Reshape),
+        6 => (0..4_u64).prop_map(Step::Commit),
+        4 => (0..4_u64).prop_map(Step::Flush),
+        2 => (0..3_u64).prop_map(Step::Truncate),
+        1 => Just(Step::Restart),
     ]
 }
 
-type Entries = Vec<(u64, Vec<RowChange>)>;
+type Entries = Vec<(u64, Effect)>;
 
 /// The state after every entry up to `upto`.
-fn state(entries: &Entries, upto: u64) -> BTreeMap<Bytes, Bytes> {
-    let mut state = BTreeMap::new();
-    for change in entries.iter().filter(|(at, _)| *at <= upto).flat_map(|(_, changes)| changes) {
-        match &change.value {
-            Some(value) => state.insert(change.key.clone(), value.clone()),
-            None => state.remove(&change.key),
-        };
+fn state(entries: &[(u64, Effect)], upto: u64) -> BTreeMap<Bytes, Bytes> {
+    let mut rows = Rows::default();
+    entries.iter().filter(|(at, _)| *at <= upto).for_each(|(_, effect)| rows.apply(effect));
+    rows.0
+}
+
+/// Does what the flusher does: clears ranges, then writes rows. Of `steps` removals and rows no more than that.
+fn carry_out(engine: &MemoryEngine, frozen: &Frozen, steps: usize) {
+    let mut changes = Vec::new();
+    for range in frozen.clears() {
+        let (from, to) = row::value_bounds(range);
+        let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        let page = engine.page(SPACE, keys, ScanOrder::Descending, PageLimit::bytes(usize::MAX)).unwrap();
+        changes.extend(page.rows.into_iter().map(|row| RowChange::remove(row.key)));
     }
-    state
+    changes.extend(frozen.rows().iter().cloned());
+    let change = |RowChange { key, value }| Change { space: SPACE, key, value };
+    engine.write(&changes.into_iter().take(steps).map(change).collect::<Vec<_>>()).unwrap();
 }
 
 fn agrees(view: &PartitionView<'_>, expected: &BTreeMap<Bytes, Bytes>) -> Result<(), TestCaseError> {
     for key in (0..12).map(any_key) {
         prop_assert_eq!(view.get(&key).unwrap(), expected.get(&key).cloned());
     }
+    let seal = expected.get(row::SEAL_KEY).map(|row| Seal::decode(row).unwrap());
+    prop_assert_eq!(Seal::standing(view).unwrap(), seal);
     for rows_max in [1, 3, 100] {
         let limit = PageLimit { rows_max, bytes_max: usize::MAX };
         let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
@@ -195,7 +282,8 @@ fn agrees(view: &PartitionView<'_>, expected: &BTreeMap<Bytes, Bytes>) -> Result
                 _ => break,
             }
         }
-        let expected: Vec<_> = expected.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let expected = expected.iter().filter(|(key, _)| key[0] < row::KIND_META);
+        let expected: Vec<_> = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
         prop_assert_eq!(&found, &expected);
         let (mut back, mut to) = (Vec::new(), Bytes::from_static(&[row::KIND_VALUE + 1]));
         loop {
@@ -219,7 +307,7 @@ proptest! {
         let budget = MemtableBudget::default();
         let mut memtable = Memtable::new(Seq::ZERO, budget.clone());
         let mut entries: Entries = Vec::new();
-        let (mut last, mut commit, mut stamp) = (0, 0, 0);
+        let (mut last, mut commit, mut flushed, mut stamp) = (0, 0, 0, 0);
         for step in steps {
             match step {
                 Step::Push(rows) => {
@@ -237,7 +325,12 @@ proptest! {
                         (before.is_none() || !row::is_outcome_key(&key)).then(|| RowChange::set(key, value))
                     }).collect();
                     push(&mut memtable, last, changes.clone()).unwrap();
-                    entries.push((last, changes));
+                    entries.push((last, Effect::new(Millis::new(last), changes)));
+                }
+                Step::Reshape(reshape) => {
+                    last += 1;
+                    entries.push((last, reshape.effect(last)));
+                    memtable.push(seq(last), reshape.effect(last)).unwrap();
                 }
                 Step::Commit(by) => {
                     commit = (commit + by).min(last);
@@ -246,11 +339,10 @@ proptest! {
                 Step::Flush(by) => {
                     // As the flusher does: take what is frozen, write it, and only then let go.
                     if let Some(frozen) = memtable.freeze() {
-                        for RowChange { key, value } in frozen.rows().iter().cloned() {
-                            engine.write(&[Change { space: SPACE, key, value }]).unwrap();
-                        }
-                        if by != 1 {
+                        carry_out(&engine, &frozen, if by == 3 { 3 } else { usize::MAX });
+                        if by % 2 == 0 {
                             memtable.flushed(frozen.upto);
+                            flushed = frozen.upto.get();
                         }
                     }
                 }
@@ -258,6 +350,15 @@ proptest! {
                     last = last.saturating_sub(by).max(commit);
                     memtable.truncate(seq(last)).unwrap();
                     entries.retain(|(at, _)| *at <= last);
+                }
+                Step::Restart => {
+                    // The log from where the engine is complete; what more there is in the engine is of unknown positions.
+                    memtable = Memtable::new(seq(flushed), budget.clone());
+                    memtable.set_engine_ahead(seq(u64::MAX));
+                    for (at, effect) in entries.iter().filter(|(at, _)| *at > flushed) {
+                        memtable.push(seq(*at), effect.clone()).unwrap();
+                    }
+                    memtable.commit(seq(commit));
                 }
             }
             let view = |reader| PartitionView::new(&memtable, &engine, SPACE, reader);
@@ -280,6 +381,55 @@ fn writes(lengths: std::ops::Range<usize>, most: usize) -> impl Strategy<Value =
 }
 
 proptest! {
+    /// Wherever the log is cut, frozen and replayed, and however much of what was frozen the engine has done before that: it
+    /// ends in the same rows.
+    #[test]
+    fn a_log_with_clears_ends_in_the_same_rows_wherever_it_is_frozen_and_replayed(
+        log in proptest::collection::vec(prop_oneof![
+            3 => (0..8_u8, any::<bool>()).prop_map(Ok),
+            2 => reshape().prop_map(Err),
+        ], 1..9),
+        steps in 0..6_usize,
+    ) {
+        let effect = |(at, entry): (u64, &Result<(u8, bool), Reshape>)| match entry {
+            Ok((row, true)) => (at, Effect::new(Millis::new(at), vec![set(*row, at)])),
+            Ok((row, false)) => (at, Effect::new(Millis::new(at), vec![RowChange::remove(key(*row))])),
+            Err(reshape) => (at, reshape.effect(at)),
+        };
+        let entries: Entries = (1..).zip(&log).map(effect).collect();
+        let end = log.len() as u64;
+        for (first, second) in (0..=end).flat_map(|first| (first..=end).map(move |second| (first, second))) {
+            let engine = MemoryEngine::new();
+            let replayed = |after: u64| {
+                let mut memtable = Memtable::new(seq(after), MemtableBudget::default());
+                entries.iter().filter(|(at, _)| *at > after).for_each(|(at, effect)| {
+                    memtable.push(seq(*at), effect.clone()).unwrap();
+                });
+                memtable
+            };
+            let freeze = |memtable: &mut Memtable, upto: u64, steps: usize| {
+                memtable.commit(seq(upto));
+                if let Some(frozen) = memtable.freeze() {
+                    carry_out(&engine, &frozen, steps);
+                }
+            };
+            let mut memtable = replayed(0);
+            freeze(&mut memtable, first, usize::MAX);
+            memtable.flushed(seq(first));
+            freeze(&mut memtable, second, steps);
+            // It ends in the midst of the second list. What is cut off was not committed.
+            memtable.truncate(seq(second)).unwrap();
+            agrees(&PartitionView::new(&memtable, &engine, SPACE, Reader::Newest), &state(&entries, second))?;
+            let mut memtable = replayed(first);
+            freeze(&mut memtable, end, usize::MAX);
+            let view = PartitionView::new(&memtable, &engine, SPACE, Reader::Committed);
+            agrees(&view, &state(&entries, end))?;
+            memtable.flushed(seq(end));
+            let view = PartitionView::new(&memtable, &engine, SPACE, Reader::Committed);
+            agrees(&view, &state(&entries, end))?;
+        }
+    }
+
     /// A count goes from the first row to the last while rows change before and behind it: what it found and what has grown
     /// since are what is there, at any time.
     #[test]

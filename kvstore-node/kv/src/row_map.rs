@@ -4,9 +4,11 @@
 //! keys); an order of their keys is made when somebody first asks for one, and kept from then on. The exactly-once table's
 //! rows stand in queues, and the few others in a list.
 
+use super::clears::clears;
 use super::client_rows::{ClientRows, client_key};
 use super::engine::is_empty_range;
 use super::row::KIND_VALUE;
+use archon_types::KeyRange;
 use bytes::Bytes;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -23,7 +25,7 @@ pub(super) struct RowMap<V> {
     /// The keys in `values`, copied, in order; from the first time on that they were asked for.
     sorted: OnceLock<BTreeSet<Box<[u8]>>>,
     clients: ClientRows<V>,
-    /// In order: a partition's own rows, of which there are two.
+    /// In order: a partition's own rows, of which there are a few.
     others: Vec<(Bytes, V)>,
 }
 
@@ -103,6 +105,21 @@ impl<V> RowMap<V> {
                 }
             }
         }
+    }
+
+    /// Removes users' rows of these keys, and says of each what it was. Walks over all users' rows.
+    pub(super) fn remove_values(&mut self, keys: &KeyRange, mut gone: impl FnMut(&Bytes, &V)) {
+        let mut sorted = self.sorted.get_mut();
+        self.values.retain(|(key, value)| {
+            let cleared = clears(keys, key);
+            if cleared {
+                if let Some(sorted) = &mut sorted {
+                    sorted.remove(&key[..]);
+                }
+                gone(key, value);
+            }
+            !cleared
+        });
     }
 
     fn update_value(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {

@@ -14,6 +14,7 @@ pub(crate) struct Rows(pub(crate) BTreeMap<Bytes, Bytes>);
 
 impl Rows {
     pub(crate) fn apply(&mut self, effect: &Effect) {
+        self.0.retain(|key, _| !effect.clears(key));
         for change in effect.rows() {
             match change.value {
                 Some(value) => self.0.insert(change.key, value),

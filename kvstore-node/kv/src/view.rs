@@ -106,7 +106,8 @@ impl View for PartitionView<'_> {
                 ScanOrder::Ascending => Box::new(self.memtable.range(low, end.unwrap_or(high), self.reader)),
                 ScanOrder::Descending => Box::new(self.memtable.values_back(end.unwrap_or(low), high, self.reader)),
             };
-            for row in overlaid(page.rows.into_iter(), overlay, order) {
+            let stored = page.rows.into_iter().filter(|row| !self.memtable.hides(&row.key, self.reader));
+            for row in overlaid(stored, overlay, order) {
                 let size = row.key.len() + row.value.len();
                 if limit.is_full(merged.rows.len(), bytes, size) {
                     merged.more = true;

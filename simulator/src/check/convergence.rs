@@ -93,6 +93,7 @@ impl World {
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
             for entry in known.latest().ledger.entries() {
                 let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
+                model.retain(|key, _| !effect.clears(key));
                 for change in effect.rows() {
                     match change.value {
                         Some(value) => model.insert(change.key, value),
