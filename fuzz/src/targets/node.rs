@@ -1,9 +1,9 @@
 //! What a node reads: peers' messages, copied pages, its identity, its log's records, its rows.
 
 use crate::target::{Target, Verdict};
-use archon_kv::{effect, row};
+use archon_kv::{Seal, effect, reshape, row};
 use archon_kvstore_node::fuzzing;
-use archon_types::{ClientId, Millis, Revision};
+use archon_types::{ClientId, Epoch, KeyRange, Millis, Revision, Seq};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fs;
@@ -90,7 +90,8 @@ fn effect(input: &[u8]) -> Verdict {
     Verdict::of(effect::Effect::decode(&Bytes::copy_from_slice(input)), |effect| {
         let again = effect::Effect::decode(&effect.encode());
         assert_eq!(again.as_ref().ok(), Some(effect), "an effect changes on its way");
-        format!("{} changes", ["no", "one", "some"][effect.changes.len().min(2)])
+        let clears = if effect.clear.is_some() { ", clears a range" } else { "" };
+        format!("{} changes{clears}", ["no", "one", "some"][effect.changes.len().min(2)])
     })
 }
 
@@ -98,13 +99,19 @@ fn effects() -> Vec<Vec<u8>> {
     let set = effect::RowChange::set(row::value_key(b"city/1"), row::encode_value(Revision::new(7), b"athens"));
     let remove = effect::RowChange::remove(row::value_key(b"city/2"));
     let effect = effect::Effect::new(Millis::new(1_700_000_000_000), vec![set, remove]);
-    vec![effect.encode().to_vec()]
+    let clear = reshape::clear(Millis::new(9), KeyRange { begin: Bytes::from_static(b"m"), end: None });
+    vec![effect.encode().to_vec(), clear.encode().to_vec()]
+}
+
+fn seal() -> Seal {
+    let (at, end) = (Bytes::from_static(b"m"), Some(Bytes::from_static(b"t")));
+    Seal { attempt: 3, at, end, position: (Epoch::new(2), Seq::new(40)) }
 }
 
 fn rows(input: &[u8]) -> Verdict {
     let Some((kind, bytes)) = input.split_first() else { return Verdict::Refused("empty".into()) };
     let bytes = Bytes::copy_from_slice(bytes);
-    match kind % 5 {
+    match kind % 6 {
         0 => Verdict::of(row::decode_value(&bytes), |(value, revision)| {
             assert_eq!(row::encode_value(*revision, value), bytes, "a value changes on its way");
             "a value".into()
@@ -115,10 +122,14 @@ fn rows(input: &[u8]) -> Verdict {
             assert_eq!(head.encode(), bytes, "a client's row changes on its way");
             "a client".into()
         }),
-        _ => Verdict::of(row::Outcome::decode(&bytes), |outcome| {
+        4 => Verdict::of(row::Outcome::decode(&bytes), |outcome| {
             let again = row::Outcome::decode(&outcome.encode());
             assert_eq!(again.as_ref().ok(), Some(outcome), "an outcome changes on its way");
             "an outcome".into()
+        }),
+        _ => Verdict::of(Seal::decode(&bytes), |seal| {
+            assert_eq!(seal.encode(), bytes, "a seal changes on its way");
+            format!("a seal {}", seal.end.is_some())
         }),
     }
 }
@@ -149,6 +160,7 @@ fn row_seeds() -> Vec<Vec<u8>> {
         row::Outcome::NotANumber,
     ];
     seeds.extend(outcomes.iter().map(|outcome| of(4, &outcome.encode())));
+    seeds.extend([seal(), Seal { end: None, ..seal() }].iter().map(|seal| of(5, &seal.encode())));
     seeds
 }
 
