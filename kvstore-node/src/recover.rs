@@ -229,7 +229,7 @@ mod tests {
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {
             Err(self.error())
         }
-        fn clear(&self, _: PlacementId, _: usize) -> Result<Cleared, EngineError> {
+        fn clear_range(&self, _: PlacementId, _: Between<'_>, _: usize) -> Result<Cleared, EngineError> {
             Err(self.error())
         }
         fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {

@@ -95,12 +95,12 @@ pub fn next_in<I: DoubleEndedIterator>(rows: &mut I, order: ScanOrder) -> Option
     }
 }
 
-/// What one step of clearing a space did.
+/// What one step of clearing did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cleared {
     /// Rows removed in this step.
     pub removed: usize,
-    /// Whether the space is empty now.
+    /// Whether nothing is left of what was to be removed.
     pub done: bool,
 }
 
@@ -130,11 +130,20 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]; the engine must not be written to any more, and the log not be trimmed.
     fn write(&self, changes: &[Change]) -> Result<(), EngineError>;
 
-    /// Removes up to about `rows_max` rows of a space.
+    /// Removes up to about `rows_max` of the rows of a space between two keys, and whatever the engine keeps for them. Of steps
+    /// that go on until one says that nothing is left, each is as cheap as the first.
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError>;
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError>;
+
+    /// Removes up to about `rows_max` rows of a space, and in the end whatever else the engine keeps of it.
+    ///
+    /// # Errors
+    /// [`EngineError`] as for [`Engine::write`].
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+        self.clear_range(space, (Bound::Unbounded, Bound::Unbounded), rows_max)
+    }
 
     /// Every space that has at least one row, in order.
     ///

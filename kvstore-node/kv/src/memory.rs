@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
+/// Rows by space and key.
+pub type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
 
 /// Rows in a map; there is nothing to sync.
 #[derive(Debug, Default)]
@@ -28,13 +29,28 @@ impl MemoryEngine {
 }
 
 /// A page of a map of rows: what [`Engine::page`] gives.
-pub fn page_of(
-    rows: &BTreeMap<(PlacementId, Bytes), Bytes>,
+pub fn page_of(rows: &Rows, space: PlacementId, keys: Between<'_>, order: ScanOrder, limit: PageLimit) -> Page {
+    let rows = rows_of(rows, space, keys);
+    match order {
+        ScanOrder::Ascending => Page::of(rows, limit),
+        ScanOrder::Descending => Page::of(rows.rev(), limit),
+    }
+}
+
+/// Which rows of a map one step of [`Engine::clear_range`] removes, and what it says of that.
+pub fn cleared_of(rows: &Rows, space: PlacementId, keys: Between<'_>, rows_max: usize) -> (Vec<Bytes>, Cleared) {
+    let mut rows = rows_of(rows, space, keys);
+    let found: Vec<Bytes> = rows.by_ref().take(rows_max).map(|(key, _)| key.clone()).collect();
+    let cleared = Cleared { removed: found.len(), done: rows.next().is_none() };
+    (found, cleared)
+}
+
+/// The rows of a space between two keys.
+fn rows_of<'a>(
+    rows: &'a Rows,
     space: PlacementId,
     (from, to): Between<'_>,
-    order: ScanOrder,
-    limit: PageLimit,
-) -> Page {
+) -> impl DoubleEndedIterator<Item = (&'a Bytes, &'a Bytes)> {
     let start = match from {
         Bound::Unbounded => Bound::Included((space, Bytes::new())),
         from => from.map(|key| (space, Bytes::copy_from_slice(key))),
@@ -46,14 +62,8 @@ pub fn page_of(
         },
         to => to.map(|key| (space, Bytes::copy_from_slice(key))),
     };
-    if is_empty_range(&start, &end) {
-        return Page::default();
-    }
-    let rows = rows.range((start, end)).map(|((_, key), value)| (key, value));
-    match order {
-        ScanOrder::Ascending => Page::of(rows, limit),
-        ScanOrder::Descending => Page::of(rows.rev(), limit),
-    }
+    let rows = (!is_empty_range(&start, &end)).then(|| rows.range((start, end)));
+    rows.into_iter().flatten().map(|((_, key), value)| (key, value))
 }
 
 impl Engine for MemoryEngine {
@@ -84,20 +94,13 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
         let mut rows = self.rows();
-        let keys: Vec<_> = rows
-            .range((space, Bytes::new())..)
-            .take_while(|((row_space, _), _)| *row_space == space)
-            .take(rows_max.saturating_add(1))
-            .map(|(key, _)| key.clone())
-            .collect();
-        let done = keys.len() <= rows_max;
-        let removed = keys.len().min(rows_max);
-        for key in &keys[..removed] {
-            rows.remove(key);
+        let (removed, cleared) = cleared_of(&rows, space, keys, rows_max);
+        for key in removed {
+            rows.remove(&(space, key));
         }
-        Ok(Cleared { removed, done })
+        Ok(cleared)
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {

@@ -41,6 +41,8 @@ fn conforms(engine: &dyn Engine) {
     pages_go_back_from_the_end(engine);
     large_values_come_back(engine);
     clearing_goes_in_steps(engine);
+    clearing_a_range_leaves_the_rest(engine);
+    what_is_written_behind_a_clearing_is_cleared_as_well(engine);
     oversized_rows_are_refused(engine);
 }
 
@@ -179,6 +181,71 @@ fn clearing_goes_in_steps(engine: &dyn Engine) {
     assert_eq!(engine.clear(space(30), 10).unwrap(), Cleared { removed: 0, done: true });
 }
 
+fn clearing_a_range_leaves_the_rest(engine: &dyn Engine) {
+    let keys: Vec<_> = (0..30_u8).map(|at| [1, at]).collect();
+    for key in &keys {
+        engine.write(&[put(32, key, b"x"), put(33, key, b"stays")]).unwrap();
+    }
+    for at in [9, 10, 19, 20] {
+        engine.write(&[put(32, &[1, at], &value(200_000, at))]).unwrap();
+    }
+    engine.write(&[put(32, b"\x03t", b"stays")]).unwrap();
+    let clear = |from, to| {
+        let mut removed = Vec::new();
+        loop {
+            let step = engine.clear_range(space(32), (from, to), 4).unwrap();
+            removed.push(step.removed);
+            assert!(removed.len() < 20, "clearing does not end");
+            if step.done {
+                return removed;
+            }
+        }
+    };
+    let left = || all(engine, 32).into_iter().map(|(key, _)| key[1]).collect::<Vec<_>>();
+    let (low, high) = (&[1, 10][..], &[1, 20][..]);
+    assert_eq!(clear(Bound::Included(high), Bound::Excluded(low)), [0], "it ends before it begins");
+    assert_eq!(clear(Bound::Included(low), Bound::Excluded(low)), [0]);
+    assert_eq!(left().len(), 31);
+    assert_eq!(clear(Bound::Included(low), Bound::Excluded(high)), [4, 4, 2]);
+    assert_eq!(left(), [(0..10).collect(), (20..30).collect(), vec![b't']].concat());
+    assert_eq!(engine.get(space(32), &[1, 9]).unwrap().unwrap(), value(200_000, 9), "a large value beside the range");
+    assert_eq!(clear(Bound::Included(low), Bound::Excluded(high)), [0]);
+    assert_eq!(clear(Bound::Excluded(&[1, 20]), Bound::Included(&[1, 22])), [2]);
+    assert_eq!(clear(Bound::Included(&[1, 20]), Bound::Excluded(&[2])), [4, 4]);
+    assert_eq!(left(), [(0..10).collect(), vec![b't']].concat());
+    // Nor are the chunks of what lies before it taken for a part of a range that has no end.
+    assert_eq!(clear(Bound::Included(&[2]), Bound::Unbounded), [1]);
+    assert_eq!(engine.get(space(32), &[1, 9]).unwrap().unwrap(), value(200_000, 9));
+    assert_eq!(clear(Bound::Unbounded, Bound::Unbounded), [4, 4, 2]);
+    assert_eq!((left().len(), all(engine, 33).len()), (0, 30));
+    assert!(!engine.spaces().unwrap().contains(&space(32)), "something was left behind");
+}
+
+/// A clearing that was given up, and begins anew after rows were written.
+fn what_is_written_behind_a_clearing_is_cleared_as_well(engine: &dyn Engine) {
+    let rows: Vec<_> = (0..20_u8).map(|at| put(34, &[1, at], b"x")).collect();
+    let range = (Bound::Included(&[1, 2][..]), Bound::Excluded(&[1, 18][..]));
+    type Step<'a> = &'a dyn Fn() -> Cleared;
+    let clear: Step<'_> = &|| engine.clear(space(34), 5).unwrap();
+    let clear_range: Step<'_> = &|| engine.clear_range(space(34), range, 5).unwrap();
+    for (first, second, left) in [(clear, clear, 0), (clear_range, clear_range, 4), (clear_range, clear, 0)] {
+        engine.write(&rows).unwrap();
+        assert_eq!(first(), Cleared { removed: 5, done: false });
+        engine.write(&rows[1..4]).unwrap();
+        while !second().done {}
+        assert_eq!(all(engine, 34).len(), left);
+    }
+    // One range after the other, without a word of the first one's end.
+    engine.write(&rows).unwrap();
+    assert!(!clear_range().done);
+    let before = (Bound::Unbounded, Bound::Included(&[1, 7][..]));
+    while !engine.clear_range(space(34), before, 5).unwrap().done {}
+    assert_eq!(all(engine, 34).len(), 12);
+    while !clear_range().done {}
+    assert_eq!(all(engine, 34).len(), 2);
+    while !clear().done {}
+}
+
 fn oversized_rows_are_refused(engine: &dyn Engine) {
     let long = vec![1; ENGINE_KEY_BYTES_MAX + 1];
     for key in [&long[..], b"", b"\xFFx"] {
@@ -255,6 +322,7 @@ enum Step {
     Put(u64, u8, usize),
     Remove(u64, u8),
     Clear(u64),
+    ClearRange(u64, u8, u8),
     Sync,
     Reopen,
 }
@@ -265,6 +333,7 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (0..3_u64, 0..6_u8, length).prop_map(|(space, key, length)| Step::Put(space, key, length)),
         4 => (0..3_u64, 0..6_u8).prop_map(|(space, key)| Step::Remove(space, key)),
         1 => (0..3_u64).prop_map(Step::Clear),
+        2 => (0..3_u64, 0..6_u8, 0..7_u8).prop_map(|(space, from, to)| Step::ClearRange(space, from, to)),
         1 => Just(Step::Sync),
         1 => Just(Step::Reopen),
     ]
@@ -289,6 +358,12 @@ fn agrees_with_a_map(kind: EngineKind, steps: Vec<Step>) -> Result<(), TestCaseE
             Step::Clear(number) => {
                 while !now.clear(space(number), 3).unwrap().done {}
                 model.retain(|(space, _), _| *space != number);
+            }
+            Step::ClearRange(number, from, to) => {
+                let keys = [[1, from], [1, to]];
+                let keys = (Bound::Included(&keys[0][..]), Bound::Excluded(&keys[1][..]));
+                while !now.clear_range(space(number), keys, 2).unwrap().done {}
+                model.retain(|(space, key), _| *space != number || !(from..to).contains(key));
             }
             Step::Sync => now.sync().unwrap(),
             Step::Reopen => {

@@ -46,9 +46,15 @@ pub struct FjallEngine {
     rows: Keyspace,
     directory: PathBuf,
     disk: DiskSpace,
-    /// Up to where each space that is being cleared is known to be empty: a scan from its beginning would pass every
-    /// removed row again.
-    cleared: Mutex<BTreeMap<PlacementId, Vec<u8>>>,
+    /// Where each space that is being cleared is known to be empty: a scan from its beginning would pass every removed row
+    /// again.
+    cleared: Mutex<BTreeMap<PlacementId, Empty>>,
+}
+
+/// There is no row from the one key to the other, both included.
+struct Empty {
+    from: Vec<u8>,
+    upto: Vec<u8>,
 }
 
 impl std::fmt::Debug for FjallEngine {
@@ -157,16 +163,9 @@ impl Engine for FjallEngine {
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
-        let (from, to) = keys;
-        let start = match from {
-            Bound::Unbounded => Bound::Included(row_key(space, &[])),
-            key => key.map(|key| row_key(space, key)),
-        };
-        let end = match to {
-            Bound::Unbounded => space_end(space),
-            key => key.map(|key| row_key(space, key)),
-        };
+        let (from, end) = bounds(space, keys);
         let mut page = Page::default();
+        let start = Bound::Included(from);
         if is_empty_range(&start, &end) {
             return Ok(page);
         }
@@ -192,8 +191,11 @@ impl Engine for FjallEngine {
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+        let mut cleared = self.cleared.lock();
         let mut batch = self.database.batch();
         for change in changes {
+            // Whatever was known of it need not be so any more.
+            cleared.remove(&change.space);
             check_size(&change.key, change.value.as_deref())?;
             let key = row_key(change.space, &change.key);
             match &change.value {
@@ -205,32 +207,31 @@ impl Engine for FjallEngine {
         batch.commit().map_err(self.fail("write rows"))
     }
 
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+        let (from, end) = bounds(space, keys);
         let mut cleared = self.cleared.lock();
-        let start = match cleared.get(&space) {
-            Some(key) => Bound::Excluded(key.clone()),
-            None => Bound::Included(row_key(space, &[])),
+        let known = cleared.remove(&space).filter(|empty| empty.from <= from && from <= empty.upto);
+        let (from, mut upto) = known.map_or((from, None), |empty| (empty.from, Some(empty.upto)));
+        let start = |upto: &Option<Vec<u8>>| match upto {
+            Some(upto) => Bound::Excluded(upto.clone()),
+            None => Bound::Included(from.clone()),
         };
-        let mut batch = self.database.batch();
         let mut removed = 0;
-        let mut last = None;
-        for found in self.rows.range((start, space_end(space))).take(rows_max) {
-            let key = found.key().map_err(self.fail("read rows"))?;
-            last = Some(key.to_vec());
-            batch.remove(&self.rows, key);
-            removed += 1;
-        }
-        batch.commit().map_err(self.fail("remove rows"))?;
-        let start = match last.or_else(|| cleared.get(&space).cloned()) {
-            Some(key) => {
-                cleared.insert(space, key.clone());
-                Bound::Excluded(key)
+        let first = start(&upto);
+        if !is_empty_range(&first, &end) {
+            let mut batch = self.database.batch();
+            for found in self.rows.range((first, end.clone())).take(rows_max) {
+                let key = found.key().map_err(self.fail("read rows"))?;
+                upto = Some(key.to_vec());
+                batch.remove(&self.rows, key);
+                removed += 1;
             }
-            None => Bound::Included(row_key(space, &[])),
-        };
-        let done = self.first_key(start, space_end(space))?.is_none();
-        if done {
-            cleared.remove(&space);
+            batch.commit().map_err(self.fail("remove rows"))?;
+        }
+        let rest = start(&upto);
+        let done = is_empty_range(&rest, &end) || self.first_key(rest, end)?.is_none();
+        if let Some(upto) = upto.filter(|_| !done) {
+            cleared.insert(space, Empty { from, upto });
         }
         Ok(Cleared { removed, done })
     }
@@ -267,6 +268,24 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
     full.extend_from_slice(&space.get().to_be_bytes());
     full.extend_from_slice(key);
     full
+}
+
+/// The least key of a space between two, and where they end.
+fn bounds(space: PlacementId, (from, to): Between<'_>) -> (Vec<u8>, Bound<Vec<u8>>) {
+    let start = match from {
+        Bound::Unbounded => row_key(space, &[]),
+        Bound::Included(key) => row_key(space, key),
+        Bound::Excluded(key) => {
+            let mut next = row_key(space, key);
+            next.push(0);
+            next
+        }
+    };
+    let end = match to {
+        Bound::Unbounded => space_end(space),
+        key => key.map(|key| row_key(space, key)),
+    };
+    (start, end)
 }
 
 /// The end of a space's keys.

@@ -278,22 +278,10 @@ impl Engine for SledEngine {
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
-        let (from, to) = keys;
-        let start = match from {
-            Bound::Unbounded => Bound::Included(row_key(space, &[])),
-            key => key.map(|key| row_key(space, key)),
-        };
-        let end = match to {
-            Bound::Included(key) | Bound::Excluded(key) if key < &[CHUNK_KIND][..] => to.map(|key| row_key(space, key)),
-            // Chunks lie behind the rows.
-            _ => Bound::Excluded(row_key(space, &[CHUNK_KIND])),
-        };
-        if is_empty_range(&start, &end) {
-            return Ok(Page::default());
-        }
+        let Some(bounds) = bounds(space, keys) else { return Ok(Page::default()) };
         let mut page = Page::default();
         let mut bytes = 0;
-        let mut rows = self.database.range::<Vec<u8>, _>((start, end));
+        let mut rows = self.database.range::<Vec<u8>, _>(bounds);
         while let Some(found) = next_in(&mut rows, order) {
             let (full_key, stored) = found.map_err(self.fail("read rows"))?;
             let key = full_key.get(SPACE_BYTES..).unwrap_or_default();
@@ -320,9 +308,23 @@ impl Engine for SledEngine {
         Ok(())
     }
 
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+        let mut removed = 0;
+        let Some(bounds) = bounds(space, keys) else { return Ok(Cleared { removed, done: true }) };
+        for found in self.database.range::<Vec<u8>, _>(bounds).keys() {
+            if removed == rows_max {
+                return Ok(Cleared { removed, done: false });
+            }
+            let full_key = found.map_err(self.fail("read rows"))?;
+            self.remove(space, full_key.get(SPACE_BYTES..).unwrap_or_default())?;
+            removed += 1;
+        }
+        Ok(Cleared { removed, done: true })
+    }
+
     fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
         let mut removed = 0;
-        // Rows and chunks alike, so that nothing of the space stays behind.
+        // Rows and chunks alike, also those that no row names, so that nothing of the space stays behind.
         for found in self.database.scan_prefix(space.get().to_be_bytes()).keys() {
             if removed == rows_max {
                 return Ok(Cleared { removed, done: false });
@@ -364,6 +366,20 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
     full.extend_from_slice(&space.get().to_be_bytes());
     full.extend_from_slice(key);
     full
+}
+
+/// The rows of a space between two keys; `None` if that ends before it begins.
+fn bounds(space: PlacementId, (from, to): Between<'_>) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    let start = match from {
+        Bound::Unbounded => Bound::Included(row_key(space, &[])),
+        key => key.map(|key| row_key(space, key)),
+    };
+    let end = match to {
+        Bound::Included(key) | Bound::Excluded(key) if key < &[CHUNK_KIND][..] => to.map(|key| row_key(space, key)),
+        // Chunks lie behind the rows.
+        _ => Bound::Excluded(row_key(space, &[CHUNK_KIND])),
+    };
+    (!is_empty_range(&start, &end)).then_some((start, end))
 }
 
 fn chunk_key(space: PlacementId, key: &[u8], slot: u8, number: u16) -> Vec<u8> {

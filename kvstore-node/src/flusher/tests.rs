@@ -106,8 +106,8 @@ impl Engine for Rig {
         self.inner.write(changes)
     }
 
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
-        self.inner.clear(space, rows_max)
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+        self.inner.clear_range(space, keys, rows_max)
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {

@@ -2,12 +2,10 @@
 
 use crate::random::Random;
 use archon_kv::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit};
+use archon_kv::memory::{Rows, cleared_of, page_of};
 use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
 
 #[derive(Clone, Debug, Default)]
 struct Inner {
@@ -64,7 +62,7 @@ impl Engine for SimEngine {
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
-        Ok(archon_kv::memory::page_of(&self.inner().rows, space, keys, order, limit))
+        Ok(page_of(&self.inner().rows, space, keys, order, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
@@ -77,22 +75,15 @@ impl Engine for SimEngine {
         Ok(())
     }
 
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
         let mut inner = self.inner();
-        let first = (space, Bytes::new());
-        let keys: Vec<_> = inner
-            .rows
-            .range(first..)
-            .map(|(key, _)| key.clone())
-            .take_while(|(at, _)| *at == space)
-            .take(rows_max)
-            .collect();
-        for (_, key) in &keys {
-            let change = Change { space, key: key.clone(), value: None };
+        let (removed, cleared) = cleared_of(&inner.rows, space, keys, rows_max);
+        for key in removed {
+            let change = Change { space, key, value: None };
             put(&mut inner.rows, &change);
             inner.unsynced.push(change);
         }
-        Ok(Cleared { removed: keys.len(), done: keys.len() < rows_max })
+        Ok(cleared)
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
