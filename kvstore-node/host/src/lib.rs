@@ -18,6 +18,7 @@
 //! | `turn` | how what a replica wants is carried out |
 //! | `persist` | what is written to the log |
 //! | `copying`, `pull` | how copies are given and pulled |
+//! | `form`, `forming` | how a copy of a new partition is formed from one of the partition that it is split from |
 //! | `local_copy` | one copy on its node: its replica and what is kept around it |
 //! | `copy_view` | what the others need to know of it |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
@@ -31,6 +32,8 @@ mod copy_view;
 mod copying;
 mod duty;
 mod emptied;
+mod form;
+mod forming;
 mod forward;
 mod local_copy;
 mod log_write;
@@ -56,6 +59,8 @@ pub use applied_push::{AppliedPush, Pushed};
 pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
+pub use form::FormJob;
+pub use forming::{FormStep, Forming};
 pub use forward::{Origin, PassedOn};
 pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;
