@@ -412,6 +412,10 @@ fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
             }
         }
         FlushEvent::QueueDrained => shards.send_all(|| ShardMessage::Flushed(FlushEvent::QueueDrained)),
+        // It is not held before it is formed, so that nobody knows its shard.
+        FlushEvent::Formed { space, attempt } => {
+            shards.send_all(|| ShardMessage::Flushed(FlushEvent::Formed { space, attempt }));
+        }
         FlushEvent::Failed(error) => {
             shards.send_all(|| ShardMessage::Flushed(FlushEvent::Failed(Arc::clone(&error))));
         }

@@ -231,6 +231,10 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
+    /// A copy of a new partition is formed, on the engine's disk, by the job of this attempt. It may have been given up since,
+    /// or be another thread's.
+    pub const fn formed(&mut self, _placement: PlacementId, _attempt: u64) {}
+
     /// Nothing is left of this copy, on the disk too. Whoever is told so never names it again.
     fn deleted(&mut self, partition: PartitionId, placement: PlacementId) {
         let (epoch, version, commit) = (Epoch::ZERO, Version::ZERO, Seq::ZERO);

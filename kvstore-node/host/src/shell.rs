@@ -4,6 +4,7 @@
 //! (`simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and call for it.
 
 use crate::copying::{CopyJob, Offered};
+use crate::form::FormJob;
 use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
 use crate::refusal::Refusal;
@@ -207,6 +208,11 @@ pub trait Shell: Sized {
     fn start_copy(&mut self, job: CopyJob);
     /// Pulls no more pages for this placement.
     fn stop_copy(&mut self, placement: PlacementId);
+    /// Forms a copy in its space of the engine, in place of any other job for the same placement; [`crate::Partitions::formed`]
+    /// tells when it is done. It ends without a word when its space is cleared, or what it is to have at the source.
+    fn form(&mut self, job: FormJob);
+    /// Forms this copy no further.
+    fn stop_form(&mut self, placement: PlacementId);
     /// Gives rows of a copy to the engine.
     fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
 

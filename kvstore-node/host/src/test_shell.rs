@@ -1,8 +1,8 @@
 //! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
 
 use crate::{
-    Action, At, Broken, Completes, CopyJob, Found, Life, LocalCopy, LogWrite, Observed, Offered, Origin, Outcome,
-    Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
+    Action, At, Broken, Completes, CopyJob, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Offered, Origin,
+    Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
@@ -174,6 +174,8 @@ impl Shell for TestShell {
     }
     fn start_copy(&mut self, _: CopyJob) {}
     fn stop_copy(&mut self, _: PlacementId) {}
+    fn form(&mut self, _: FormJob) {}
+    fn stop_form(&mut self, _: PlacementId) {}
     fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
         Offered::Taken
     }

@@ -1,14 +1,18 @@
 //! The sole writer of the engine: one thread that takes committed effects in order, writes them, and syncs now and then.
 //!
 //! Two positions per placement come back through the callback. *Written*: the engine has it, so the memtable may let
-//! go. *Synced*: it is on the disk, so the log need not be replayed before it and may be trimmed. Clearing a space goes in
-//! small steps between other work. An engine error ends the thread: after a failed sync nobody knows what the disk holds,
+//! go. *Synced*: it is on the disk, so the log need not be replayed before it and may be trimmed. Clearing a space, or a
+//! range of keys that a memtable's list clears, and forming a copy from another one go in small steps between the work of
+//! other spaces; what is queued meanwhile for the space itself waits behind, so that no position is told that is not reached.
+//! One that a restart interrupts the log brings again, or whoever asked for the copy. An engine error ends the thread: after a failed sync nobody knows what the disk holds,
 //! so the process must end and recover from the log.
 
+mod jobs;
 mod writer;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
+use archon_host::FormJob;
 use archon_kv::Frozen;
 use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
@@ -34,7 +38,7 @@ pub(crate) struct FlusherConfig {
     pub sync_bytes: usize,
     /// The engine is synced when something has been unsynced for this long.
     pub sync_interval: Duration,
-    /// Rows removed in one step of clearing a space.
+    /// Rows removed in one step of clearing.
     pub clear_rows: usize,
 }
 
@@ -76,6 +80,13 @@ pub(crate) enum FlushEvent {
         space: PlacementId,
         /// The number of the clearing.
         clear: u64,
+    },
+    /// A copy is formed, on the disk too. Whoever has given it up since may hear of it all the same.
+    Formed {
+        /// The copy.
+        space: PlacementId,
+        /// Of the job that formed it.
+        attempt: u64,
     },
     /// The engine failed and the flusher has stopped; the process must end.
     Failed(Arc<EngineError>),
@@ -156,6 +167,15 @@ enum Work {
         space: PlacementId,
         clear: u64,
     },
+    /// A memtable's list of which everything that it clears is cleared.
+    Cleared {
+        space: PlacementId,
+        upto: Seq,
+        rows: Frozen,
+    },
+    Form(FormJob),
+    /// The copy that is formed in this space is given up.
+    StopForm(PlacementId),
     Barrier(Barrier),
     /// To be freed.
     LetGo(Frozen),
@@ -246,13 +266,19 @@ impl FlusherHandle {
 
     /// Frees rows that the memtable has let go of: there may be a million of them.
     pub(crate) fn let_go(&self, frozen: Frozen) {
+        // One that has stopped leaves them to whoever drops them.
+        let _ = self.queue(Work::LetGo(frozen));
+    }
+
+    fn queue(&self, work: Work) -> Result<(), FlusherError> {
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {
-            return;
+            return Err(FlusherError::Stopped);
         }
-        queue.work.push_back(Work::LetGo(frozen));
+        queue.work.push_back(work);
         drop(queue);
         self.shared.wake.notify_one();
+        Ok(())
     }
 
     /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::QueueDrained`] tells when to ask again.
@@ -286,19 +312,31 @@ impl FlusherHandle {
         Ok(clear)
     }
 
-    /// Has everything queued so far written and synced at once, and then runs `done` on the flusher's thread.
+    /// Forms a copy, after what was queued for it and for its source before, in place of any other job for the same copy.
+    /// [`FlushEvent::Formed`] tells when it is on the disk. What is applied to the copy's space meanwhile waits. Without a word
+    /// it ends by [`FlusherHandle::stop_form`], by a clearing of its space, and by one of what it is to have at the source.
+    ///
+    /// # Errors
+    /// [`FlusherError::Stopped`].
+    pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
+        self.queue(Work::Form(job))
+    }
+
+    /// Forms this copy no further. What is there already stays, until the space is cleared.
+    ///
+    /// # Errors
+    /// [`FlusherError::Stopped`].
+    pub(crate) fn stop_form(&self, to: PlacementId) -> Result<(), FlusherError> {
+        self.queue(Work::StopForm(to))
+    }
+
+    /// Has everything queued so far written and synced at once, and then runs `done` on the flusher's thread. Not what waits
+    /// in its space for a range to be cleared or a copy to be formed: of that its position tells.
     ///
     /// # Errors
     /// [`FlusherError::Stopped`]; `done` is dropped.
     pub(crate) fn barrier(&self, done: Barrier) -> Result<(), FlusherError> {
-        let mut queue = self.shared.queue.lock();
-        if queue.stopping || queue.ended {
-            return Err(FlusherError::Stopped);
-        }
-        queue.work.push_back(Work::Barrier(done));
-        drop(queue);
-        self.shared.wake.notify_one();
-        Ok(())
+        self.queue(Work::Barrier(done))
     }
 
     /// Whether everything waits for space on the disk, so that no new data should be taken in.
@@ -371,8 +409,8 @@ impl Flusher {
         FlusherHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Takes no more work, waits until what is queued is written and synced (clearing is broken off), and ends the
-    /// thread. Call it where blocking is allowed.
+    /// Takes no more work, waits until what is queued is written and synced (clearing and forming are broken off),
+    /// and ends the thread. Call it where blocking is allowed.
     ///
     /// # Errors
     /// [`FlusherError::Deadline`] if that took longer than `deadline`; the thread is left to itself then.
@@ -408,5 +446,7 @@ fn size(change: &Change) -> usize {
     change.key.len() + change.value.as_ref().map_or(0, bytes::Bytes::len)
 }
 
+#[cfg(test)]
+mod job_tests;
 #[cfg(test)]
 mod tests;

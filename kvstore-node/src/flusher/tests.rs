@@ -6,39 +6,43 @@ use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
 use archon_types::{ClientId, DiskFull, Millis, PlacementId, ScanOrder};
 use bytes::Bytes;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, PartialEq, Debug)]
-enum Note {
+pub(super) enum Note {
     Write(usize),
+    Removed(usize),
     Sync,
     Written(u64, u64),
     Synced(u64, u64),
     QueueDrained,
     Cleared(u64, u64),
+    Formed(u64, u64),
     Failed,
     Panicked,
 }
 
 #[derive(Default)]
-struct State {
-    journal: Vec<Note>,
+pub(super) struct State {
+    pub(super) journal: Vec<Note>,
     held: bool,
+    /// After so many steps of clearing the next is held up.
+    pub(super) clear_steps: Option<usize>,
     fail_sync: bool,
     panic: bool,
-    full: bool,
-    waiting: bool,
+    pub(super) full: bool,
+    pub(super) waiting: bool,
 }
 
 /// An engine in memory whose writes can be held up and whose syncs can fail.
 #[derive(Clone, Default)]
-struct Rig {
+pub(super) struct Rig {
     inner: Arc<MemoryEngine>,
     state: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Rig {
-    fn start(&self, config: FlusherConfig) -> Flusher {
+    pub(super) fn start(&self, config: FlusherConfig) -> Flusher {
         let rig = self.clone();
         let on_event = move |event| {
             rig.note(match event {
@@ -46,6 +50,7 @@ impl Rig {
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
                 FlushEvent::QueueDrained => Note::QueueDrained,
                 FlushEvent::Cleared { space, clear } => Note::Cleared(space.get(), clear),
+                FlushEvent::Formed { space, attempt } => Note::Formed(space.get(), attempt),
                 FlushEvent::Failed(_) => Note::Failed,
             });
         };
@@ -58,16 +63,16 @@ impl Rig {
         self.state.1.notify_all();
     }
 
-    fn set(&self, change: impl FnOnce(&mut State)) {
+    pub(super) fn set(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.0.lock());
         self.state.1.notify_all();
     }
 
-    fn journal(&self) -> Vec<Note> {
+    pub(super) fn journal(&self) -> Vec<Note> {
         self.state.0.lock().journal.clone()
     }
 
-    fn wait_for(&self, what: &str, condition: impl Fn(&State) -> bool) {
+    pub(super) fn wait_for(&self, what: &str, condition: impl Fn(&State) -> bool) {
         let until = Instant::now() + PATIENCE;
         let mut state = self.state.0.lock();
         while !condition(&state) {
@@ -107,7 +112,15 @@ impl Engine for Rig {
     }
 
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
-        self.inner.clear_range(space, keys, rows_max)
+        let mut state = self.state.0.lock();
+        state.waiting = state.clear_steps == Some(0);
+        self.state.1.notify_all();
+        self.state.1.wait_while(&mut state, |state| state.clear_steps == Some(0));
+        state.waiting = false;
+        state.clear_steps = state.clear_steps.map(|steps| steps - 1);
+        let cleared = self.inner.clear_range(space, keys, rows_max)?;
+        state.journal.push(Note::Removed(cleared.removed));
+        Ok(cleared)
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
@@ -128,21 +141,21 @@ impl Engine for Rig {
     }
 }
 
-fn space(number: u64) -> PlacementId {
+pub(super) fn space(number: u64) -> PlacementId {
     PlacementId::new(number)
 }
 
-fn change(number: u64, key: u8, value: &str) -> Change {
+pub(super) fn change(number: u64, key: u8, value: &str) -> Change {
     let value = Some(Bytes::copy_from_slice(value.as_bytes()));
     Change { space: space(number), key: Bytes::from(vec![1, key]), value }
 }
 
-fn put(handle: &FlusherHandle, number: u64, seq: u64, key: u8, value: &str) {
+pub(super) fn put(handle: &FlusherHandle, number: u64, seq: u64, key: u8, value: &str) {
     handle.apply(space(number), Seq::new(seq), vec![change(number, key, value)]).unwrap();
 }
 
 /// Syncs only when it must.
-fn lazy() -> FlusherConfig {
+pub(super) fn lazy() -> FlusherConfig {
     FlusherConfig { sync_interval: Duration::from_secs(3_600), ..FlusherConfig::default() }
 }
 

@@ -1,10 +1,13 @@
 //! The flusher's loop.
 
+use super::jobs::{Job, Jobs};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
-use crate::engine::{Change, Engine, EngineError};
-use archon_kv::{Frozen, RowChange};
+use crate::engine::{Change, Engine, EngineError, PageLimit};
+use archon_host::{FormJob, Forming};
+use archon_kv::{Frozen, RowChange, row};
 use archon_types::{PlacementId, Seq};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -25,17 +28,8 @@ pub(super) struct Writer {
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
     unsynced_since: Option<Instant>,
-    /// Spaces to clear, one step of one at a time.
-    clears: VecDeque<Clearing>,
-}
-
-/// A space that is being cleared.
-struct Clearing {
-    space: PlacementId,
-    /// Its number.
-    clear: u64,
-    /// Whether any row was removed yet.
-    removed: bool,
+    /// One step of one at a time.
+    jobs: Jobs,
 }
 
 /// What one turn takes from the queue.
@@ -45,12 +39,19 @@ struct Turn {
     written: BTreeMap<PlacementId, Seq>,
     bytes: usize,
     barrier: Option<Barrier>,
-    clear: Option<Clearing>,
     /// Freed with the turn.
     gone: Vec<Frozen>,
     /// Those who were refused may try again.
     queue_drained: bool,
     stop: bool,
+}
+
+impl Turn {
+    fn add(&mut self, space: PlacementId, upto: Seq, rows: FlushRows, bytes: usize) {
+        self.bytes += bytes;
+        self.written.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
+        self.rows.push((space, rows));
+    }
 }
 
 impl Writer {
@@ -68,7 +69,7 @@ impl Writer {
             unsynced: BTreeMap::new(),
             unsynced_bytes: 0,
             unsynced_since: None,
-            clears: VecDeque::new(),
+            jobs: Jobs::default(),
         }
     }
 
@@ -95,31 +96,45 @@ impl Writer {
     }
 
     /// Waits for work, or for the time to sync, and takes a turn's worth from the queue.
-    fn next_turn(&self) -> Turn {
-        let config = &self.shared.config;
-        let mut queue = self.shared.queue.lock();
-        while queue.work.is_empty() && self.clears.is_empty() && !queue.stopping {
+    fn next_turn(&mut self) -> Turn {
+        let shared = Arc::clone(&self.shared);
+        let config = &shared.config;
+        let mut queue = shared.queue.lock();
+        while queue.work.is_empty() && self.jobs.is_idle() && !queue.stopping {
             match self.unsynced_since.map(|since| since + config.sync_interval) {
                 Some(due) => {
-                    if self.shared.wake.wait_until(&mut queue, due).timed_out() {
+                    if shared.wake.wait_until(&mut queue, due).timed_out() {
                         break;
                     }
                 }
-                None => self.shared.wake.wait(&mut queue),
+                None => shared.wake.wait(&mut queue),
             }
         }
         let mut turn = Turn::default();
-        while turn.bytes < config.write_bytes_max && turn.barrier.is_none() && turn.clear.is_none() {
-            match queue.work.pop_front() {
-                None => break,
+        while turn.bytes < config.write_bytes_max && turn.barrier.is_none() {
+            let Some(work) = self.jobs.next_ready().or_else(|| queue.work.pop_front()) else { break };
+            if let Work::Clear { space: to, .. } | Work::StopForm(to) | Work::Form(FormJob { to, .. }) = &work {
+                self.jobs.stop_form(*to);
+            }
+            // What a job does comes after the rows of this turn, which were queued before it.
+            match self.jobs.admit(work) {
+                None | Some(Work::StopForm(_)) => {}
                 Some(Work::Barrier(done)) => turn.barrier = Some(done),
-                Some(Work::Clear { space, clear }) => turn.clear = Some(Clearing { space, clear, removed: false }),
                 Some(Work::LetGo(frozen)) => turn.gone.push(frozen),
+                Some(Work::Clear { space, clear }) => self.jobs.begin(space, Job::Clear { clear, removed: false }),
+                Some(Work::Form(job)) => self.jobs.begin(job.to, Job::Form(Forming::new(job))),
+                Some(Work::Cleared { space, upto, rows }) => {
+                    let bytes = rows.bytes();
+                    turn.add(space, upto, rows.into(), bytes);
+                }
                 Some(Work::Apply { space, upto, rows, bytes }) => {
                     queue.bytes -= bytes;
-                    turn.bytes += bytes;
-                    turn.written.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
-                    turn.rows.push((space, rows));
+                    match rows {
+                        FlushRows::Frozen(rows) if !rows.clears().is_empty() => {
+                            self.jobs.begin(space, Job::ClearRanges { upto, rows, cleared: 0 });
+                        }
+                        rows => turn.add(space, upto, rows, bytes),
+                    }
                 }
             }
         }
@@ -127,7 +142,7 @@ impl Writer {
             queue.starved = false;
             turn.queue_drained = true;
         }
-        turn.stop = queue.stopping && queue.work.is_empty();
+        turn.stop = queue.stopping && queue.work.is_empty() && self.jobs.is_settled();
         turn
     }
 
@@ -191,7 +206,6 @@ impl Writer {
             }
         }
         self.unsynced_bytes += bytes;
-        self.clears.extend(turn.clear);
         let config = &self.shared.config;
         let due = self.unsynced_bytes >= config.sync_bytes
             || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
@@ -202,7 +216,7 @@ impl Writer {
             done();
         }
         if !turn.stop {
-            self.clear_some()?;
+            self.step()?;
         }
         Ok(true)
     }
@@ -224,23 +238,68 @@ impl Writer {
         Ok(())
     }
 
-    /// One step of clearing one space; several take turns.
-    fn clear_some(&mut self) -> Result<(), EngineError> {
-        let Some(mut clearing) = self.clears.pop_front() else { return Ok(()) };
-        let step = self.engine.clear(clearing.space, self.shared.config.clear_rows)?;
-        clearing.removed |= step.removed > 0;
+    /// One step of one job; several take turns.
+    fn step(&mut self) -> Result<(), EngineError> {
+        let Some((space, job)) = self.jobs.next() else { return Ok(()) };
+        self.set_busy();
+        match job {
+            Job::Clear { clear, removed } => self.clear(space, clear, removed),
+            Job::ClearRanges { upto, rows, cleared } => self.clear_ranges(space, upto, rows, cleared),
+            Job::Form(forming) => self.form(space, forming),
+        }
+    }
+
+    fn clear(&mut self, space: PlacementId, clear: u64, removed: bool) -> Result<(), EngineError> {
+        let step = self.engine.clear(space, self.shared.config.clear_rows)?;
+        let removed = removed || step.removed > 0;
         if !step.done {
-            self.clears.push_back(clearing);
+            self.jobs.go_on(space, Job::Clear { clear, removed });
             return Ok(());
         }
-        let Clearing { space, clear, removed } = clearing;
         // Whoever hears that it is cleared may forget the placement for good. A space that never held anything, as of a copy
         // that is about to be pulled, needs no sync for that.
         if self.unsynced.remove(&space).is_some() || removed {
             self.sync()?;
         }
+        self.jobs.end(space, None);
         self.shared.queue.lock().clearing.remove(&space);
         (self.on_event)(FlushEvent::Cleared { space, clear });
+        Ok(())
+    }
+
+    fn clear_ranges(
+        &mut self,
+        space: PlacementId,
+        upto: Seq,
+        rows: Frozen,
+        mut cleared: usize,
+    ) -> Result<(), EngineError> {
+        if let Some(range) = rows.clears().get(cleared) {
+            let (from, to) = row::value_bounds(range);
+            let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            cleared += usize::from(self.engine.clear_range(space, keys, self.shared.config.clear_rows)?.done);
+            self.unsynced_since.get_or_insert_with(Instant::now);
+        }
+        match cleared < rows.clears().len() {
+            true => self.jobs.go_on(space, Job::ClearRanges { upto, rows, cleared }),
+            false => self.jobs.end(space, Some(Work::Cleared { space, upto, rows })),
+        }
+        Ok(())
+    }
+
+    fn form(&mut self, space: PlacementId, mut forming: Forming) -> Result<(), EngineError> {
+        let limit = PageLimit { rows_max: WRITE_ROWS, bytes_max: WRITE_BYTES };
+        let step = forming.step(&*self.engine, self.shared.config.clear_rows, limit)?;
+        // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
+        self.unsynced_bytes += step.bytes;
+        self.unsynced_since.get_or_insert_with(Instant::now);
+        if !step.written {
+            self.jobs.go_on(space, Job::Form(forming));
+            return Ok(());
+        }
+        self.sync()?;
+        self.jobs.end(space, None);
+        (self.on_event)(FlushEvent::Formed { space, attempt: forming.job().attempt });
         Ok(())
     }
 }

@@ -67,8 +67,11 @@ impl Shard {
         match event {
             FlushEvent::Written { space, upto } => {
                 let Some((shell, local)) = self.partitions.of(space) else { return };
-                if let Some(frozen) = local.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
-                    local.own.written(frozen.values(), shell.cache_bytes_max());
+                match local.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
+                    // Which of the rows that are kept it cleared is not worth finding out.
+                    Some(frozen) if !frozen.clears().is_empty() => local.own.clear(),
+                    Some(frozen) => local.own.written(frozen.values(), shell.cache_bytes_max()),
+                    None => {}
                 }
                 if let Some(frozen) = local.memtable.flushed(upto) {
                     shell.context.flusher.let_go(frozen);
@@ -81,6 +84,7 @@ impl Shard {
                 self.partitions.each(|shell, local| hand_to_flusher(shell, local, now));
             }
             FlushEvent::Cleared { space, clear } => self.partitions.cleared(space, clear),
+            FlushEvent::Formed { space, attempt } => self.partitions.formed(space, attempt),
             FlushEvent::Failed(error) => {
                 tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");
                 self.context.shared.fail();

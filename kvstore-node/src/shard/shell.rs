@@ -11,7 +11,7 @@ use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::store;
 use crate::wire::PartPacker;
 use archon_host::{
-    At, CopyJob, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell,
+    At, CopyJob, FormJob, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
@@ -249,6 +249,17 @@ impl Shell for ShardShell {
 
     fn stop_copy(&mut self, placement: PlacementId) {
         self.context.copies.stop(placement);
+    }
+
+    fn form(&mut self, job: FormJob) {
+        if let Err(error) = self.context.flusher.form(job) {
+            tracing::debug!(%error, "nothing more is formed");
+        }
+    }
+
+    fn stop_form(&mut self, placement: PlacementId) {
+        // One that has stopped forms nothing.
+        let _ = self.context.flusher.stop_form(placement);
     }
 
     fn offer(&mut self, space: PlacementId, page: PageRows) -> Offered<PageRows> {

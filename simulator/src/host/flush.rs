@@ -1,13 +1,17 @@
-//! Applied effects on their way to the engine, and spaces that are emptied.
+//! Applied effects on their way to the engine, spaces that are emptied, and copies that are formed.
 
 use super::shell::MachineShell;
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{Completes, LocalCopy};
-use archon_kv::RowChange;
-use archon_kv::engine::{Change, Engine};
+use archon_host::{Completes, Forming, LocalCopy};
+use archon_kv::engine::{Change, Engine, PageLimit};
+use archon_kv::{RowChange, row};
 use archon_types::{PlacementId, Seq};
+use std::ops::Bound;
+
+/// Rows that one step of forming a copy removes or writes: few, so that it takes many.
+const FORM_ROWS: usize = 4;
 
 impl World {
     /// Writes what was committed to the engine, and now and then brings it to the disk.
@@ -16,6 +20,7 @@ impl World {
             return;
         }
         self.drive(host, |partitions| partitions.each(flush));
+        self.form_copies(host);
         let sync = self.random.permille(350);
         let delay = self.random.between(10, self.plan.unit_ms());
         self.after(delay, Event::Flush { host, boot });
@@ -32,10 +37,37 @@ impl World {
             return;
         }
         self.copies_synced(host);
+        self.copies_formed(host);
         self.drive(host, |partitions| {
             let copies = partitions.copies().values().filter(|local| !local.is_pulling());
             let given: Vec<(PlacementId, Seq)> = copies.map(|local| (local.placement, local.flushing)).collect();
             given.into_iter().for_each(|(placement, upto)| partitions.synced(placement, upto));
+        });
+    }
+
+    /// A step of every copy that is formed.
+    fn form_copies(&mut self, host: usize) {
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        let limit = PageLimit { rows_max: FORM_ROWS, bytes_max: usize::MAX };
+        let shell = process.partitions.shell_mut();
+        // What is to be emptied before comes first.
+        let waits = |forming: &Forming| {
+            let job = forming.job();
+            shell.clearing.contains_key(&job.to) || shell.clearing.contains_key(&job.from)
+        };
+        for forming in shell.forming.values_mut().filter(|forming| !waits(forming)) {
+            let step = forming.step(&machine.disk.engine, FORM_ROWS, limit);
+            debug_assert!(step.is_ok(), "a simulated engine takes every row");
+        }
+    }
+
+    /// The engine has brought to the disk what was written: copies of which that is all are formed.
+    fn copies_formed(&mut self, host: usize) {
+        self.drive(host, |partitions| {
+            let forming = &mut partitions.shell_mut().forming;
+            let written: Vec<_> = forming.extract_if(.., |_, forming| forming.is_written()).collect();
+            written.into_iter().for_each(|(placement, forming)| partitions.formed(placement, forming.job().attempt));
         });
     }
 
@@ -73,8 +105,16 @@ fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
     }
     local.learn_engine_ahead();
     local.freeze();
-    let Some(frozen) = local.memtable.frozen() else { return };
+    let Some(frozen) = local.memtable.frozen().cloned() else { return };
     let (space, upto) = (local.placement, frozen.upto);
+    for range in frozen.clears() {
+        let (from, to) = row::value_bounds(range);
+        let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        shell.spoil_forms(space, range);
+        if shell.disk.engine.clear_range(space, keys, usize::MAX).is_err() {
+            return;
+        }
+    }
     let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
     let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
     if shell.disk.engine.write(&changes).is_err() {

@@ -9,16 +9,16 @@ use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply, Request,
-    RetentionLimits, Shell,
+    At, Completes, CopyJob, FormJob, Forming, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply,
+    Request, RetentionLimits, Shell,
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
 use archon_member::Grants;
 use archon_replica::{Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
-    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
-    TableList, Version,
+    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, KeyRange, Millis, NodeId, PartitionId, PlacementId, Report,
+    Seq, TableList, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,6 +56,8 @@ pub(crate) struct MachineShell {
     /// Spaces that are to be emptied, by the number of their clearing.
     pub(super) clearing: BTreeMap<PlacementId, u64>,
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
+    /// Copies that are formed, and those that wait for the engine's sync.
+    pub(super) forming: BTreeMap<PlacementId, Forming>,
     /// Emptied, and not known to be gone from the disk.
     pub(super) deleting: BTreeMap<PlacementId, PartitionId>,
     pub(super) damaged: BTreeSet<PlacementId>,
@@ -84,6 +86,7 @@ impl MachineShell {
             clears: 0,
             clearing: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            forming: BTreeMap::new(),
             deleting: BTreeMap::new(),
             damaged: BTreeSet::new(),
             effects: Vec::new(),
@@ -101,6 +104,11 @@ impl MachineShell {
     pub(super) fn given_to_engine(&mut self, placement: PlacementId, upto: Seq) {
         let Some(entries) = self.entries.get_mut(&placement) else { return };
         while entries.pop_front_if(|entry| entry.at.seq <= upto).is_some() {}
+    }
+
+    /// These keys of a space are cleared: copies that are formed from them would lack them.
+    pub(super) fn spoil_forms(&mut self, space: PlacementId, keys: &KeyRange) {
+        self.forming.retain(|_, forming| !forming.is_spoilt_by(space, keys));
     }
 
     fn note_entries(&mut self, placement: PlacementId, write: &LogWrite) {
@@ -282,6 +290,8 @@ impl Shell for MachineShell {
     }
 
     fn clear(&mut self, placement: PlacementId) -> Option<u64> {
+        self.forming.remove(&placement);
+        self.spoil_forms(placement, &KeyRange::ALL);
         self.clears += 1;
         Some(*self.clearing.entry(placement).or_insert(self.clears))
     }
@@ -294,6 +304,14 @@ impl Shell for MachineShell {
 
     fn stop_copy(&mut self, placement: PlacementId) {
         self.pulls.remove(&placement);
+    }
+
+    fn form(&mut self, job: FormJob) {
+        self.forming.insert(job.to, Forming::new(job));
+    }
+
+    fn stop_form(&mut self, placement: PlacementId) {
+        self.forming.remove(&placement);
     }
 
     fn offer(&mut self, space: PlacementId, rows: Vec<Row>) -> Offered<Vec<Row>> {

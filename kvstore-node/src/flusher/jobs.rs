@@ -1,0 +1,122 @@
+//! Work that takes long and goes in steps, so that other spaces' work goes on meanwhile. The work of its own space waits.
+
+use super::Work;
+use archon_host::Forming;
+use archon_kv::Frozen;
+use archon_types::{KeyRange, PlacementId, Seq};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What goes in steps.
+pub(super) enum Job {
+    /// Every row of a space is removed.
+    Clear {
+        /// The number of the clearing.
+        clear: u64,
+        /// Whether any row was removed yet.
+        removed: bool,
+    },
+    /// The ranges that a memtable's list clears, before its rows are written.
+    ClearRanges {
+        upto: Seq,
+        rows: Frozen,
+        /// How many of them are cleared.
+        cleared: usize,
+    },
+    /// A copy is formed in the space.
+    Form(Forming),
+}
+
+/// One job per space at most, of which each takes a step in turn.
+#[derive(Default)]
+pub(super) struct Jobs {
+    under_way: VecDeque<(PlacementId, Job)>,
+    /// Of each space with a job what was queued for it since, in order. It counts in the queue still.
+    behind: BTreeMap<PlacementId, VecDeque<Work>>,
+    /// To be done before anything that is queued.
+    ready: VecDeque<Work>,
+}
+
+impl Jobs {
+    /// Whether there is nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.ready.is_empty()
+    }
+
+    /// Whether nothing waits but for jobs that are under way.
+    pub(super) fn is_settled(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// What has waited for a job that is over.
+    pub(super) fn next_ready(&mut self) -> Option<Work> {
+        self.ready.pop_front()
+    }
+
+    /// Gives work back unless it has to wait for a job of its space, or of the space that it reads.
+    pub(super) fn admit(&mut self, work: Work) -> Option<Work> {
+        let spaces = match &work {
+            Work::Apply { space, .. } | Work::Clear { space, .. } => [Some(*space), None],
+            Work::Form(job) => [Some(job.to), Some(job.from)],
+            Work::Cleared { .. } | Work::Barrier(_) | Work::LetGo(_) | Work::StopForm(_) => [None, None],
+        };
+        match spaces.into_iter().flatten().find(|space| self.behind.contains_key(space)) {
+            Some(space) => {
+                self.behind.entry(space).or_default().push_back(work);
+                None
+            }
+            None => Some(work),
+        }
+    }
+
+    /// A job begins in a space that has none.
+    pub(super) fn begin(&mut self, space: PlacementId, job: Job) {
+        let spoilt: Vec<PlacementId> = match &job {
+            Job::Clear { .. } => self.spoilt_by(space, &[KeyRange::ALL]),
+            Job::ClearRanges { rows, .. } => self.spoilt_by(space, rows.clears()),
+            Job::Form(_) => Vec::new(),
+        };
+        for to in spoilt {
+            tracing::info!(%space, %to, "a copy is not formed any further: what it is formed from is cleared");
+            self.stop_form(to);
+        }
+        self.behind.entry(space).or_default();
+        self.under_way.push_back((space, job));
+    }
+
+    /// Where copies are formed from rows that are about to go: they would lack them, and nobody would know.
+    fn spoilt_by(&self, space: PlacementId, ranges: &[KeyRange]) -> Vec<PlacementId> {
+        let spoilt = |forming: &Forming| ranges.iter().any(|range| forming.is_spoilt_by(space, range));
+        let forms = self.under_way.iter().filter(|(_, job)| matches!(job, Job::Form(forming) if spoilt(forming)));
+        forms.map(|(to, _)| *to).collect()
+    }
+
+    /// The job whose turn it is; it is given back by [`Jobs::go_on`] or ended by [`Jobs::end`].
+    pub(super) fn next(&mut self) -> Option<(PlacementId, Job)> {
+        self.under_way.pop_front()
+    }
+
+    /// There are steps left.
+    pub(super) fn go_on(&mut self, space: PlacementId, job: Job) {
+        self.under_way.push_back((space, job));
+    }
+
+    /// The job of a space is over: `then` is done next, and after it what has waited.
+    pub(super) fn end(&mut self, space: PlacementId, then: Option<Work>) {
+        // What is ready already came after all that has waited, as far as it is of this space.
+        let later = std::mem::take(&mut self.ready);
+        let waited = self.behind.remove(&space).into_iter().flatten();
+        self.ready = then.into_iter().chain(waited).chain(later).collect();
+    }
+
+    /// No copy is formed in this space any more, whether it has begun or waits.
+    pub(super) fn stop_form(&mut self, to: PlacementId) {
+        let waits = |work: &Work| matches!(work, Work::Form(job) if job.to == to);
+        self.behind.values_mut().for_each(|behind| behind.retain(|work| !waits(work)));
+        self.ready.retain(|work| !waits(work));
+        let before = self.under_way.len();
+        self.under_way.retain(|(space, job)| *space != to || !matches!(job, Job::Form(_)));
+        if self.under_way.len() < before {
+            self.end(to, None);
+        }
+    }
+}
