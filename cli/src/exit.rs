@@ -67,6 +67,7 @@ impl Exit {
             | ErrorKind::Unavailable
             | ErrorKind::NoLease
             | ErrorKind::NotEnoughReplicas
+            | ErrorKind::Moved
             | ErrorKind::Overloaded
             | ErrorKind::ShuttingDown
             | ErrorKind::Unreachable => Self::Unreachable,

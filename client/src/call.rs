@@ -13,6 +13,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// Hints followed one after the other before the table is refreshed: two nodes may each believe that the other leads.
 const HOPS_MAX: u32 = 3;
+/// How long to wait, in milliseconds, for a table in which a key has moved: the row's change ends it at once.
+const MOVED_PAUSE_MS: u64 = 20;
 /// How often a write may be stamped anew after its first attempt was refused.
 const RESTAMPS_MAX: u32 = 3;
 
@@ -39,6 +41,8 @@ enum Next {
     Follow(Arc<Connection>),
     /// At once, at the same node, with a new stamp.
     Again,
+    /// At the partition that has the key now, under another name: under this one it was not done, and will not be.
+    Elsewhere,
     /// After a pause.
     Wait {
         asked_ms: Option<u64>,
@@ -96,6 +100,14 @@ impl<'a> Call<'a> {
                 Next::Done(result) => return result,
                 Next::Follow(hinted) => followed = Some(hinted),
                 Next::Again => followed = Some(connection),
+                Next::Elsewhere => {
+                    self.pause(&mut backoff, Some(MOVED_PAUSE_MS), row_version).await;
+                    if self.reroute() && !self.op.is_read() {
+                        ticket = Some(self.shared.sequences.begin(self.partition).await);
+                        (self.untried, self.lost, restamps) = (true, false, 0);
+                    }
+                    hops = 0;
+                }
                 Next::Wait { asked_ms } => {
                     // A node that answers and says when to come back holds its callers off itself. The budget is for
                     // those that cannot.
@@ -103,6 +115,10 @@ impl<'a> Call<'a> {
                         self.shared.budget.failure();
                     }
                     self.pause(&mut backoff, asked_ms, row_version).await;
+                    // A write keeps its name, and so its partition, until that one says that it is not done there.
+                    if self.op.is_read() {
+                        self.reroute();
+                    }
                     hops = 0;
                 }
             }
@@ -119,6 +135,12 @@ impl<'a> Call<'a> {
         let leader = table.route_partition(self.partition).leader.and_then(|id| table.node(id));
         let connection = leader.map(|node| self.shared.connections.to(self.shared, node));
         (connection, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
+    }
+
+    /// Goes to the partition that has the key as far as the table says now. Returns whether that is another one.
+    fn reroute(&mut self) -> bool {
+        let Some(partition) = self.op.key().map(|key| self.table.load().partition_of(key)) else { return false };
+        std::mem::replace(&mut self.partition, partition) != partition
     }
 
     fn without_leader(&self) -> String {
@@ -200,6 +222,10 @@ impl<'a> Call<'a> {
         if detail.kind == ErrorKind::NotFound {
             self.table.note_dropped(self.shared);
             return Next::Done(Err(self.fail(self.table.dropped())));
+        }
+        if detail.kind == ErrorKind::Moved {
+            self.last = Some(detail);
+            return Next::Elsewhere;
         }
         if !may_pass(detail.kind) {
             return Next::Done(Err(self.fail(detail)));

@@ -43,6 +43,18 @@ impl Holdings {
         }
     }
 
+    /// The partition that a placement is a copy of, if it is held whole.
+    pub(crate) fn whole_copy_of(&self, placement: PlacementId) -> Option<PartitionId> {
+        let held = self.held.lock();
+        let whole = held.get(&placement).filter(|held| is_whole(held));
+        whole.map(|held| held.partition)
+    }
+
+    /// A copy was formed and is held from here on; whoever was told to host it meanwhile noted that already.
+    pub(crate) fn note_formed(&self, placement: PlacementId, partition: PartitionId) {
+        self.held.lock().entry(placement).or_insert(Held { partition, state: HeldState::Aside });
+    }
+
     /// The placement is gone.
     pub(crate) fn remove(&self, placement: PlacementId) {
         self.held.lock().remove(&placement);
@@ -51,12 +63,15 @@ impl Holdings {
     /// Placements held whole, as a registration lists them.
     pub(crate) fn whole(&self) -> Vec<PlacementId> {
         let held = self.held.lock();
-        let whole = |held: &Held| matches!(held.state, HeldState::Aside | HeldState::Active);
-        held.iter().filter(|(_, held)| whole(held)).map(|(placement, _)| *placement).collect()
+        held.iter().filter(|(_, held)| is_whole(held)).map(|(placement, _)| *placement).collect()
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.held.lock().len()
     }
+}
+
+const fn is_whole(held: &Held) -> bool {
+    matches!(held.state, HeldState::Aside | HeldState::Active)
 }

@@ -189,6 +189,7 @@ impl Node {
             peers: Arc::clone(&peers),
             forwards: Arc::clone(&forwards),
             copies: Arc::clone(&copies),
+            shards: shards.clone(),
             budget,
             dedup: DedupLimits::default(),
         });

@@ -133,6 +133,8 @@ coverage! {
     not_enough_replicas,
     /// Writes whose outcome the node could not know.
     abandoned,
+    /// Copies formed of partitions that were split off.
+    formed,
     /// Log tails cut.
     cuts,
     /// Processes killed.

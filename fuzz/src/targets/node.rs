@@ -3,7 +3,7 @@
 use crate::target::{Target, Verdict};
 use archon_kv::{Seal, effect, reshape, row};
 use archon_kvstore_node::fuzzing;
-use archon_types::{ClientId, Epoch, KeyRange, Millis, Revision, Seq};
+use archon_types::{ClientId, Epoch, KeyRange, Millis, Position, Revision, Seq, Version};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,7 +105,7 @@ fn effects() -> Vec<Vec<u8>> {
 
 fn seal() -> Seal {
     let (at, end) = (Bytes::from_static(b"m"), Some(Bytes::from_static(b"t")));
-    Seal { attempt: 3, at, end, position: (Epoch::new(2), Seq::new(40)) }
+    Seal { attempt: Version::new(3), at, end, position: Position::new(Epoch::new(2), Seq::new(40)) }
 }
 
 fn rows(input: &[u8]) -> Verdict {

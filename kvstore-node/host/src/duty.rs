@@ -50,6 +50,9 @@ impl<S: Shell> Partitions<S> {
             self.active.insert(partition.id, placement);
             return self.configure(&partition, placement);
         }
+        self.form_no_more(placement);
+        // Its log began already, and what follows is written after that.
+        self.adopted(placement);
         let found = match self.dormant.remove(&placement) {
             Some(found) => found,
             None if fresh => {
@@ -145,6 +148,8 @@ impl<S: Shell> Partitions<S> {
 
     fn unload(&mut self, partition: PartitionId, placement: PlacementId) {
         self.turn.shell.stop_copy(placement);
+        self.form_no_more(placement);
+        self.adopting.remove(&placement);
         self.dormant.remove(&placement);
         if let Some(mut local) = self.copies.remove(&placement) {
             self.turn.rest(&mut local);
@@ -187,6 +192,7 @@ impl<S: Shell> Turn<S> {
             })
             .collect();
         let timing = self.shell.timing();
+        self.note_split(local, &row);
         self.step(local, Input::Configure(Configuration { row, peers, timing }));
         // A leadership just taken up is covered by the lease at once, if there is one.
         self.lease(local);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use archon_kv::{MemoryEngine, Seal};
     use archon_replica::Position;
-    use archon_types::{ClientId, Epoch, Millis, Seq};
+    use archon_types::{ClientId, Epoch, Millis, Seq, Version};
 
     const FROM: PlacementId = PlacementId::new(1);
     const TO: PlacementId = PlacementId::new(2);
@@ -132,7 +132,12 @@ mod tests {
         }
         let client = ClientId::new(uuid::Uuid::from_u128(5));
         put(&engine, FROM, row::client_outcome_key(client, 1), b"outcome");
-        let seal = Seal { attempt: 7, at: Bytes::new(), end: None, position: (Epoch::new(2), Seq::new(40)) };
+        let seal = Seal {
+            attempt: Version::new(7),
+            at: Bytes::new(),
+            end: None,
+            position: Position::new(Epoch::new(2), Seq::new(40)),
+        };
         put(&engine, FROM, Bytes::from_static(row::SEAL_KEY), &seal.encode());
         put(&engine, FROM, Bytes::from_static(row::LOG_TIME_KEY), &row::encode_millis(Millis::new(9)));
         put(&engine, FROM, Bytes::from_static(row::POSITION_KEY), &row::encode_position(Seq::new(50)));

@@ -21,6 +21,7 @@
 //! | `form`, `forming` | how a copy of a new partition is formed from one of the partition that it is split from |
 //! | `local_copy` | one copy on its node: its replica and what is kept around it |
 //! | `copy_view` | what the others need to know of it |
+//! | `split` | what a leader's log says of keys that its row gives away, and what is formed of them |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
@@ -49,6 +50,7 @@ mod remember;
 mod request;
 mod retention;
 mod shell;
+mod split;
 mod stale;
 #[cfg(test)]
 mod test_shell;
@@ -74,5 +76,6 @@ pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
+pub use split::FormedCopy;
 pub use stale::StaleRow;
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

@@ -7,10 +7,11 @@ use crate::pull::Pull;
 use crate::request::Request;
 use crate::retention::Retention;
 use crate::shell::{At, Shell};
+use crate::split::SplitWork;
 use crate::waiting::Waiting;
 use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
-use archon_types::{Answer, ErrorDetail, KeyRange, Millis, PartitionId, PlacementId, Seq};
+use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
 
 /// Rows of any position may be in the engine.
 pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
@@ -72,6 +73,10 @@ pub struct LocalCopy<S: Shell> {
     /// It was stepped since its last flush.
     pub(crate) touched: bool,
     pub(crate) emptied: Emptied,
+    /// The split of its partition.
+    pub(crate) split: SplitWork,
+    /// Committed rows are to go to the engine now, however few they are.
+    pub in_a_hurry: bool,
 }
 
 impl<S: Shell> LocalCopy<S> {
@@ -102,6 +107,8 @@ impl<S: Shell> LocalCopy<S> {
             pull: None,
             touched: false,
             emptied,
+            split: SplitWork::default(),
+            in_a_hurry: false,
         }
     }
 
@@ -138,9 +145,14 @@ impl<S: Shell> LocalCopy<S> {
         CopyView { placement: self.placement, replica: &self.replica, aside: self.aside }
     }
 
+    /// Its partition's row, once it knows it.
+    pub(crate) fn row(&self) -> Option<&Partition> {
+        self.replica.configuration().map(|configuration| &configuration.row)
+    }
+
     /// The keys that its row gives it; `None` before it knows its row, when it serves nothing.
     pub(crate) fn range(&self) -> Option<&KeyRange> {
-        self.replica.configuration().map(|configuration| &configuration.row.range)
+        self.row().map(|row| &row.range)
     }
 
     /// Whether its row gives this key to another partition.

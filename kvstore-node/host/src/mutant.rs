@@ -29,6 +29,20 @@ archon_types::mutants! {
     StaleWhileLoading = 33,
     /// A copy answers stale reads that does not know which of its rows are committed.
     StaleBeyondCommit = 33,
+    /// A leader that takes over does not read what its log gives away.
+    SealForgotten = 35,
+    /// Reads go on of keys that the log has given away.
+    ReadsWhileSealed = 35,
+    /// What was given away is taken back when somebody has waited long enough for it.
+    SealGivenUp = 36,
+    /// A copy is formed of what is not committed.
+    FormedEarly = 38,
+    /// The keys are cleared while the row still says that they are to go.
+    ClearEarly = 41,
+    /// Whoever asks for a key that was given away is sent on before the records are looked into.
+    OwnerFirst = 42,
+    /// Whoever asks for a key is sent on as soon as the log has given it away.
+    MovedBeforePart = 42,
 }
 
 archon_types::broken!();

@@ -7,7 +7,9 @@ use crate::request::{Reply, Request};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use crate::waiting::{Pending, ReadyAnswer};
-use archon_kv::{PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, row};
+use archon_kv::{
+    Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, evaluate_elsewhere, row,
+};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
 use bytes::Bytes;
@@ -16,6 +18,7 @@ impl<S: Shell> Turn<S> {
     /// Evaluates an operation, or has it wait, or refuses it.
     pub(crate) fn operate(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         let Some(request) = self.park(local, request) else { return };
+        let Some(request) = self.wait_for_split(local, request) else { return };
         match self.admit(local, &request) {
             Ok(()) if request.op.is_read() => self.read(local, request),
             Ok(()) => self.write(local, request),
@@ -28,9 +31,12 @@ impl<S: Shell> Turn<S> {
         if self.shell.is_stopping() {
             return Err(Refusal::Stopping);
         }
-        let misrouted = |key: &Bytes| local.is_beyond(key) || self.shell.is_misrouted(request.partition, key);
-        if request.op.key().is_some_and(misrouted) {
+        if request.op.key().is_some_and(|key| self.shell.is_misrouted(request.partition, key)) {
             return Err(Refusal::Misrouted);
+        }
+        // A named write may have been done here before the key went: the leader looks into its records first.
+        if self.is_given_away(local, request) && request.id.is_none() {
+            return Err(Refusal::Moved);
         }
         if self.shell.is_dropped(request.partition) {
             return Err(Refusal::Dropped);
@@ -41,6 +47,12 @@ impl<S: Shell> Turn<S> {
             return Err(if settling { Refusal::Changing } else { Refusal::Elsewhere });
         }
         if self.footing(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }
+    }
+
+    /// Whether the key that an operation is about is another partition's by now.
+    fn is_given_away(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
+        let early = |key: &Bytes| local.split.seals(key) && self.broken.breaks(Mutant::MovedBeforePart); // rule 42
+        request.op.key().is_some_and(|key| local.is_beyond(key) || early(key))
     }
 
     fn read(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
@@ -73,7 +85,7 @@ impl<S: Shell> Turn<S> {
 
     /// What a read finds; of a scan, the keys that this partition has.
     fn evaluated(&self, local: &LocalCopy<S>, op: &Op) -> Result<Outcome, ViewError> {
-        let range = local.range().cloned().unwrap_or(KeyRange::ALL);
+        let range = local.split.unsealed(local.range().cloned().unwrap_or(KeyRange::ALL));
         let within = match op {
             Op::Scan { keys, order, limit } => {
                 Some(Op::Scan { keys: keys.clone().and(&range), order: *order, limit: *limit })
@@ -129,7 +141,11 @@ impl<S: Shell> Turn<S> {
         let at = local.log_time.stamp(self.shell.wall());
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let asked = Asked { op: &request.op, id: request.id.as_ref() };
-        let evaluation = match evaluate(asked, &view, at, Revision::new(next.seq.get()), self.shell.dedup()) {
+        let evaluation = match self.is_given_away(local, &request) {
+            true => self.moved(asked, &view, at),
+            false => evaluate(asked, &view, at, Revision::new(next.seq.get()), self.shell.dedup()),
+        };
+        let evaluation = match evaluation {
             Ok(evaluation) => evaluation,
             Err(error) => {
                 let refusal = self.unreadable(local, &error);
@@ -157,6 +173,25 @@ impl<S: Shell> Turn<S> {
             }
             Err(kind) => self.refuse(local, request.reply, Refusal::NoWrites(kind)),
         }
+    }
+
+    /// What becomes of a named write whose key is another partition's: what was recorded of it here, or that nothing was done
+    /// here, nor will be.
+    fn moved(&self, asked: Asked<'_>, view: &PartitionView<'_>, at: Millis) -> Result<Evaluation, ViewError> {
+        let asked = if self.broken.breaks(Mutant::OwnerFirst) { Asked { id: None, ..asked } } else { asked }; // rule 42
+        evaluate_elsewhere(asked, view, at, self.shell.dedup())
+    }
+
+    /// Writes an entry that nobody waits for.
+    pub(crate) fn note(&mut self, local: &mut LocalCopy<S>, effect: Effect) -> Result<(), ErrorKind> {
+        let at = effect.at;
+        let (entry, effect) = effect.into_entry();
+        let (ticket, seq) = self.propose(local, entry)?;
+        if let Err(error) = local.memtable.push(seq, effect) {
+            self.damaged.push((local.placement, error.to_string()));
+        }
+        local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: None });
+        Ok(())
     }
 
     /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.

@@ -8,6 +8,7 @@ use crate::park::Patience;
 use crate::refusal::{Cause, CopyRefusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
+use crate::split::FormedCopy;
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_replica::{Input, Position};
@@ -35,6 +36,8 @@ pub struct Partitions<S: Shell> {
     pub(crate) active: BTreeMap<PartitionId, PlacementId>,
     /// Being deleted, by the clearing whose end is the end of them.
     pub(crate) unloading: BTreeMap<PlacementId, (PartitionId, Option<u64>)>,
+    /// Formed beside copies of the partitions that they are split off, and not yet known to the log.
+    pub(crate) adopting: BTreeMap<PlacementId, FormedCopy>,
     pub(crate) turn: Turn<S>,
 }
 
@@ -52,6 +55,7 @@ impl<S: Shell> Partitions<S> {
             copies: BTreeMap::new(),
             active: BTreeMap::new(),
             unloading: BTreeMap::new(),
+            adopting: BTreeMap::new(),
             turn: Turn::new(shell, patience, broken),
         }
     }
@@ -139,6 +143,9 @@ impl<S: Shell> Partitions<S> {
 
     /// Ends a turn: flushes every replica that was stepped, until nothing more follows.
     pub fn settle(&mut self) {
+        if !self.turn.splitting.is_empty() {
+            self.split();
+        }
         loop {
             while let Some((placement, input)) = self.turn.followups.pop_front() {
                 self.step(placement, input);
@@ -197,7 +204,10 @@ impl<S: Shell> Partitions<S> {
     /// Writes are durable.
     pub fn durable(&mut self, done: Completes) {
         for (placement, token) in done.tokens {
-            self.step(placement, Input::Persisted { token });
+            match self.copies.contains_key(&placement) {
+                true => self.step(placement, Input::Persisted { token }),
+                false => self.adopted(placement),
+            }
         }
         for (placement, upto) in done.trims {
             self.turn.shell.trim(placement, upto);
@@ -230,10 +240,6 @@ impl<S: Shell> Partitions<S> {
             self.turn.pull(local, clear);
         }
     }
-
-    /// A copy of a new partition is formed, on the engine's disk, by the job of this attempt. It may have been given up since,
-    /// or be another thread's.
-    pub const fn formed(&mut self, _placement: PlacementId, _attempt: u64) {}
 
     /// Nothing is left of this copy, on the disk too. Whoever is told so never names it again.
     fn deleted(&mut self, partition: PartitionId, placement: PlacementId) {

@@ -12,6 +12,8 @@ pub enum Refusal {
     Dropped,
     /// The key belongs to another partition.
     Misrouted,
+    /// The key is another partition's since this one was split: here nothing was done, nor will be.
+    Moved,
     /// Another node leads the partition, as far as is known here, or nobody does.
     Elsewhere,
     /// Nobody leads yet, and the leadership may come here.

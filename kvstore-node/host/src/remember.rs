@@ -5,8 +5,7 @@ use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use crate::waiting::Pending;
-use archon_kv::{ClientCapacity, Effect, Forgetting, PartitionView, Reader};
+use archon_kv::{ClientCapacity, Forgetting, PartitionView, Reader};
 use archon_types::ErrorKind;
 
 impl<S: Shell> Turn<S> {
@@ -75,13 +74,7 @@ impl<S: Shell> Turn<S> {
 
     fn forget(&mut self, local: &mut LocalCopy<S>, forgetting: Forgetting) -> Result<(), ErrorKind> {
         if let Some(effect) = forgetting.effect {
-            let at = effect.at;
-            let (entry, effect) = Effect::into_entry(effect);
-            let (ticket, seq) = self.propose(local, entry)?;
-            if let Err(error) = local.memtable.push(seq, effect) {
-                self.damaged.push((local.placement, error.to_string()));
-            }
-            local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: None });
+            self.note(local, effect)?;
         }
         local.clients.remove(&forgetting.clients);
         self.shell.observe(local.at(), Observed::Forgotten(forgetting.clients.len()));

@@ -10,6 +10,7 @@ use crate::log_write::LogWrite;
 use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::retention::RetentionLimits;
+use crate::split::FormedCopy;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
@@ -92,6 +93,8 @@ pub enum Observed<'a> {
     Emptied,
     /// It is set aside.
     SetAside,
+    /// It was formed beside a copy of the partition that it is split off, and is held from here on.
+    Formed,
     /// Its deletion begins.
     Unloading,
     /// Nothing is left of it.
@@ -213,6 +216,13 @@ pub trait Shell: Sized {
     fn form(&mut self, job: FormJob);
     /// Forms this copy no further.
     fn stop_form(&mut self, placement: PlacementId);
+    /// Brings a copy that was formed here to whoever has its partition, to be taken up by
+    /// [`Partitions::adopt`](crate::Partitions::adopt).
+    fn adopt(&mut self, formed: FormedCopy);
+    /// Of which partition another thread of the node holds this copy, whole.
+    fn holds(&self, _: PlacementId) -> Option<PartitionId> {
+        None
+    }
     /// Gives rows of a copy to the engine.
     fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
 

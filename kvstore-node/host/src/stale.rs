@@ -39,7 +39,7 @@ impl<S: Shell> Partitions<S> {
         let local = self.active.get(&partition).and_then(|placement| self.copies.get(placement));
         let local = local.filter(|local| !local.aside).ok_or(Refusal::NoCopy)?;
         if local.is_beyond(key) {
-            return Err(Refusal::Misrouted);
+            return Err(Refusal::Moved);
         }
         self.turn.read_stale(local, key)
     }

@@ -1,10 +1,11 @@
 //! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
 
 use crate::{
-    Action, At, Broken, Completes, CopyJob, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Offered, Origin,
-    Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
+    Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Life, LocalCopy, LogWrite, Observed, Offered,
+    Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
 };
-use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
+use archon_kv::engine::Change;
+use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
@@ -45,6 +46,8 @@ pub(crate) struct TestShell {
     /// Who leads, as the table says.
     pub(crate) leader: Option<NodeId>,
     pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
+    pub(crate) forms: Vec<FormJob>,
+    pub(crate) formed: Vec<FormedCopy>,
 }
 
 impl Default for TestShell {
@@ -63,6 +66,8 @@ impl Default for TestShell {
             reports: Vec::new(),
             leader: None,
             forwarded: Vec::new(),
+            forms: Vec::new(),
+            formed: Vec::new(),
         }
     }
 }
@@ -174,15 +179,32 @@ impl Shell for TestShell {
     }
     fn start_copy(&mut self, _: CopyJob) {}
     fn stop_copy(&mut self, _: PlacementId) {}
-    fn form(&mut self, _: FormJob) {}
+    fn form(&mut self, job: FormJob) {
+        self.forms.push(job);
+    }
     fn stop_form(&mut self, _: PlacementId) {}
+    fn adopt(&mut self, formed: FormedCopy) {
+        self.formed.push(formed);
+    }
     fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
         Offered::Taken
     }
     fn fail(&mut self, at: At, error: &ViewError) {
         panic!("{at:?}: {error}");
     }
-    fn ticked(&mut self, _: &mut LocalCopy<Self>, _: Millis) {}
+    fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
+        if !local.in_a_hurry {
+            return;
+        }
+        local.freeze();
+        let Some(frozen) = local.memtable.frozen().cloned() else { return };
+        let space = local.placement;
+        let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+        let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
+        assert!(self.engine.write(&changes).is_ok(), "an engine in memory takes every row");
+        local.flushing = frozen.upto;
+        local.memtable.flushed(frozen.upto);
+    }
     fn observe(&mut self, _: At, _: Observed<'_>) {}
 }
 

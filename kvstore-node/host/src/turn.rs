@@ -10,7 +10,7 @@ use crate::waiting::{Ended, ReadyAnswer};
 use archon_kv::{ClientIndex, Footing, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Lists of outputs that are kept to be used again: as many as carrying one out leads to further ones, and some.
 const SPARE_OUTPUTS_MAX: usize = 8;
@@ -35,6 +35,8 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) unparked: Vec<Request<S::Reply>>,
     /// Copies that were taken over, and have not read all clients that they remember.
     pub(crate) reading: VecDeque<PlacementId>,
+    /// Copies of partitions that are being split, or whose logs say so.
+    pub(crate) splitting: BTreeSet<PlacementId>,
     /// The node is stopping: every leadership is to be given up.
     pub(crate) releasing: bool,
 }
@@ -52,6 +54,7 @@ impl<S: Shell> Turn<S> {
             damaged: Vec::new(),
             unparked: Vec::new(),
             reading: VecDeque::new(),
+            splitting: BTreeSet::new(),
             releasing: false,
         }
     }
@@ -217,6 +220,7 @@ impl<S: Shell> Turn<S> {
                 // A leader serves only once its whole log is committed.
                 local.waiting.serve(local.log_time.last());
                 local.serving = true;
+                self.read_seal(local);
                 self.shell.observe(local.at(), Observed::Serving);
                 self.unpark(local);
             }
@@ -225,6 +229,7 @@ impl<S: Shell> Turn<S> {
     }
 
     pub(crate) fn rest(&mut self, local: &mut LocalCopy<S>) {
+        local.split.rest();
         if std::mem::take(&mut local.serving) {
             self.shell.observe(local.at(), Observed::Resting);
         }

@@ -8,7 +8,7 @@ use crate::engine::PageLimit;
 use crate::mutant::Mutant;
 use archon_types::limits::scan_bytes_max;
 use archon_types::op::Entry;
-use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Op, OpId, Revision, ScanOrder};
+use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, OpId, Revision, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -71,6 +71,28 @@ pub fn evaluate(
             Ok(Evaluation { effect: effect(at, change, acceptance, outcome), answer: Ok(answer(outcome)) })
         }
     }
+}
+
+/// What a leader says of a write whose key its partition has given away: what is recorded of it, or
+/// [`Moved`](ErrorKind::Moved), which says that it was not done here, and will not be (PROTOCOL rule 42).
+///
+/// # Errors
+/// [`ViewError`] if the partition's rows cannot be read.
+pub fn evaluate_elsewhere(
+    request: Request<'_>,
+    view: &dyn View,
+    at: Millis,
+    limits: &DedupLimits,
+) -> Result<Evaluation, ViewError> {
+    let answer = match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
+        Some(Decision::Repeat(outcome)) => Ok(answer(outcome)),
+        Some(Decision::Refuse(refusal)) => Err(refusal),
+        Some(Decision::Apply(_)) | None => {
+            let why = "the key belongs to another partition since this one was split; fetch the table again";
+            Err(ErrorDetail::new(ErrorKind::Moved, why))
+        }
+    };
+    Ok(Evaluation { effect: None, answer })
 }
 
 fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>, outcome: Outcome) -> Option<Effect> {

@@ -28,7 +28,7 @@ pub use client_index::{ClientCapacity, ClientIndex, Forgetting};
 pub use dedup::DedupLimits;
 pub use effect::{Effect, EffectError, RowChange};
 pub use engine::Engine;
-pub use evaluate::{Evaluation, Request, evaluate};
+pub use evaluate::{Evaluation, Request, evaluate, evaluate_elsewhere};
 pub use footing::{Footing, Reading};
 pub use frozen::Frozen;
 pub use growth::Growth;

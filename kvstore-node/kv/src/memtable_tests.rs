@@ -7,7 +7,7 @@ use crate::engine::{Change, Engine, PageLimit};
 use crate::reshape;
 use crate::rows::Rows;
 use crate::view::{PartitionView, View};
-use archon_types::{ClientId, Epoch, PlacementId, ScanOrder};
+use archon_types::{ClientId, Epoch, PlacementId, Position, ScanOrder, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -214,8 +214,8 @@ impl Reshape {
         let time = Millis::new(at);
         match self {
             Self::Split(from, end) => {
-                let (at, end, position) = (bound(from), end.as_ref().map(bound), (Epoch::new(1), seq(at)));
-                reshape::split(time, &Seal { attempt: 1, at, end, position })
+                let (at, end, position) = (bound(from), end.as_ref().map(bound), Position::new(Epoch::new(1), seq(at)));
+                reshape::split(time, &Seal { attempt: Version::new(1), at, end, position })
             }
             Self::Open => reshape::open(time),
             Self::Clear(begin, end, row) => {

@@ -2,7 +2,7 @@
 
 use super::row::{RowError, SEAL_KEY};
 use super::view::{View, ViewError};
-use archon_types::{Epoch, Seq};
+use archon_types::{Epoch, Position, Seq, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 1;
@@ -17,13 +17,13 @@ const END: u8 = 1;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seal {
     /// The attempt to split that it belongs to.
-    pub attempt: u64,
+    pub attempt: Version,
     /// The least key that is sealed.
     pub at: Bytes,
     /// The least key beyond them; `None`: up to the last one.
     pub end: Option<Bytes>,
     /// Of the entry that sealed them: where the log of the other partition begins.
-    pub position: (Epoch, Seq),
+    pub position: Position,
 }
 
 impl Seal {
@@ -43,11 +43,11 @@ impl Seal {
 
     /// As a row.
     pub fn encode(&self) -> Bytes {
-        let (epoch, seq) = self.position;
+        let Position { epoch, seq } = self.position;
         let end_bytes = self.end.as_ref().map_or(0, Bytes::len);
         let mut row = BytesMut::with_capacity(HEAD_BYTES + self.at.len() + 1 + end_bytes);
         row.put_u8(FORMAT);
-        row.put_u64(self.attempt);
+        row.put_u64(self.attempt.get());
         row.put_u64(epoch.get());
         row.put_u64(seq.get());
         // A key is some thousand bytes long at most.
@@ -84,7 +84,12 @@ impl Seal {
             return Err(error);
         }
         let at = row.slice(HEAD_BYTES..row.len() - 1 - end.as_ref().map_or(0, Bytes::len));
-        Ok(Self { attempt: number(1), at, end, position: (Epoch::new(number(9)), Seq::new(number(17))) })
+        Ok(Self {
+            attempt: Version::new(number(1)),
+            at,
+            end,
+            position: Position::new(Epoch::new(number(9)), Seq::new(number(17))),
+        })
     }
 }
 
@@ -95,9 +100,10 @@ mod tests {
 
     fn seal() -> impl Strategy<Value = Seal> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..20).prop_map(Bytes::from);
-        let position = (any::<u64>(), any::<u64>()).prop_map(|(epoch, seq)| (Epoch::new(epoch), Seq::new(seq)));
+        let position =
+            (any::<u64>(), any::<u64>()).prop_map(|(epoch, seq)| Position::new(Epoch::new(epoch), Seq::new(seq)));
         (any::<u64>(), bytes(), proptest::option::of(bytes()), position).prop_map(|(attempt, at, end, position)| Seal {
-            attempt,
+            attempt: Version::new(attempt),
             at,
             end,
             position,
@@ -132,7 +138,8 @@ mod tests {
     #[test]
     fn it_covers_the_keys_from_its_begin_up_to_its_end() {
         let at = Bytes::from_static(b"m");
-        let seal = Seal { attempt: 1, at, end: None, position: (Epoch::new(1), Seq::new(1)) };
+        let seal =
+            Seal { attempt: Version::new(1), at, end: None, position: Position::new(Epoch::new(1), Seq::new(1)) };
         assert_eq!([&b"lz"[..], b"m", b"zz"].map(|key| seal.covers(key)), [false, true, true]);
         let seal = Seal { end: Some(Bytes::from_static(b"z")), ..seal };
         assert_eq!([&b"lz"[..], b"m", b"y", b"z"].map(|key| seal.covers(key)), [false, true, true, false]);

@@ -16,7 +16,7 @@ use archon_host::FormJob;
 use archon_kv::Frozen;
 use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -187,6 +187,8 @@ struct Queue {
     bytes: usize,
     /// Being cleared, by the number of the clearing.
     clearing: BTreeMap<PlacementId, u64>,
+    /// Spaces of which a clearing was asked for: whoever did has the copy, and none is formed there any more.
+    cleared: BTreeSet<PlacementId>,
     /// Clearings so far.
     clears: u64,
     /// Work was refused since the queue was drained last.
@@ -306,6 +308,7 @@ impl FlusherHandle {
         queue.clears += 1;
         let clear = queue.clears;
         queue.clearing.insert(space, clear);
+        queue.cleared.insert(space);
         queue.work.push_back(Work::Clear { space, clear });
         drop(queue);
         self.shared.wake.notify_one();
@@ -316,9 +319,15 @@ impl FlusherHandle {
     /// [`FlushEvent::Formed`] tells when it is on the disk. What is applied to the copy's space meanwhile waits. Without a word
     /// it ends by [`FlusherHandle::stop_form`], by a clearing of its space, and by one of what it is to have at the source.
     ///
+    /// A space of which a clearing was asked for has an owner by now, perhaps with rows in it: another thread of the node heard of
+    /// a newer state of the cluster first.
+    ///
     /// # Errors
-    /// [`FlusherError::Stopped`].
+    /// [`FlusherError::Clearing`] or [`FlusherError::Stopped`].
     pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
+        if self.shared.queue.lock().cleared.contains(&job.to) {
+            return Err(FlusherError::Clearing { space: job.to });
+        }
         self.queue(Work::Form(job))
     }
 

@@ -56,6 +56,7 @@ impl Rig {
             peers: Arc::new(Peers::new(Arc::clone(&shared), vec![runtime.clone()])),
             forwards: Arc::new(Forwards::new(Arc::clone(&shared), vec![runtime.clone()])),
             copies: Arc::new(CopyRunner::new(Arc::clone(&shared), runtime, shards.clone(), flusher.handle())),
+            shards: shards.clone(),
             budget: MemtableBudget::default(),
             dedup: DedupLimits::default(),
         });

@@ -49,6 +49,7 @@ fn has_gathered(shell: &ShardShell, local: &LocalCopy<ShardShell>, now: Millis) 
     let log_bytes_max = staggered(FLUSH_LOG_BYTES / partitions, step).max(64 * 1024);
     let few = local.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
     now.since(since) >= if few { FLUSH_MIN_MS } else { staggered(FLUSH_MS, step) }
+        || local.in_a_hurry
         || local.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
         || local.retention.logged_bytes() - local.gathered_from >= log_bytes_max
         || shell.context.budget.is_half_full()

@@ -6,7 +6,7 @@ use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
 use crate::wire;
-use archon_host::{Action, CopyAsk, CopyPage, CopyStart, StaleRow};
+use archon_host::{Action, CopyAsk, CopyPage, CopyStart, FormedCopy, StaleRow};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Seq, Version};
@@ -71,6 +71,10 @@ pub(crate) enum ShardMessage {
     CopyDone { placement: PlacementId, attempt: u64, at: Position, version: Version },
     /// A copy must begin anew: what it resumed is gone.
     CopyAgain { placement: PlacementId, attempt: u64 },
+    /// A copy was formed that belongs to this shard.
+    Adopt(FormedCopy),
+    /// A copy that was formed is held now: whoever had it formed says so.
+    Formed,
     /// The node registered anew.
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.

@@ -63,6 +63,7 @@ pub(crate) struct Context {
     pub(crate) peers: Arc<Peers>,
     pub(crate) forwards: Arc<Forwards>,
     pub(crate) copies: Arc<CopyRunner>,
+    pub(crate) shards: Shards,
     pub(crate) budget: MemtableBudget,
     pub(crate) dedup: DedupLimits,
 }
@@ -183,6 +184,9 @@ impl Shard {
                 let _ = done.send(());
             }
             ShardMessage::Withdrawn(leaderships) => partitions.withdrawn(leaderships),
+            ShardMessage::Adopt(formed) => partitions.adopt(formed),
+            // What follows from it is looked at in every turn.
+            ShardMessage::Formed => {}
             ShardMessage::Peers => partitions.peers_changed(),
             ShardMessage::Release => partitions.release(),
             ShardMessage::Leading(answer) => {

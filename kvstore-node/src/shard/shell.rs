@@ -3,6 +3,7 @@
 use super::cache::{CACHE_BYTES, RowCache};
 use super::flush::hand_to_flusher;
 use super::journal::Journal;
+use super::message::ShardMessage;
 use super::{Context, OpRequest, PageRows};
 use crate::engine::Change;
 use crate::flusher::FlusherError;
@@ -11,7 +12,8 @@ use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::store;
 use crate::wire::PartPacker;
 use archon_host::{
-    At, CopyJob, FormJob, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell,
+    At, CopyJob, FormJob, FormedCopy, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal,
+    RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
@@ -262,6 +264,14 @@ impl Shell for ShardShell {
         let _ = self.context.flusher.stop_form(placement);
     }
 
+    fn adopt(&mut self, formed: FormedCopy) {
+        self.context.shards.of(formed.partition).complete(ShardMessage::Adopt(formed));
+    }
+
+    fn holds(&self, copy: PlacementId) -> Option<PartitionId> {
+        self.context.holdings.whole_copy_of(copy)
+    }
+
     fn offer(&mut self, space: PlacementId, page: PageRows) -> Offered<PageRows> {
         let change = |(key, value): &(Bytes, Bytes)| Change { space, key: key.clone(), value: Some(value.clone()) };
         match self.context.flusher.apply(space, Seq::ZERO, page.rows.iter().map(change).collect::<Vec<_>>()) {
@@ -330,6 +340,11 @@ impl Shell for ShardShell {
             Observed::Alarm(alarm) => {
                 metrics.alarms.add(1);
                 tracing::error!(%partition, %placement, %alarm, "alarm");
+            }
+            Observed::Formed => {
+                tracing::info!(%partition, %placement, upto = %commit, "formed from the copy of the partition that is split");
+                self.context.holdings.note_formed(placement, partition);
+                self.context.shards.send_all(|| ShardMessage::Formed);
             }
             Observed::Opened { .. }
             | Observed::Read { .. }

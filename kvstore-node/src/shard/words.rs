@@ -19,6 +19,12 @@ impl ShardShell {
                 let why = format!("the key does not belong to partition {partition}; fetch the table again");
                 ErrorDetail::new(ErrorKind::InvalidArgument, why).with_table_version(tables.version())
             }
+            Refusal::Moved => {
+                let partition = tables.partition_name(partition);
+                let why =
+                    format!("the key is not partition {partition}'s any more, which was split; fetch the table again");
+                ErrorDetail::new(ErrorKind::Moved, why).with_table_version(tables.version())
+            }
             Refusal::Elsewhere => self.elsewhere(partition),
             Refusal::Changing => {
                 let why = format!("the leadership of partition {} is changing", tables.partition_name(partition));

@@ -79,6 +79,7 @@ pub const fn code_of(kind: ErrorKind) -> Code {
         | ErrorKind::NoLease
         | ErrorKind::NotEnoughReplicas
         | ErrorKind::ShuttingDown
+        | ErrorKind::Moved
         | ErrorKind::Unreachable => Code::Unavailable,
         ErrorKind::WrongCluster
         | ErrorKind::WrongNode

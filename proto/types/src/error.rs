@@ -119,6 +119,8 @@ kinds! {
     Refused = 30, "refused",
     /// The change would lose acknowledged writes, and whoever asked for it did not say that they accept that.
     DataLoss = 31, "data_loss",
+    /// The key belongs to another partition since that one was split; a write was not done here, and will not be.
+    Moved = 32, "moved",
 }
 
 impl ErrorKind {
@@ -137,6 +139,7 @@ impl ErrorKind {
             | Self::Overloaded
             | Self::ReadOnly
             | Self::ShuttingDown
+            | Self::Moved
             | Self::Unreachable => true,
             Self::InvalidArgument
             | Self::NotFound

@@ -150,6 +150,7 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::Stopping => ErrorKind::ShuttingDown,
         Refusal::Dropped | Refusal::Ended(Ended::ChangedNothing, Cause::Dropped) => ErrorKind::NotFound,
         Refusal::Misrouted => ErrorKind::InvalidArgument,
+        Refusal::Moved => ErrorKind::Moved,
         Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
         // Of stale reads, which nobody asks for here.
         Refusal::NoCopy => ErrorKind::WrongNode,

@@ -68,6 +68,8 @@ impl World {
             let forming = &mut partitions.shell_mut().forming;
             let written: Vec<_> = forming.extract_if(.., |_, forming| forming.is_written()).collect();
             written.into_iter().for_each(|(placement, forming)| partitions.formed(placement, forming.job().attempt));
+            let formed = std::mem::take(&mut partitions.shell_mut().adopting);
+            formed.into_iter().for_each(|formed| partitions.adopt(formed));
         });
     }
 

@@ -9,8 +9,8 @@ use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, FormJob, Forming, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply,
-    Request, RetentionLimits, Shell,
+    At, Completes, CopyJob, FormJob, FormedCopy, Forming, Life, LocalCopy, LogWrite, Observed, Offered, Outcome,
+    Refusal, Reply, Request, RetentionLimits, Shell,
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
@@ -58,6 +58,8 @@ pub(crate) struct MachineShell {
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
     /// Copies that are formed, and those that wait for the engine's sync.
     pub(super) forming: BTreeMap<PlacementId, Forming>,
+    /// Formed, and to be taken up.
+    pub(super) adopting: Vec<FormedCopy>,
     /// Emptied, and not known to be gone from the disk.
     pub(super) deleting: BTreeMap<PlacementId, PartitionId>,
     pub(super) damaged: BTreeSet<PlacementId>,
@@ -87,6 +89,7 @@ impl MachineShell {
             clearing: BTreeMap::new(),
             pulls: BTreeMap::new(),
             forming: BTreeMap::new(),
+            adopting: Vec::new(),
             deleting: BTreeMap::new(),
             damaged: BTreeSet::new(),
             effects: Vec::new(),
@@ -314,6 +317,10 @@ impl Shell for MachineShell {
         self.forming.remove(&placement);
     }
 
+    fn adopt(&mut self, formed: FormedCopy) {
+        self.adopting.push(formed);
+    }
+
     fn offer(&mut self, space: PlacementId, rows: Vec<Row>) -> Offered<Vec<Row>> {
         let change = |row: &Row| Change { space, key: row.key.clone(), value: Some(row.value.clone()) };
         match self.disk.engine.write(&rows.iter().map(change).collect::<Vec<_>>()) {
@@ -366,6 +373,7 @@ impl Shell for MachineShell {
             Observed::Held => seen.answers_held += 1,
             Observed::Abandoned(writes) => seen.abandoned += writes as u64,
             Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,
+            Observed::Formed => seen.formed += 1,
             Observed::Cut => seen.cuts += 1,
             Observed::Emptied => seen.emptied += 1,
             Observed::Unloading => {

@@ -1,0 +1,295 @@
+use super::*;
+use crate::mutant::Broken;
+use crate::reconcile::Action;
+use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
+use archon_kv::Engine;
+use archon_replica::Input;
+use archon_types::{Answer, ClientId, Epoch, Millis, Op, OpId, ReplicaState, RightCopy, Seq};
+use bytes::Bytes;
+use uuid::Uuid;
+
+const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
+/// The copy of the partition that is split off.
+const FORMED: PlacementId = PlacementId::new(20);
+
+archon_types::shown_by! {
+    SealForgotten => a_leader_that_begins_keeps_to_what_its_log_gave_away,
+    ReadsWhileSealed => nothing_is_read_of_what_was_given_away,
+    SealGivenUp => what_was_given_away_is_not_taken_back_while_the_row_says_so,
+    FormedEarly => no_copy_is_formed_of_what_is_not_committed,
+    ClearEarly => nothing_is_cleared_before_the_keys_are_another_partitions,
+    OwnerFirst => what_was_done_before_the_split_is_not_done_again_after_it,
+    MovedBeforePart => nobody_is_sent_on_while_the_split_may_still_be_given_up,
+}
+
+/// The row while it is being split at `m`, in an attempt that began at version 2.
+fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
+    let copies = vec![RightCopy { id: FORMED, node: LIFE.node, formed: false }];
+    let at = Bytes::from_static(b"m");
+    let split = Split { attempt: Version::new(2), at, right: RIGHT.index, copies, position: None };
+    Partition { split: Some(Box::new(split)), ..row(version, others) }
+}
+
+/// The row when the split is done.
+fn parted(version: u64) -> Partition {
+    let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::from_static(b"m")) };
+    Partition { range, ..row(version, &[]) }
+}
+
+fn configure(node: &mut Partitions<TestShell>, row: Partition) {
+    assert!(node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]));
+    settle(node);
+}
+
+fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
+    node.operate(request(op, reply));
+    settle(node);
+}
+
+fn is_answered(node: &Partitions<TestShell>, reply: &str) -> bool {
+    node.shell().answers.iter().any(|(to, _)| *to == reply)
+}
+
+fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a Refusal> {
+    node.shell().refusals.iter().find(|(to, _)| *to == reply).map(|(_, refusal)| refusal)
+}
+
+/// A leader that has given its keys from `m` on away in its log, after it took a write beyond.
+fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
+    let mut node = serving(Broken::by(mutant), row(1, &[]));
+    ask(&mut node, put("z"), "before");
+    configure(&mut node, splitting(2, &[]));
+    node
+}
+
+fn tick(node: &mut Partitions<TestShell>, at: u64) {
+    node.begin(Millis::new(at));
+    node.tick(false, 0);
+    settle(node);
+}
+
+#[test]
+fn what_is_given_away_waits_and_what_is_kept_goes_on() {
+    let mut node = sealed(None);
+    for (op, reply) in [(put("a"), "put a"), (get("a"), "get a"), (put("m"), "put m"), (get("z"), "get z")] {
+        ask(&mut node, op, reply);
+    }
+    assert!(is_answered(&node, "put a") && is_answered(&node, "get a"));
+    assert!(!is_answered(&node, "put m") && !is_answered(&node, "get z"));
+    tick(&mut node, 1_900);
+    assert_eq!(refusal(&node, "put m"), None, "it has a second");
+    tick(&mut node, 2_100);
+    assert_eq!(
+        (refusal(&node, "put m"), refusal(&node, "get z")),
+        (Some(&Refusal::Changing), Some(&Refusal::Changing))
+    );
+}
+
+#[test]
+fn when_the_split_is_done_those_who_waited_are_sent_on_and_the_rows_are_cleared() {
+    let mut node = sealed(None);
+    ask(&mut node, put("m"), "put");
+    ask(&mut node, get("z"), "get");
+    configure(&mut node, parted(4));
+    assert_eq!((refusal(&node, "put"), refusal(&node, "get")), (Some(&Refusal::Moved), Some(&Refusal::Moved)));
+    let local = &node.copies()[&OWN];
+    let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Committed);
+    assert_eq!(archon_kv::View::get(&view, &row::value_key(b"z")).expect("readable"), None, "it is another's");
+    assert_eq!(Seal::standing(&view).expect("readable"), None);
+    assert!(node.turn.splitting.is_empty(), "nothing is left to do");
+}
+
+#[test]
+fn when_nothing_comes_of_it_those_who_waited_are_served() {
+    let mut node = sealed(None);
+    ask(&mut node, put("m"), "put");
+    ask(&mut node, get("z"), "get");
+    configure(&mut node, row(5, &[]));
+    assert!(is_answered(&node, "put") && is_answered(&node, "get"), "{:?}", node.shell().refusals);
+    configure(&mut node, Partition { split: None, ..row(5, &[]) });
+    assert!(node.turn.splitting.is_empty());
+}
+
+#[test]
+fn a_row_as_old_as_the_attempt_opens_nothing() {
+    let mut node = sealed(None);
+    ask(&mut node, put("m"), "put");
+    configure(&mut node, row(1, &[]));
+    assert!(!is_answered(&node, "put"), "it is older");
+}
+
+#[test]
+fn a_page_ends_where_the_keys_are_given_away() {
+    let mut node = sealed(None);
+    ask(&mut node, put("a"), "put");
+    let scan = Op::Scan { keys: KeyRange::ALL, order: archon_types::ScanOrder::Ascending, limit: 10 };
+    ask(&mut node, scan, "scan");
+    let page = node.shell().answers.iter().find(|(to, _)| *to == "scan");
+    let Some((_, Ok(Answer::Page { entries, range, .. }))) = page else { panic!("{page:?}") };
+    assert_eq!((entries.len(), range.end.as_deref()), (1, Some(&b"m"[..])));
+}
+
+#[test]
+fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
+    let mut node = sealed(None);
+    let job = node.shell().forms.first().cloned().expect("a job");
+    let range = KeyRange { begin: Bytes::from_static(b"m"), end: None };
+    assert_eq!((job.from, job.to, &job.range, job.attempt), (OWN, FORMED, &range, 2));
+    assert!(node.shell().engine.get(OWN, &row::value_key(b"z")).expect("readable").is_some(), "what is to be copied");
+    node.formed(FORMED, 7);
+    assert!(node.shell().formed.is_empty(), "of another attempt");
+    node.formed(FORMED, 2);
+    let formed = node.shell_mut().formed.pop().expect("formed");
+    assert_eq!((formed.partition, formed.at), (RIGHT, job.at));
+    let told = |node: &Partitions<TestShell>| {
+        node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Formed { .. })).count()
+    };
+    node.adopt(formed);
+    node.settle();
+    assert_eq!(told(&node), 0, "not on the disk yet");
+    settle(&mut node);
+    assert_eq!((told(&node), node.dormant().collect::<Vec<_>>()), (1, vec![(FORMED, RIGHT)]));
+    tick(&mut node, 1_100);
+    assert_eq!(told(&node), 1, "once for each version of the row");
+    configure(&mut node, splitting(3, &[]));
+    assert_eq!(told(&node), 2);
+    // Another partition from here on, at the position where the keys were given away.
+    let right = Partition {
+        id: RIGHT,
+        epoch: Epoch::new(3),
+        leader: Some(FORMED),
+        placements: vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }],
+        range,
+        ..row(6, &[])
+    };
+    node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: false }]);
+    settle(&mut node);
+    let local = &node.copies()[&FORMED];
+    assert!(local.serving && local.replica.last().seq >= formed.at.seq);
+}
+
+#[test]
+fn what_was_formed_before_a_restart_is_told_of_and_not_formed_again() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut found = crate::test_shell::held(RIGHT);
+    found.recovered.commit = Seq::new(10);
+    node.dormant.insert(FORMED, found);
+    configure(&mut node, splitting(2, &[]));
+    assert!(node.shell().forms.is_empty());
+    assert!(node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Formed { .. })));
+}
+
+#[test]
+fn a_copy_that_is_deleted_or_opened_anew_is_formed_no_more() {
+    let mut node = sealed(None);
+    node.duties(LIFE.incarnation, vec![Action::Unload { partition: RIGHT, placement: FORMED }]);
+    node.formed(FORMED, 2);
+    assert!(node.shell().formed.is_empty());
+}
+
+fn nothing_is_read_of_what_was_given_away(mutant: Option<Mutant>) -> bool {
+    let mut node = sealed(mutant);
+    ask(&mut node, get("z"), "get");
+    !is_answered(&node, "get")
+}
+
+fn what_was_given_away_is_not_taken_back_while_the_row_says_so(mutant: Option<Mutant>) -> bool {
+    let mut node = sealed(mutant);
+    ask(&mut node, put("m"), "put");
+    (1..40).for_each(|tenth| tick(&mut node, 1_000 + tenth * 50));
+    !is_answered(&node, "put")
+}
+
+fn a_leader_that_begins_keeps_to_what_its_log_gave_away(mutant: Option<Mutant>) -> bool {
+    let mut node = sealed(mutant);
+    node.step(OWN, Input::Withdrawn { epoch: Epoch::new(1) });
+    settle(&mut node);
+    assert_eq!(node.leading(), 0);
+    // It leads again, and the row that it knows is older than the split.
+    configure(&mut node, Partition { epoch: Epoch::new(2), ..row(2, &[]) });
+    assert_eq!(node.leading(), 1);
+    ask(&mut node, put("m"), "put");
+    !is_answered(&node, "put")
+}
+
+fn no_copy_is_formed_of_what_is_not_committed(mutant: Option<Mutant>) -> bool {
+    let others = [(OTHER, ReplicaState::Live)];
+    let mut node = partitions(Broken::by(mutant));
+    let open = |row| Action::Open { partition: row, placement: OWN, fresh: true };
+    node.duties(LIFE.incarnation, vec![open(splitting(2, &others))]);
+    settle(&mut node);
+    // A follower that knows of an entry, and not that it is committed.
+    let local = node.copies.get_mut(&OWN).expect("a copy");
+    let seal = Seal {
+        attempt: Version::new(2),
+        at: Bytes::from_static(b"m"),
+        end: None,
+        position: Position::new(Epoch::new(1), Seq::new(1)),
+    };
+    local.memtable.push(Seq::new(1), reshape::split(Millis::new(1), &seal)).expect("the next one");
+    local.flushing = Seq::new(1);
+    settle(&mut node);
+    node.split();
+    node.shell().forms.is_empty()
+}
+
+fn nothing_is_cleared_before_the_keys_are_another_partitions(mutant: Option<Mutant>) -> bool {
+    let mut node = sealed(mutant);
+    tick(&mut node, 1_100);
+    let local = &node.copies()[&OWN];
+    let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Newest);
+    archon_kv::View::get(&view, &row::value_key(b"z")).expect("readable").is_some()
+}
+
+fn named(op: Op, reply: &'static str) -> Request<&'static str> {
+    let client = ClientId::new(Uuid::from_u128(7));
+    Request { id: Some(OpId { client, number: 1, done_below: 0, stamp: Millis::ZERO }), ..request(op, reply) }
+}
+
+fn increment() -> Op {
+    Op::Increment { key: Bytes::from_static(b"z"), by: 1 }
+}
+
+fn leader_that_knows_its_clients(mutant: Option<Mutant>) -> Partitions<TestShell> {
+    let mut node = serving(Broken::by(mutant), row(1, &[]));
+    while node.clients_to_read() > 0 {
+        node.read_clients();
+    }
+    node
+}
+
+/// Its client hears nothing of the first, and asks again.
+fn what_was_done_before_the_split_is_not_done_again_after_it(mutant: Option<Mutant>) -> bool {
+    let mut node = leader_that_knows_its_clients(mutant);
+    node.operate(named(increment(), "first"));
+    settle(&mut node);
+    configure(&mut node, splitting(2, &[]));
+    configure(&mut node, parted(4));
+    node.operate(named(increment(), "again"));
+    settle(&mut node);
+    let again = node.shell().answers.iter().find(|(to, _)| *to == "again");
+    matches!(again, Some((_, Ok(Answer::Counter { value: 1, .. }))))
+}
+
+fn nobody_is_sent_on_while_the_split_may_still_be_given_up(mutant: Option<Mutant>) -> bool {
+    let mut node = leader_that_knows_its_clients(mutant);
+    configure(&mut node, splitting(2, &[]));
+    node.operate(named(increment(), "put"));
+    settle(&mut node);
+    node.operate(request(put("y"), "plain"));
+    settle(&mut node);
+    let moved = |reply: &str| refusal(&node, reply) == Some(&Refusal::Moved);
+    !is_answered(&node, "put") && !moved("put") && !moved("plain")
+}
+
+#[test]
+fn a_write_that_was_not_done_is_sent_on_by_name_too() {
+    let mut node = leader_that_knows_its_clients(None);
+    configure(&mut node, splitting(2, &[]));
+    configure(&mut node, parted(4));
+    node.operate(named(increment(), "new"));
+    settle(&mut node);
+    let new = node.shell().answers.iter().find(|(to, _)| *to == "new");
+    let Some((_, Err(detail))) = new else { panic!("{new:?}") };
+    assert_eq!(detail.kind, archon_types::ErrorKind::Moved);
+}
