@@ -368,8 +368,11 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
     full
 }
 
+/// Between two keys of the tree.
+type FullKeys = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The rows of a space between two keys; `None` if that ends before it begins.
-fn bounds(space: PlacementId, (from, to): Between<'_>) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+fn bounds(space: PlacementId, (from, to): Between<'_>) -> Option<FullKeys> {
     let start = match from {
         Bound::Unbounded => Bound::Included(row_key(space, &[])),
         key => key.map(|key| row_key(space, key)),
