@@ -85,7 +85,7 @@ struct EligibleNode<'a> {
 
 impl EligibleNode<'_> {
     fn room(&self) -> u32 {
-        self.row.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(self.count))
+        self.row.room_beside(self.count)
     }
 
     /// Nodes that are full come last, then those that have their share.

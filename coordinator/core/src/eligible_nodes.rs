@@ -42,7 +42,7 @@ impl<'a> EligibleNodes<'a> {
         for (slot, row) in nodes.enumerate() {
             let id = row.node.id;
             let need = Need { count: has(id), weight: row.node.weight.max(1), slot };
-            if row.node.partitions_max.is_none_or(|most| need.count < most) {
+            if row.room_beside(need.count) > 0 {
                 eligible.zones.entry(row.node.zone.as_deref()).or_default().insert((need, id));
                 eligible.nodes.insert(id, EligibleNode { row, need });
             }
@@ -80,7 +80,7 @@ impl<'a> EligibleNodes<'a> {
     pub(crate) fn note(&mut self, node: NodeId) {
         let Some(mut eligible) = self.take(node) else { return };
         eligible.need.count += 1;
-        if eligible.row.node.partitions_max.is_none_or(|most| eligible.need.count < most) {
+        if eligible.row.room_beside(eligible.need.count) > 0 {
             self.zones.entry(eligible.row.node.zone.as_deref()).or_default().insert((eligible.need, node));
             self.nodes.insert(node, eligible);
         }

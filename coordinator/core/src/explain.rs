@@ -177,17 +177,11 @@ impl<'a> Explainer<'a> {
             return;
         }
         let serving = || self.state.participants.serving(&table.name).filter(|row| row.takes_placements());
-        let full = serving().filter(|row| {
-            row.node.partitions_max.is_some_and(|most| self.state.partitions.count_on(row.node.id) >= most)
-        });
+        let full = serving().filter(|row| row.room(self.state) == 0);
         let (all, full) = (leases::eligible_count(self.state, table), full.count());
         let barred = serving().filter(|serving| self.state.bars(row.id, serving.node.id)).count();
         let gave_up = |node: NodeId| self.remembered.gave_up(node, row.id);
-        let could = |serving: &&NodeRow| {
-            let id = serving.node.id;
-            let count = self.state.partitions.count_on(id);
-            !self.state.bars(row.id, id) && serving.node.partitions_max.is_none_or(|most| count < most)
-        };
+        let could = |serving: &&NodeRow| !self.state.bars(row.id, serving.node.id) && serving.room(self.state) > 0;
         let given_up = serving().filter(could).filter(|serving| gave_up(serving.node.id)).count();
         why.push(match all {
             0 => Why::NoParticipant { table: table.name.clone() },

@@ -56,10 +56,8 @@ impl<'a> Lacks<'a> {
         let repairs = Repairs::of(state, remembered);
         let open = state.nodes.eligible().filter(|row| !remembered.excluded.contains(&row.node.id));
         let eligible = EligibleNodes::new(open.clone(), |node| state.partitions.count_on(node));
-        let full = open.map(|row| &row.node);
-        let full =
-            full.filter(|node| node.partitions_max.is_some_and(|most| state.partitions.count_on(node.id) >= most));
-        Self { state, repairs, eligible, full: full.map(|node| node.id).collect() }
+        let full = open.filter(|row| row.room(state) == 0).map(|row| row.node.id).collect();
+        Self { state, repairs, eligible, full }
     }
 
     /// The rows that may lack something.

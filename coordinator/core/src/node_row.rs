@@ -1,5 +1,6 @@
 //! What the coordinators hold of one node or participant.
 
+use crate::state::ClusterState;
 use archon_types::{BootId, Incarnation, Millis, Node, NodeGoal, NodeStatus, NodeTraits, Participant, StorageId};
 use serde::{Deserialize, Serialize};
 
@@ -47,5 +48,15 @@ impl NodeRow {
     /// Takes new placements, or will in a moment: a node that has just registered is active once it has heard so.
     pub fn will_take_placements(&self) -> bool {
         self.node.status == NodeStatus::Alive && self.node.goal == NodeGoal::Serve
+    }
+
+    /// How many more copies, or leases, it has room for beside `has`.
+    pub(crate) fn room_beside(&self, has: u32) -> u32 {
+        self.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(has))
+    }
+
+    /// How many more it has room for beside all that stand on it.
+    pub(crate) fn room(&self, state: &ClusterState) -> u32 {
+        self.room_beside(state.partitions.count_on(self.node.id))
     }
 }

@@ -130,7 +130,7 @@ fn barred_moves<'a>(
 /// How many partitions of the table the participant may have at most, for its limit is one for all tables.
 fn limit_in(state: &ClusterState, table: &Table, row: &NodeRow) -> u32 {
     let elsewhere = state.partitions.count_on(row.node.id) - state.partitions.count_in(table.id, row.node.id);
-    row.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(elsewhere))
+    row.room_beside(elsewhere)
 }
 
 /// Whether the participant takes partitions of the table.

@@ -2,6 +2,7 @@
 
 use super::{NextOwner, placed};
 use crate::liveness::Liveness;
+use crate::node_row::NodeRow;
 use crate::score::Need;
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, Placement, PlacementId, Table, TableId};
@@ -56,7 +57,8 @@ impl<'a> Owners<'a> {
             return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
         }
         let eligible = self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, liveness));
-        let room = |node: NodeId| has_room(state, node, self.given.get(&node).copied().unwrap_or(0));
+        let given = |node: NodeId| self.given.get(&node).copied().unwrap_or(0);
+        let room = |node: NodeId| state.node(node).is_some_and(|row| row.room(state) > given(node));
         let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none() && room(node);
         let chosen = eligible.iter().find(|(_, node)| able(*node)).copied()?;
         eligible.remove(&chosen);
@@ -76,16 +78,11 @@ impl<'a> Owners<'a> {
 
 fn eligible(state: &ClusterState, table: &Table, liveness: &Liveness) -> BTreeSet<(Need, NodeId)> {
     let serving = state.participants.serving(&table.name).enumerate();
-    let able = serving.filter(|(_, row)| row.takes_placements() && liveness.may_lead(row.node.id));
+    let takes = |row: &NodeRow| row.takes_placements() && liveness.may_lead(row.node.id) && row.room(state) > 0;
+    let able = serving.filter(|(_, row)| takes(row));
     let needs = able.map(|(slot, row)| {
         let count = state.partitions.count_in(table.id, row.node.id);
         (Need { count, weight: row.node.weight.max(1), slot }, row.node.id)
     });
-    needs.filter(|(_, node)| has_room(state, *node, 0)).collect()
-}
-
-/// Whether the participant takes another partition beside what it has, of whatever table, and what it is given now.
-fn has_room(state: &ClusterState, node: NodeId, given: u32) -> bool {
-    let has = state.partitions.count_on(node).saturating_add(given);
-    state.node(node).is_some_and(|row| row.node.partitions_max.is_none_or(|most| has < most))
+    needs.collect()
 }

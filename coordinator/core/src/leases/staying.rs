@@ -45,10 +45,7 @@ impl<'a> Successors<'a> {
         self.by_table.entry(table).or_insert_with(|| {
             let Some(table) = state.tables.get(&table) else { return Vec::new() };
             let takes = state.participants.serving(&table.name).filter(|row| row.takes_placements());
-            let rooms = takes.map(|row| {
-                let room = |most: u32| most.saturating_sub(state.partitions.count_on(row.node.id));
-                (row.node.id, row.node.partitions_max.map_or(u32::MAX, room))
-            });
+            let rooms = takes.map(|row| (row.node.id, row.room(state)));
             rooms.filter(|(_, room)| *room > 0).collect()
         })
     }

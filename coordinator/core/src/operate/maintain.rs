@@ -14,11 +14,10 @@ pub fn still_led(state: &ClusterState, member: NodeId) -> impl Iterator<Item = P
 fn another_takes(state: &ClusterState, row: &Partition, member: NodeId) -> bool {
     let free = |node: NodeId| node != member && state.is_active(node) && !state.bars(row.id, node);
     match state.tables.get(&row.id.table).filter(|table| state.is_lease(table.id)) {
-        Some(table) => state.participants.serving(&table.name).any(|other| {
-            let has = state.partitions.count_on(other.node.id);
-            let room = other.node.partitions_max.is_none_or(|most| has < most);
-            free(other.node.id) && other.takes_placements() && room
-        }),
+        Some(table) => state
+            .participants
+            .serving(&table.name)
+            .any(|other| free(other.node.id) && other.takes_placements() && other.room(state) > 0),
         None => row.live().any(|copy| {
             let goal = state.node(copy.node).map(|row| row.node.goal);
             free(copy.node) && !goal.is_some_and(NodeGoal::gives_up_leaderships)
