@@ -1,5 +1,6 @@
 //! What a member leads on although it is in maintenance: nobody else takes it.
 
+use crate::leases::Successors;
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, PartitionId};
 
@@ -7,20 +8,18 @@ use archon_types::{NodeGoal, NodeId, Partition, PartitionId};
 pub fn still_led(state: &ClusterState, member: NodeId) -> impl Iterator<Item = PartitionId> + use<'_> {
     let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == member);
     let rows = state.partitions.on_node(member).filter(leads).filter(|row| !state.is_offline(row.id));
-    rows.filter(move |row| !another_takes(state, row, member)).map(|row| row.id)
+    let mut successors = Successors::new(state);
+    let stays = move |row: &&Partition| match state.is_lease(row.id.table) {
+        true => !successors.may_go(row, member),
+        false => !another_copy_takes(state, row, member),
+    };
+    rows.filter(stays).map(|row| row.id)
 }
 
-/// Whether somebody else may lead the partition: another copy that counts, or of a lease any participant with room for it.
-fn another_takes(state: &ClusterState, row: &Partition, member: NodeId) -> bool {
-    let free = |node: NodeId| node != member && state.is_active(node) && !state.bars(row.id, node);
-    match state.tables.get(&row.id.table).filter(|table| state.is_lease(table.id)) {
-        Some(table) => state
-            .participants
-            .serving(&table.name)
-            .any(|other| free(other.node.id) && other.takes_placements() && other.room(state) > 0),
-        None => row.live().any(|copy| {
-            let goal = state.node(copy.node).map(|row| row.node.goal);
-            free(copy.node) && !goal.is_some_and(NodeGoal::gives_up_leaderships)
-        }),
-    }
+/// Whether another copy that counts may lead the partition.
+fn another_copy_takes(state: &ClusterState, row: &Partition, member: NodeId) -> bool {
+    row.live().filter(|copy| copy.node != member && !state.bars(row.id, copy.node)).any(|copy| {
+        let goal = state.node(copy.node).map(|row| row.node.goal);
+        state.is_active(copy.node) && !goal.is_some_and(NodeGoal::gives_up_leaderships)
+    })
 }
