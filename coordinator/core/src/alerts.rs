@@ -105,7 +105,8 @@ pub enum Alert {
         /// The name of the table.
         table: String,
     },
-    /// Members in maintenance lead partitions of a table, since nobody else takes them.
+    /// Nodes in maintenance lead partitions of a table, since nobody else takes them. Of leases [`crate::Why::OwnerStays`] says
+    /// it.
     OnlyInMaintenance {
         /// Of which table.
         table: TableId,
@@ -158,11 +159,11 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     alerts
 }
 
-/// What ceases to be served once those stop that are in maintenance: one for each table.
+/// What ceases to be served once those nodes stop that are in maintenance: one for each table.
 fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
     let mut tables: BTreeMap<TableId, (u32, PartitionId, NodeId)> = BTreeMap::new();
     for (member, _) in state.controls.maintenance() {
-        for first in still_led(state, member) {
+        for first in still_led(state, member).filter(|partition| !state.is_lease(partition.table)) {
             tables.entry(first.table).or_insert((0, first, member)).0 += 1;
         }
     }

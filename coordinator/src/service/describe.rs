@@ -122,7 +122,7 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> v
 
 /// What lets a lease go that nobody else may own.
 const STAYS_REMEDY: &str =
-    "start other participants, let those serve that are cordoned, drained or full, or take a bar back";
+    "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
 
 /// One reason stands for all copies of dropped tables that are not deleted yet.
 fn condemned(state: &ClusterState) -> Option<v1::Reason> {

@@ -16,7 +16,7 @@ words! {
         NodesAtLimit = "nodes_at_limit",
         /// A node is not alive, and somebody works on it.
         InMaintenance = "in_maintenance",
-        /// Members in maintenance lead partitions, since nobody else takes them.
+        /// Nodes in maintenance lead partitions of data, since nobody else takes them.
         OnlyInMaintenance = "only_in_maintenance",
         /// An operator has taken it offline.
         Offline = "offline",

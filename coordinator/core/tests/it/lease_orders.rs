@@ -40,6 +40,17 @@ fn an_owner_that_was_barred_stayed_when_nobody_else_could_own_it_and_nobody_was_
     assert!(why(&jobs, partition).is_empty() && staying_leases(&jobs.bed.state).is_empty());
 }
 
+/// `archon check` told twice of one lease, with two remedies.
+#[test]
+fn a_lease_that_stays_through_maintenance_was_told_of_twice() {
+    let mut jobs = Jobs::with_workers(2, 1);
+    let (owner, until) = (jobs.worker(0), jobs.bed.now.plus(600_000));
+    give(&mut jobs, Order::Maintain { member: owner, until });
+    assert_eq!(staying_leases(&jobs.bed.state)[&owner].len(), 2);
+    assert_eq!(still_led(&jobs.bed.state, owner).count(), 2, "whoever gives the order is told");
+    assert_eq!(found(&jobs), []);
+}
+
 #[test]
 fn a_drain_of_a_participant_told_of_nothing_that_it_hands_over() {
     let mut jobs = Jobs::with_workers(12, 3);
