@@ -17,7 +17,7 @@ use super::row::{
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
 use crate::mutant::Mutant;
-use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId, ScanOrder};
+use archon_types::{ClientId, ErrorDetail, ErrorKind, KeyRange, Millis, OpId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -216,8 +216,10 @@ pub fn forget(
         None if limits.breaks(Mutant::ForgottenNotRaised) => {}
         None => changes.insert(0, forgotten),
     }
-    let end = prefix_end(&head_key);
-    let mut from = Bound::Included(head_key);
+    let KeyRange { begin, end } = KeyRange::of_prefix(head_key);
+    debug_assert!(end.is_some(), "a row's key begins with its kind, which is never 0xFF");
+    let end = end.unwrap_or_default();
+    let mut from = Bound::Included(begin);
     loop {
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
         let page = view.page(from.as_ref().map(|key| &key[..]), &end, ScanOrder::Ascending, limit)?;
@@ -236,20 +238,6 @@ pub fn forget(
 /// [`ViewError`] if the row cannot be read.
 pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
     Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
-}
-
-/// The first key after all that begin with `prefix`; `prefix` must not be all 0xFF.
-pub(super) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.last_mut() {
-        if let Some(next) = last.checked_add(1) {
-            *last = next;
-            return end;
-        }
-        end.pop();
-    }
-    debug_assert!(false, "a prefix begins with a kind byte, which is never 0xFF");
-    end
 }
 
 fn malformed(id: &OpId) -> Option<ErrorDetail> {
