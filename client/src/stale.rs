@@ -122,8 +122,8 @@ const fn may_pass(kind: ErrorKind) -> bool {
 mod tests {
     use super::*;
     use archon_types::{
-        Epoch, Holds, Node, NodeId, Partition, PartitionStatus, Placement, PlacementId, Table, TableDelta, TableId,
-        Version,
+        Epoch, Holds, KeyRange, Keys, Node, NodeId, Partition, PartitionStatus, Placement, PlacementId, Table,
+        TableDelta, TableId, Version,
     };
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
             placements: vec![place(1, live), place(2, live), place(3, load), place(4, live), place(5, live)],
             status: PartitionStatus::Online,
             min_in_sync: 2,
-            range: archon_types::KeyRange::ALL,
+            range: KeyRange::ALL,
             split: None,
         };
         let alive = NodeStatus::Alive;
@@ -149,7 +149,7 @@ mod tests {
             table: Table {
                 id: TableId::new(1),
                 name: "default".into(),
-                keys: archon_types::Keys::Hash { partitions: 1 },
+                keys: Keys::Hash { partitions: 1 },
                 replication: 4,
                 holds: Holds::Data,
                 version: Version::new(1),

@@ -5,7 +5,7 @@ mod support;
 
 use archon_client::{Answer, Client, Error, ErrorDetail, ErrorKind, Op, Revision};
 use archon_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use archon_types::{Millis, Version};
+use archon_types::{ClusterId, Millis, Version};
 use bytes::Bytes;
 use futures::future::join_all;
 use std::sync::atomic::Ordering;
@@ -441,7 +441,7 @@ async fn an_endpoint_of_another_cluster_is_not_believed() {
     let client = Client::builder([cluster.nodes[0].address.as_str()]).build().await.unwrap();
     client.put("k", "1").await.unwrap();
     // At the second node's address another cluster's node has come up; its table is newer and must not be taken.
-    let other = FakeCluster::start_as(archon_types::ClusterId::new(uuid::Uuid::from_u128(0xB2)), 1, 1).await;
+    let other = FakeCluster::start_as(ClusterId::new(uuid::Uuid::from_u128(0xB2)), 1, 1).await;
     other.set_table(99, |_| None);
     let table = other.table(98, |_| Some(1));
     for node in &cluster.nodes {

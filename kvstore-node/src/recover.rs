@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::engine::{Between, Change, Cleared, Page, PageLimit};
     use archon_kv::RowChange;
-    use archon_types::{ClientId, Millis, PartitionId, TableId};
+    use archon_types::{ClientId, Millis, PartitionId, ScanOrder, TableId};
     use archon_wal::{WalBatch, WalConfig};
     use bytes::Bytes;
     use std::path::Path;
@@ -217,13 +217,7 @@ mod tests {
         fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
             Err(self.error())
         }
-        fn page(
-            &self,
-            _: PlacementId,
-            _: Between<'_>,
-            _: archon_types::ScanOrder,
-            _: PageLimit,
-        ) -> Result<Page, EngineError> {
+        fn page(&self, _: PlacementId, _: Between<'_>, _: ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
             Err(self.error())
         }
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {

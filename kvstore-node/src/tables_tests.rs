@@ -1,7 +1,9 @@
 //! Tests of the cache of the partition tables.
 
 use super::*;
-use archon_types::{Epoch, Holds, Partition, PartitionStatus};
+use archon_types::{
+    Epoch, Holds, Incarnation, KeyRange, Keys, Millis, NodeGoal, NodeStatus, Partition, PartitionStatus,
+};
 
 const TABLE: TableId = TableId::new(1);
 
@@ -11,7 +13,7 @@ fn delta(since: u64, version: u64) -> TableDelta {
         table: Table {
             id: TABLE,
             name,
-            keys: archon_types::Keys::Hash { partitions: 4 },
+            keys: Keys::Hash { partitions: 4 },
             replication: 1,
             holds: Holds::Data,
             version: first,
@@ -33,7 +35,7 @@ fn row(index: u32, version: u64) -> Partition {
         placements: vec![],
         status: PartitionStatus::Online,
         min_in_sync: 1,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     }
 }
@@ -43,14 +45,14 @@ fn node(id: u64, version: u64) -> Node {
         id: NodeId::new(id),
         name: format!("n{id}"),
         address: format!("n{id}:{version}"),
-        incarnation: archon_types::Incarnation::new(version),
-        status: archon_types::NodeStatus::Alive,
-        goal: archon_types::NodeGoal::Serve,
+        incarnation: Incarnation::new(version),
+        status: NodeStatus::Alive,
+        goal: NodeGoal::Serve,
         zone: None,
         weight: 100,
         partitions_max: None,
         version: Version::new(version),
-        since: archon_types::Millis::ZERO,
+        since: Millis::ZERO,
     }
 }
 

@@ -8,7 +8,9 @@ use archon_kv::row as rows;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_types::{Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState, Seq};
+use archon_types::{
+    Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState, Report, Seq,
+};
 use std::time::{Duration, Instant};
 use support::{Fake, PARTITION, row};
 use tonic::Streaming;
@@ -171,7 +173,7 @@ async fn a_copy_ends_when_its_source_is_set_aside_and_a_later_one_replaces_it() 
     })
     .await;
     // Nor is the leadership held on to, of which nothing is answered any more.
-    let released = |report: &archon_types::Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
+    let released = |report: &Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
     fake.reported("what is set aside is released", released).await;
     node.stop().await.unwrap();
 }
@@ -199,7 +201,7 @@ async fn a_copy_that_holds_nothing_when_its_node_returns_is_reported_as_emptied(
     node.stop().await.unwrap();
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 2, 3, &[(1, fake.id("athens"), LOAD), (3, OTHER, LIVE)])).await;
-    let emptied = |report: &archon_types::Report| report.fact == Fact::Emptied;
+    let emptied = |report: &Report| report.fact == Fact::Emptied;
     let report = fake.reported("the copy is empty", emptied).await;
     assert_eq!(report.placement, PlacementId::new(1));
     node.stop().await.unwrap();

@@ -9,7 +9,8 @@ use archon_proto::convert::control::Push;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_types::{
-    ClientId, Duty, ErrorDetail, ErrorKind, Fact, Op, Partition, PlacementId, ReplicaState, TableId, TableList, Version,
+    ClientId, Duty, ErrorDetail, ErrorKind, Fact, Op, Partition, PlacementId, ReplicaState, Report, TableId, TableList,
+    Version,
 };
 use support::stream::exchange;
 use support::{Fake, PARTITION, metric, row, wait_for};
@@ -79,7 +80,7 @@ async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_
     let other = v1::GetRequest { table: "orders".into(), ..request };
     let why = archon_proto::convert::error::detail_of(&plain.get(other).await.unwrap_err());
     assert_eq!(why.kind, ErrorKind::Unavailable, "it may have been made just now: {why}");
-    let unloaded = |report: &archon_types::Report| report.fact == Fact::Unloaded && report.placement == COPY;
+    let unloaded = |report: &Report| report.fact == Fact::Unloaded && report.placement == COPY;
     fake.reported("the copy is deleted", unloaded).await;
     // A table of the name, and a row of the former one that comes late: it stays gone.
     fake.host("athens", &only(&fake)).await;

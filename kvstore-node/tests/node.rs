@@ -6,7 +6,8 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_types::{
-    ClientId, Duty, Epoch, ErrorKind, Fact, Op, PartitionId, PlacementId, ReplicaState, TableId, limits,
+    BootId, ClientId, ClusterId, Duty, Epoch, ErrorKind, Fact, Incarnation, NodeId, Op, PartitionId, PlacementId,
+    ReplicaState, Report, TableId, limits,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
 
     // A clean stop: everything is given up, and the coordinator hears of it.
     node.stop().await.unwrap();
-    let released = |report: &archon_types::Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
+    let released = |report: &Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
     fake.reported("the leadership is released", released).await;
     let left = fake.state.lock().left.clone();
     assert_eq!(left, [fake.id("athens")]);
@@ -62,7 +63,7 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     fake.state.lock().withdrawn = vec![(PARTITION, Epoch::new(2))];
     let refused = kv.get_until_refused("k").await;
     assert!(matches!(refused.kind, ErrorKind::NoLease | ErrorKind::Unavailable), "{refused}");
-    let released = |report: &archon_types::Report| report.fact == Fact::Released && report.epoch == Epoch::new(2);
+    let released = |report: &Report| report.fact == Fact::Released && report.epoch == Epoch::new(2);
     fake.reported("the withdrawn leadership is released", released).await;
     assert_eq!(kv.get("k").await.unwrap_err().kind, ErrorKind::Unavailable);
     node.stop().await.unwrap();
@@ -161,16 +162,16 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
         assert_eq!(refused.unwrap_err().kind, ErrorKind::InvalidArgument);
     }
     let mut stranger = kv.clone();
-    stranger.cluster = archon_types::ClusterId::new(uuid::Uuid::new_v4());
+    stranger.cluster = ClusterId::new(uuid::Uuid::new_v4());
     assert_eq!(stranger.put("k", "v").await.unwrap_err().kind, ErrorKind::WrongCluster);
 
     // Pushes for another life, another node, or from a state that is older than the one obeyed.
     let host = || vec![Duty::Host { partition: one.clone(), placement: PlacementId::new(1) }];
     let mut push = fake.duties("athens", &one, host());
-    push.incarnation = archon_types::Incarnation::new(1);
+    push.incarnation = Incarnation::new(1);
     assert_eq!(fake.send("athens", push).await.unwrap_err().kind, ErrorKind::StaleIncarnation);
     let mut push = fake.duties("athens", &one, host());
-    push.node = archon_types::NodeId::new(99);
+    push.node = NodeId::new(99);
     assert_eq!(fake.send("athens", push).await.unwrap_err().kind, ErrorKind::WrongNode);
     let older = row(1, 4, 1, &[(1, fake.id("athens"), LIVE)]);
     let unload = vec![Duty::Unload { partition: PARTITION, placement: PlacementId::new(1) }];
@@ -230,7 +231,7 @@ async fn a_node_confirms_the_boot_id_that_it_registers_with_and_no_other() {
     let node = fake.node("athens", directory.path()).await;
     let first = fake.known("athens").unwrap();
     assert!(fake.confirms("athens", first.boot).await);
-    assert!(!fake.confirms("athens", archon_types::BootId::new(uuid::Uuid::new_v4())).await);
+    assert!(!fake.confirms("athens", BootId::new(uuid::Uuid::new_v4())).await);
     // Another life of the same process is another boot.
     fake.state.lock().stale = true;
     let again = wait_for(
@@ -313,7 +314,8 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
     let loading = row(1, 2, 1, &[(1, a, LIVE), (2, b, ReplicaState::Load)]);
     fake.host("sparta", &loading).await;
     fake.host("athens", &loading).await;
-    let caught_up = |report: &archon_types::Report| matches!(report.fact, Fact::CaughtUp { joiner } if joiner.placement == PlacementId::new(2));
+    let caught_up =
+        |report: &Report| matches!(report.fact, Fact::CaughtUp { joiner } if joiner.placement == PlacementId::new(2));
     fake.reported("the loader has caught up", caught_up).await;
     assert!(metric(&sparta, "copy_received_bytes_total") > 0, "the copy was pulled page by page");
 
@@ -327,7 +329,7 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
     let moved = row(2, 4, 2, &[(1, a, LIVE), (2, b, LIVE)]);
     fake.host("sparta", &moved).await;
     fake.host("athens", &moved).await;
-    let online = |report: &archon_types::Report| report.fact == Fact::Online && report.epoch == Epoch::new(2);
+    let online = |report: &Report| report.fact == Fact::Online && report.epoch == Epoch::new(2);
     fake.reported("the target serves", online).await;
     let count = metric(&sparta, "operations_total");
     wait_for("writes arrive at the target", || metric(&sparta, "operations_total"), |now| *now > count + 50).await;
@@ -371,7 +373,7 @@ async fn a_release_is_said_again_until_somebody_else_leads() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
-    let other = archon_types::NodeId::new(98);
+    let other = NodeId::new(98);
     let placements = [(1, fake.id("athens"), LIVE), (2, other, ReplicaState::Load)];
     let led = row(1, 1, 1, &placements);
     fake.host("athens", &led).await;

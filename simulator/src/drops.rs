@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::scenario::PARTITIONS_ADDED_MAX;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{DEFAULT_TABLE, Partitioning, TableId};
+use archon_types::{DEFAULT_TABLE, Holds, Partitioning, TableId};
 
 impl World {
     /// An operator drops a table; the next one after a while.
@@ -65,7 +65,7 @@ impl World {
             name: self.free_name(),
             partitioning: Partitioning::Hash { partitions },
             replication,
-            holds: archon_types::Holds::Data,
+            holds: Holds::Data,
         });
     }
 

@@ -7,7 +7,7 @@ use crate::network::{Cut, End};
 use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{NodeGoal, NodeStatus, PartitionStatus, Partitioning};
+use archon_types::{Holds, NodeGoal, NodeStatus, PartitionStatus, Partitioning};
 
 impl World {
     pub(crate) fn next_fault(&mut self) {
@@ -171,7 +171,7 @@ impl World {
             name: self.free_name(),
             partitioning: Partitioning::Hash { partitions },
             replication,
-            holds: archon_types::Holds::Data,
+            holds: Holds::Data,
         })
     }
 

@@ -10,8 +10,8 @@ use archon_replica::{
     Timing,
 };
 use archon_types::{
-    Answer, ClientId, Epoch, Incarnation, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, ReplicaState, Revision, Seq, TableId, Version,
+    Answer, ClientId, Epoch, Incarnation, KeyRange, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus,
+    Placement, PlacementId, ReplicaState, Revision, ScanOrder, Seq, TableId, Version,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -94,13 +94,7 @@ impl View for Rows {
         Ok(self.0.get(key).cloned())
     }
 
-    fn page(
-        &self,
-        _: Bound<&[u8]>,
-        _: &[u8],
-        _: archon_types::ScanOrder,
-        _: engine::PageLimit,
-    ) -> Result<engine::Page, ViewError> {
+    fn page(&self, _: Bound<&[u8]>, _: &[u8], _: ScanOrder, _: engine::PageLimit) -> Result<engine::Page, ViewError> {
         Ok(engine::Page::default())
     }
 }
@@ -152,7 +146,7 @@ fn configuration() -> Configuration {
         placements: [1, 2].map(placement).to_vec(),
         status: PartitionStatus::Online,
         min_in_sync: 1,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     };
     let peer = |number| {

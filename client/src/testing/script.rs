@@ -4,8 +4,9 @@ use super::reported::Reported;
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
 use archon_types::{
-    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, LeaseTiming, NodeId, Partition,
-    PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId, TableId, Version,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, KeyRange, LeaseTiming, NodeId,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId,
+    TableId, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -361,7 +362,7 @@ fn duty(id: PartitionId, node: NodeId, row: &Row) -> Duty {
         placements: vec![placement],
         status: PartitionStatus::Assigned,
         min_in_sync: 1,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     };
     match &row.hands_over {

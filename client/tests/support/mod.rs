@@ -9,7 +9,7 @@ use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, KeyRange, Millis, Node, NodeId, Op, OpId,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, KeyRange, Keys, Millis, Node, NodeId, Op, OpId,
     Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, ScanOrder,
     Table, TableDelta, TableId, TablePiece, Version,
 };
@@ -333,7 +333,7 @@ pub(crate) fn delta(
                 .collect(),
             status: if node.is_some() { PartitionStatus::Online } else { PartitionStatus::Unavailable },
             min_in_sync: 1,
-            range: archon_types::KeyRange::ALL,
+            range: KeyRange::ALL,
             split: None,
         }
     };
@@ -344,7 +344,7 @@ pub(crate) fn delta(
         table: Table {
             id: table,
             name: "default".into(),
-            keys: archon_types::Keys::Hash { partitions },
+            keys: Keys::Hash { partitions },
             replication: 1,
             holds: Holds::Data,
             version: Version::new(1),

@@ -8,8 +8,8 @@ use crate::{
     Register, Response, Waits, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
 };
 use archon_types::{
-    BootId, ClusterId, Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, Settings,
-    StorageId, TableId, Version,
+    BootId, ClusterId, Millis, NodeGoal, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState,
+    Settings, StorageId, TableId, Version,
 };
 use uuid::Uuid;
 
@@ -232,11 +232,11 @@ fn the_mark_of_duties_changes_with_everything_that_they_follow_from() {
     let id = PlacementId::new(world.state.placement_last.get() + 1);
     edit(&mut world, Edit::Add(Placement { id, node: free, state: ReplicaState::Load }));
     differs(&world, "another copy of its partition came");
-    world.commit(vec![Command::SetNode { node, goal: archon_types::NodeGoal::Drain, if_nodes: None }]);
+    world.commit(vec![Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None }]);
     differs(&world, "it is emptied");
-    world.commit(vec![Command::SetNode { node: free, goal: archon_types::NodeGoal::Cordon, if_nodes: None }]);
+    world.commit(vec![Command::SetNode { node: free, goal: NodeGoal::Cordon, if_nodes: None }]);
     differs(&world, "it is emptied, and others to whom it hands over changed");
-    world.commit(vec![Command::SetNode { node, goal: archon_types::NodeGoal::Serve, if_nodes: None }]);
+    world.commit(vec![Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None }]);
     differs(&world, "it is emptied no more");
     world.join(6);
     assert_eq!(duties_mark(&world.state, node), last, "what does not concern it changes nothing");

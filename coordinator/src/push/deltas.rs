@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use archon_coordinator_core::{Actor, Command, CommandBatch, Register, apply};
     use archon_proto::v1;
-    use archon_types::{ClusterId, Millis, Partitioning, Settings};
+    use archon_types::{BootId, ClusterId, Holds, Millis, Partitioning, Settings, StorageId};
     use prost::Message as _;
     use uuid::Uuid;
 
@@ -186,15 +186,15 @@ mod tests {
                 name: "other".into(),
                 partitioning: Partitioning::Hash { partitions: 1 },
                 replication: 3,
-                holds: archon_types::Holds::Data,
+                holds: Holds::Data,
             },
         );
         assert_eq!(deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap().version, before.version);
         assert_eq!(deltas.made(), 1, "another table changed, not this one");
         let register = |state: &mut ClusterState| {
             let number = state.applied;
-            let storage = archon_types::StorageId::new(Uuid::from_u128(number.into()));
-            let boot = archon_types::BootId::new(Uuid::from_u128(1));
+            let storage = StorageId::new(Uuid::from_u128(number.into()));
+            let boot = BootId::new(Uuid::from_u128(1));
             let register = Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot);
             commit(state, Command::Register(Box::new(register)));
         };

@@ -6,7 +6,7 @@ use super::types::{Entry, LogId, TypeConfig, Vote};
 use super::wire::Myself;
 use crate::{Coordinator, CoordinatorConfig};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch};
-use archon_types::{ErrorKind, Millis, Partitioning, Settings};
+use archon_types::{ErrorKind, Holds, Millis, Partitioning, Settings};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn create(name: &str) -> Command {
         name: name.to_owned(),
         partitioning: Partitioning::Hash { partitions: 3 },
         replication: 1,
-        holds: archon_types::Holds::Data,
+        holds: Holds::Data,
     }
 }
 

@@ -10,7 +10,7 @@ use archon_coordinator_core::{Actor, Command};
 use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
-use archon_types::{ErrorDetail, ErrorKind, Partitioning, Settings};
+use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning, Settings};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ impl Voter {
                 name,
                 partitioning: Partitioning::Hash { partitions: 0 },
                 replication: 0,
-                holds: archon_types::Holds::Data
+                holds: Holds::Data
             };
             400
         ];

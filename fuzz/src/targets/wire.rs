@@ -9,10 +9,10 @@ use archon_proto::convert::{
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, KeyRange, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, RemovedNodes,
-    ReplicaState, RequestId, Revision, ScanOrder, Setting, SettingChange, Settings, Table, TableDelta, TableId,
-    TableList, Version,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis, Node,
+    NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
+    RemovedNodes, ReplicaState, RequestId, Revision, ScanOrder, Setting, SettingChange, Settings, Table, TableDelta,
+    TableId, TableList, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -283,7 +283,7 @@ fn deltas() -> Vec<Vec<u8>> {
         placements: vec![placement],
         status: PartitionStatus::Online,
         min_in_sync: 1,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     };
     let node = Node {
@@ -303,9 +303,9 @@ fn deltas() -> Vec<Vec<u8>> {
         table: Table {
             id: table,
             name: "default".into(),
-            keys: archon_types::Keys::Hash { partitions: 9 },
+            keys: Keys::Hash { partitions: 9 },
             replication: 1,
-            holds: archon_types::Holds::Data,
+            holds: Holds::Data,
             version: Version::new(2),
         },
         since: Version::ZERO,

@@ -14,8 +14,8 @@ use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
 use archon_proto::convert::session::Member;
 use archon_session::BootClock;
 use archon_types::{
-    ClusterId, Duty, Epoch, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Settings,
-    TableId, Version,
+    ClusterId, Duty, Epoch, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState,
+    Settings, TableId, Version,
 };
 use archon_wal::{Wal, WalConfig};
 use std::ops::Bound;
@@ -79,7 +79,7 @@ impl Rig {
             placements: vec![Placement { id: COPY, node: NODE, state: ReplicaState::Live }],
             status: PartitionStatus::Assigned,
             min_in_sync: 1,
-            range: archon_types::KeyRange::ALL,
+            range: KeyRange::ALL,
             split: None,
         };
         let push = Push {

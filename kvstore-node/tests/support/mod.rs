@@ -16,9 +16,9 @@ use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_types::{
-    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, NodeDelta, NodeId, Partition, PartitionId,
-    PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report, Settings, Table, TableDelta, TableId,
-    TablePiece, Version,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, NodeDelta, NodeId,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report, Settings, Table,
+    TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -165,9 +165,9 @@ impl Fake {
         let table = Table {
             id: TableId::new(1),
             name: "default".into(),
-            keys: archon_types::Keys::Hash { partitions: 1 },
+            keys: Keys::Hash { partitions: 1 },
             replication: 1,
-            holds: archon_types::Holds::Data,
+            holds: Holds::Data,
             version: Version::new(1),
         };
         let state = self.state.lock();
@@ -393,7 +393,7 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
             .collect(),
         status: PartitionStatus::Online,
         min_in_sync: 1,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     }
 }

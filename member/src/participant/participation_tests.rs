@@ -4,8 +4,8 @@ use super::{Acquired, Effect, Participation, Why};
 use crate::heartbeat::Grant;
 use crate::mutant::{Broken, Mutant};
 use archon_types::{
-    Duty, Epoch, Fact, Incarnation, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
-    ReplicaState, TableId, Version,
+    Duty, Epoch, Fact, Incarnation, KeyRange, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState, TableId, Version,
 };
 
 const LIFE: Incarnation = Incarnation::new(3);
@@ -29,7 +29,7 @@ pub(super) fn row(index: u32, epoch: u64, version: u64, leader: Option<Placement
         placements: vec![Placement { id: OWN, node: NodeId::new(2), state: ReplicaState::Live }],
         min_in_sync: 1,
         status: PartitionStatus::Assigned,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     }
 }

@@ -8,7 +8,7 @@ use archon_host::LocalCopy;
 use archon_kv::engine::PageLimit;
 use archon_kv::row::POSITION_KEY;
 use archon_kv::{Effect, PartitionView, Reader, View};
-use archon_types::{NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
+use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -81,7 +81,7 @@ impl World {
         None
     }
 
-    fn copy_of(&self, node: archon_types::NodeId, placement: PlacementId) -> Option<&LocalCopy<MachineShell>> {
+    fn copy_of(&self, node: NodeId, placement: PlacementId) -> Option<&LocalCopy<MachineShell>> {
         let address = &self.quorum.state.node(node)?.node.address;
         self.hosts.get(host_of(address)?)?.process.as_ref()?.partitions.copies().get(&placement)
     }

@@ -11,7 +11,7 @@ use crate::network::End;
 use crate::world::World;
 use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
 use archon_replica::{Body, Input, Message};
-use archon_types::{Epoch, ErrorKind, Fact, Millis, PartitionId, PlacementId, Report, Seq};
+use archon_types::{Epoch, ErrorKind, Fact, Millis, NodeId, PartitionId, PlacementId, Report, Seq};
 
 impl World {
     /// Drives the partitions of a machine's process, if one runs there, and carries out what they want.
@@ -105,7 +105,7 @@ impl World {
         self.send_to_node(host, message.to.node, Sideways::Replica(message));
     }
 
-    pub(super) fn send_to_node(&mut self, host: usize, node: archon_types::NodeId, message: Sideways) {
+    pub(super) fn send_to_node(&mut self, host: usize, node: NodeId, message: Sideways) {
         let address = self.quorum.state.node(node).map(|row| row.node.address.clone());
         let Some(to) = address.and_then(|address| host_of(&address)) else { return };
         self.send(End::Host(host), End::Host(to), Event::Sideways { host: to, message: Box::new(message) });

@@ -6,7 +6,7 @@ use crate::event::{Event, Proposal};
 use crate::network::{Cut, End};
 use crate::world::World;
 use archon_coordinator_core::{Bar, Command, Order, check_order};
-use archon_types::{Millis, NodeGoal, NodeId, Partition, PartitionId, PartitionStatus};
+use archon_types::{Epoch, Millis, NodeGoal, NodeId, Partition, PartitionId, PartitionStatus};
 
 impl World {
     /// One thing goes wrong; the next one after a while.
@@ -85,7 +85,7 @@ impl World {
     fn order_of_leases(&mut self, worker: usize, lasts: u64) {
         let state = &self.quorum.state;
         let Some(table) = state.table_by_name(TABLE) else { return };
-        let rows: Vec<(PartitionId, archon_types::Epoch)> =
+        let rows: Vec<(PartitionId, Epoch)> =
             state.partitions.of_table(table.id).map(|row| (row.id, row.epoch)).collect();
         let Some((partition, epoch)) = self.workers.random.pick(&rows) else { return };
         let Some(member) = self.member_of(worker) else { return };

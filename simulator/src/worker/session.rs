@@ -7,7 +7,7 @@ use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::{HeartbeatAnswer, Register};
 use archon_member::{Acquired, Again, Effect, Grant, Registering};
-use archon_types::{Incarnation, NodeId, Participant};
+use archon_types::{Incarnation, Millis, NodeId, Participant};
 
 /// How often a process looks at its clocks, in milliseconds.
 const LOOK_MS: u64 = 12;
@@ -212,7 +212,7 @@ impl World {
 }
 
 impl Process {
-    fn begin(&mut self, node: NodeId, incarnation: Incarnation, now: archon_types::Millis) {
+    fn begin(&mut self, node: NodeId, incarnation: Incarnation, now: Millis) {
         self.life = Some((node, incarnation));
         self.answered = true;
         self.it.begin_life(incarnation, now);

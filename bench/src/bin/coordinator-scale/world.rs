@@ -5,7 +5,7 @@ use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Edit, Liveness, PartitionChange, Register, Response, apply, turn,
 };
 use archon_types::{
-    BootId, ClusterId, HASH_PARTITIONS_MAX, Millis, NodeId, Partition, PartitionId, Partitioning, Placement,
+    BootId, ClusterId, HASH_PARTITIONS_MAX, Holds, Millis, NodeId, Partition, PartitionId, Partitioning, Placement,
     PlacementId, ReplicaState, Settings, StorageId, TableId, Version,
 };
 use uuid::Uuid;
@@ -50,7 +50,7 @@ impl World {
             name: name.to_owned(),
             partitioning: Partitioning::Hash { partitions },
             replication,
-            holds: archon_types::Holds::Data,
+            holds: Holds::Data,
         };
         match self.commit(vec![create])?[..] {
             [Response::TableCreated { table }] => Ok(table),

@@ -7,6 +7,7 @@ use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::write_back_until;
 use archon_kvstore_node::EngineKind;
 use archon_kvstore_node::engine::{Engine, PageLimit};
+use archon_types::ScanOrder;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Bound;
 use std::path::Path;
@@ -158,7 +159,7 @@ fn compare_rows(
         let mut from = Bound::Unbounded;
         loop {
             let rest = (from.as_ref().map(|key: &bytes::Bytes| &key[..]), Bound::Unbounded);
-            let page = engine.page(space, rest, archon_types::ScanOrder::Ascending, PageLimit::bytes(1 << 20))?;
+            let page = engine.page(space, rest, ScanOrder::Ascending, PageLimit::bytes(1 << 20))?;
             for row in &page.rows {
                 found.rows += 1;
                 let is = workload.recognise(&row.value);

@@ -2,8 +2,8 @@
 
 use crate::{Configuration, Peer, Timing};
 use archon_types::{
-    Epoch, Fact, Incarnation, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
-    Report, TableId, Version,
+    Epoch, Fact, Incarnation, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
+    ReplicaState, Report, TableId, Version,
 };
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) fn row(epoch: u64, version: u64, leader: Option<u64>, states: &[Repli
         placements: placements.collect(),
         status: PartitionStatus::Assigned,
         min_in_sync: min,
-        range: archon_types::KeyRange::ALL,
+        range: KeyRange::ALL,
         split: None,
     }
 }

@@ -1,7 +1,7 @@
 use super::script::{Script, configuration, name, recovered};
 use crate::{Body, Input, Output, Position};
 use archon_types::ReplicaState::{Live, Load};
-use archon_types::{ErrorKind, Fact, Seq};
+use archon_types::{Epoch, ErrorKind, Fact, ReplicaState, Seq};
 
 /// A leader with a loader that has matched at the beginning of an empty log.
 fn with_loader() -> Script {
@@ -163,7 +163,7 @@ fn an_older_configuration_is_ignored() {
 }
 
 /// Replica 2 is told to be on a node that the coordinator has failed.
-fn failed_peer(states: &[archon_types::ReplicaState]) -> Input {
+fn failed_peer(states: &[ReplicaState]) -> Input {
     let mut configuration = configuration((1, 1), 1, states, 1);
     configuration.peers.get_mut(&name(2).placement).unwrap().failed = true;
     Input::Configure(configuration)
@@ -219,7 +219,7 @@ fn a_take_over_does_not_wait_long_for_a_follower_on_a_failed_node() {
     let mut configuration = configuration((2, 2), 1, &[Live, Live, Live], 1);
     configuration.peers.get_mut(&name(2).placement).unwrap().failed = true;
     script.one(Input::Configure(configuration));
-    script.hear(3, 2, Body::Adopted { at: Position::new(archon_types::Epoch::new(1), Seq::new(1)), held: Seq::new(1) });
+    script.hear(3, 2, Body::Adopted { at: Position::new(Epoch::new(1), Seq::new(1)), held: Seq::new(1) });
     script.persisted(1);
     let silent = script.report(2, 2, Fact::Silent { followers: vec![name(2)] });
     assert!(!script.tick_after(99).contains(&silent));
@@ -247,7 +247,7 @@ fn writes_do_not_wait_again_for_a_follower_that_was_dropped_and_is_dead() {
         assert_eq!(script.replica.commit(), Seq::new(seq), "{out:?}");
     }
     // It answers: now it is.
-    script.hear(2, 1, Body::Adopted { at: Position::new(archon_types::Epoch::new(1), Seq::new(1)), held: Seq::new(1) });
+    script.hear(2, 1, Body::Adopted { at: Position::new(Epoch::new(1), Seq::new(1)), held: Seq::new(1) });
     let caught_up = script.report(1, 2, Fact::CaughtUp { joiner: name(2) });
     assert!(script.hear(2, 1, Body::Ack { held: Seq::new(99) }).contains(&caught_up));
 }
@@ -292,12 +292,12 @@ fn a_near_loader_whose_node_has_failed_is_let_go_at_once() {
 #[test]
 fn a_follower_that_counts_and_lacks_what_the_log_has_forgotten_is_dropped() {
     let mut recovered = recovered(1, &[1, 1, 1], 3);
-    recovered.base = Position::new(archon_types::Epoch::new(1), Seq::new(2));
-    recovered.runs = vec![crate::Run { epoch: archon_types::Epoch::new(1), first: Seq::new(3) }];
+    recovered.base = Position::new(Epoch::new(1), Seq::new(2));
+    recovered.runs = vec![crate::Run { epoch: Epoch::new(1), first: Seq::new(3) }];
     let mut script = Script::new(1, recovered);
     script.configure((2, 2), 1, &[Live, Live, Live], 2);
     script.persisted(1);
-    let end = Position::new(archon_types::Epoch::new(1), Seq::new(3));
+    let end = Position::new(Epoch::new(1), Seq::new(3));
     script.hear(3, 2, Body::Adopted { at: end, held: Seq::new(3) });
     let silent = script.report(2, 2, Fact::Silent { followers: vec![name(2)] });
     let told = (0..6).any(|_| {
@@ -322,7 +322,7 @@ fn an_acknowledgement_that_overtook_the_answer_to_a_probe_was_never_asked_for_ag
     };
     // What the copy said last arrives first, when it is not known to match yet, and nobody writes any more.
     assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), []);
-    script.hear(2, 1, Body::Adopted { at: Position::new(archon_types::Epoch::new(1), Seq::new(1)), held: Seq::ZERO });
+    script.hear(2, 1, Body::Adopted { at: Position::new(Epoch::new(1), Seq::new(1)), held: Seq::ZERO });
     for _ in 0..5 {
         script.tick_after(250);
         let out = script.tick_after(250);

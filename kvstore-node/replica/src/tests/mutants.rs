@@ -5,7 +5,7 @@ use super::script::{Script, at, entry, message, name, recovered, unheard};
 use super::simulation;
 use crate::{Body, Input, Mutant, Output, Position, Recovered};
 use archon_types::ReplicaState::{Live, Load};
-use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, ReplicaState, Seq, Version};
+use archon_types::{Epoch, ErrorKind, Fact, Incarnation, NodeId, PlacementId, ReplicaState, Seq, Version};
 
 archon_types::shown_by! {
     CommitBelowMin => nothing_is_committed_below_the_minimum,
@@ -188,7 +188,7 @@ fn whoever_is_no_placement_of_the_row_is_not_followed(mutant: Option<Mutant>) ->
     // Placement 99 stands in no row, and placement 3 is on another node than says so.
     script.hear(99, 3, first(3));
     let mut elsewhere = message(3, 2, 3, first(3));
-    elsewhere.from.node = archon_types::NodeId::new(9);
+    elsewhere.from.node = NodeId::new(9);
     script.one(Input::Message(elsewhere));
     let unmoved = script.replica.epoch() == Epoch::ZERO && script.replica.last() == Position::ZERO;
     // Once the row is known, its leader is obeyed.
