@@ -1,7 +1,6 @@
-//! Orders of which leases take no notice, participants that serve what is no lease, and owners that may be dead: all of it is said.
+//! Orders of leases, those of which they take no notice, participants that serve what is no lease, and owners that may be dead: all of it is said.
 
-use crate::bed::register;
-use crate::leases::{JOBS, Jobs, worker};
+use crate::bed::{JOBS, Jobs, register, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -20,6 +19,74 @@ fn why(jobs: &Jobs, partition: PartitionId) -> Vec<Why> {
 
 fn found(jobs: &Jobs) -> Vec<Alert> {
     alerts(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now, THRESHOLDS)
+}
+
+#[test]
+fn leases_are_bumped_barred_and_taken_offline_like_data() {
+    let mut jobs = Jobs::with_workers(6, 3);
+    let give = |jobs: &mut Jobs, order| {
+        let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
+        jobs.bed.ok(command);
+        jobs.bed.turn();
+    };
+    let release = |jobs: &mut Jobs, partition| {
+        let row = jobs.bed.state.partition(partition).unwrap().clone();
+        let (owner, placement) = (row.leader_placement().unwrap().node, row.leader.unwrap());
+        let withdrawn = jobs.bed.heartbeat(owner).unwrap().withdrawn;
+        assert!(!withdrawn.contains(&(partition, row.epoch)), "it is asked, for it may have work to finish");
+        let asked = |duty: &Duty| matches!(duty, Duty::HandOver { placement: own, .. } if *own == placement);
+        assert!(duties(&jobs.bed.state, owner).unwrap().iter().any(asked));
+        let fact = Fact::Released;
+        let report = Report { partition, placement, epoch: row.epoch, version: row.version, fact };
+        jobs.bed.report(owner, &report).unwrap();
+    };
+    let before = jobs.rows().next().unwrap().clone();
+    let (partition, epoch, owner) = (before.id, before.epoch, before.leader_placement().unwrap().node);
+    give(&mut jobs, Order::Bump { partition, epoch });
+    release(&mut jobs, partition);
+    let now = jobs.bed.state.partition(partition).unwrap();
+    assert_eq!((now.leader, now.epoch), (before.leader, epoch.next().unwrap()));
+    jobs.bed.settle();
+
+    let again = epoch.next().unwrap();
+    give(&mut jobs, Order::Bump { partition, epoch: again });
+    jobs.bed.pass(9 * jobs.bed.state.timing_of(owner).failure_timeout_ms, &[]);
+    assert!(
+        jobs.bed.state.partition(partition).unwrap().epoch > again,
+        "it did not answer, and was not asked for ever"
+    );
+
+    give(&mut jobs, Order::Offline { partition });
+    release(&mut jobs, partition);
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().len(), 5);
+    give(&mut jobs, Order::Online { partition });
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().len(), 6);
+
+    give(&mut jobs, Order::Bar { bar: Bar::Table(JOBS), member: owner });
+    jobs.bed.settle();
+    assert!(jobs.owners().values().all(|other| *other != owner), "it hands over what it has");
+    for number in 0..3 {
+        let member = jobs.worker(number);
+        if member != owner {
+            give(&mut jobs, Order::Bar { bar: Bar::Partition(partition), member });
+        }
+    }
+    let row = jobs.bed.state.partition(partition).unwrap().clone();
+    jobs.bed.ok(Command::Change(vec![PartitionChange::one(partition, row.version, Edit::Vacate(Ending::Released))]));
+    jobs.bed.settle();
+    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
+    assert_eq!(explain(&jobs.bed.state, &remembered, partition), Some(vec![Why::AllBarred { participants: 3 }]));
+    give(&mut jobs, Order::Unbar { bar: Bar::Table(JOBS), member: owner });
+    jobs.bed.settle();
+    assert_eq!(jobs.owners()[&partition.index], owner);
+
+    let until = jobs.bed.now.plus(60_000);
+    give(&mut jobs, Order::Maintain { member: owner, until });
+    jobs.bed.settle();
+    assert!(jobs.owners().values().all(|other| *other != owner) || jobs.owners().len() == 6, "the barred one stays");
+    jobs.bed.round_trip();
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //! their duties at once.
 #![allow(dead_code, unreachable_pub)]
 
+mod jobs;
+
+pub use jobs::{JOBS, Jobs, worker};
+
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
 
 pub const TABLE: TableId = TableId::new(1);
-/// The lease table of [`Bed::jobs`].
-pub const JOBS: TableId = TableId::new(2);
 
 /// Where a perfect leader logs that it gives keys up.
 pub const FORMED_AT: Position = Position::new(Epoch::new(1), Seq::new(7));
@@ -26,12 +28,6 @@ pub fn settings(partitions: u32, nodes_min: u32, replication: u8) -> Settings {
 pub fn register(name: &str, storage: u128, boot: u128) -> Register {
     let (storage, boot) = (StorageId::new(Uuid::from_u128(storage)), BootId::new(Uuid::from_u128(boot)));
     Register::new(name, format!("{name}.example:7000"), storage, boot)
-}
-
-/// A participant of the table `jobs`.
-pub fn worker(number: u128) -> Register {
-    let participant = Some(Participant { tables: vec!["jobs".into()], timing: None });
-    Register { participant, ..register(&format!("worker-{number}"), 10_000 + number, 20_000 + number) }
 }
 
 pub fn boxed(register: Register) -> Command {
@@ -61,21 +57,6 @@ impl Bed {
             bed.join(name, 1 + number as u128);
         }
         bed.settle();
-        bed
-    }
-
-    /// A node, and a lease table `jobs`, of which so many participants take partitions.
-    pub fn jobs(partitions: u32, workers: u128) -> Self {
-        let mut bed = Self::running(settings(4, 1, 1), &["athens"]);
-        bed.ok(Command::CreateTable {
-            name: "jobs".into(),
-            partitioning: Partitioning::Hash { partitions },
-            replication: 1,
-            holds: Holds::Lease,
-        });
-        for number in 0..workers {
-            bed.join_with(worker(number));
-        }
         bed
     }
 

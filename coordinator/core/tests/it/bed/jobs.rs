@@ -1,0 +1,74 @@
+//! A lease table and its participants.
+
+use super::{Bed, register, settings};
+use archon_coordinator_core::*;
+use archon_types::*;
+use std::collections::BTreeMap;
+
+/// The lease table of [`Bed::jobs`].
+pub const JOBS: TableId = TableId::new(2);
+
+/// A participant of the table `jobs`.
+pub fn worker(number: u32) -> Register {
+    let participant = Some(Participant { tables: vec!["jobs".into()], timing: None });
+    let number = u128::from(number);
+    Register { participant, ..register(&format!("worker-{number}"), 10_000 + number, 20_000 + number) }
+}
+
+impl Bed {
+    /// A node, and a lease table `jobs`, of which so many participants take partitions.
+    pub fn jobs(partitions: u32, workers: u32) -> Self {
+        let mut bed = Self::running(settings(4, 1, 1), &["athens"]);
+        bed.ok(Command::CreateTable {
+            name: "jobs".into(),
+            partitioning: Partitioning::Hash { partitions },
+            replication: 1,
+            holds: Holds::Lease,
+        });
+        for number in 0..workers {
+            bed.join_with(worker(number));
+        }
+        bed
+    }
+}
+
+/// [`Bed::jobs`], with the lease table in view.
+pub struct Jobs {
+    pub bed: Bed,
+}
+
+impl Jobs {
+    /// Nobody takes partitions yet.
+    pub fn new(partitions: u32) -> Self {
+        Self { bed: Bed::jobs(partitions, 0) }
+    }
+
+    /// So many participants share them.
+    pub fn with_workers(partitions: u32, workers: u32) -> Self {
+        let mut bed = Bed::jobs(partitions, workers);
+        bed.settle();
+        Self { bed }
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = &Partition> {
+        self.bed.state.partitions.of_table(JOBS)
+    }
+
+    pub fn owners(&self) -> BTreeMap<u32, NodeId> {
+        self.rows().filter_map(|row| Some((row.id.index, row.leader_placement()?.node))).collect()
+    }
+
+    pub fn counts(&self) -> Vec<u32> {
+        let workers = self.bed.state.participants.keys();
+        workers.map(|node| self.bed.state.partitions.leaders_on(*node)).collect()
+    }
+
+    pub fn worker(&self, number: u32) -> NodeId {
+        self.bed.node(&format!("worker-{number}"))
+    }
+
+    /// How many partitions have other owners than before.
+    pub fn moved(&self, before: &BTreeMap<u32, NodeId>) -> usize {
+        self.owners().iter().filter(|(index, owner)| before.get(index) != Some(owner)).count()
+    }
+}
