@@ -1,7 +1,7 @@
 //! What the coordinator has granted a registration of the member: the lease, and the leaderships it does not cover
 //! (PROTOCOL rules 14 and 15).
 
-use crate::heartbeat::{Grant, Heartbeat};
+use crate::heartbeat::{Heartbeat, LeaseAnswer};
 use crate::mutant::{Broken, Mutant};
 use archon_types::{Epoch, Lease, Millis, PartitionId};
 use std::collections::BTreeMap;
@@ -41,18 +41,18 @@ impl Grants {
     }
 
     /// Takes in the answer to a heartbeat, which arrived at `now` on the local clock.
-    pub fn take(&mut self, heartbeat: Heartbeat, grant: Grant, now: Millis) -> Taken {
-        if !heartbeat.is_answered_by(&grant) {
+    pub fn take(&mut self, heartbeat: Heartbeat, answer: LeaseAnswer, now: Millis) -> Taken {
+        if !heartbeat.is_answered_by(&answer) {
             return Taken::Foreign; // rule 14
         }
-        if grant.number <= self.newest {
+        if answer.number <= self.newest {
             return Taken::Overtaken;
         }
-        let withdrawn = if self.broken.breaks(Mutant::NodeWideLease) { Vec::new() } else { grant.withdrawn };
+        let withdrawn = if self.broken.breaks(Mutant::NodeWideLease) { Vec::new() } else { answer.withdrawn };
         let from = if self.broken.breaks(Mutant::LeaseFromReceipt) { now } else { heartbeat.sent() }; // rule 14
         let lapsed_ms = self.lease.until().map_or(0, |until| now.since(until));
-        self.newest = grant.number;
-        self.lease.extend(from, grant.lease_ms);
+        self.newest = answer.number;
+        self.lease.extend(from, answer.lease_ms);
         self.withdrawn.clear();
         for (partition, epoch) in &withdrawn {
             let held = self.withdrawn.entry(*partition).or_insert(*epoch);
@@ -94,8 +94,8 @@ mod tests {
         PartitionId::new(TableId::new(1), index)
     }
 
-    fn answer(heartbeat: Heartbeat, withdrawn: Vec<(PartitionId, Epoch)>) -> Grant {
-        Grant { incarnation: heartbeat.incarnation(), number: heartbeat.number(), lease_ms: 1_000, withdrawn }
+    fn answer(heartbeat: Heartbeat, withdrawn: Vec<(PartitionId, Epoch)>) -> LeaseAnswer {
+        LeaseAnswer { incarnation: heartbeat.incarnation(), number: heartbeat.number(), lease_ms: 1_000, withdrawn }
     }
 
     fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
@@ -119,7 +119,7 @@ mod tests {
         let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::default());
         let (first, second) = (heartbeats.send(Millis::new(100)), heartbeats.send(Millis::new(600)));
         assert_eq!(grants.take(second, answer(first, vec![]), Millis::new(700)), Taken::Foreign);
-        let other = Grant { incarnation: Incarnation::new(2), ..answer(second, vec![]) };
+        let other = LeaseAnswer { incarnation: Incarnation::new(2), ..answer(second, vec![]) };
         assert_eq!(grants.take(second, other, Millis::new(700)), Taken::Foreign);
         assert_eq!(grants.until(), None);
     }

@@ -17,9 +17,9 @@ pub struct Heartbeat {
     at: Millis,
 }
 
-/// What a coordinator answered to a heartbeat.
+/// What a coordinator answered to a heartbeat, as far as the lease goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grant {
+pub struct LeaseAnswer {
     /// The life that it is given to.
     pub incarnation: Incarnation,
     /// The number of the heartbeat that it answers.
@@ -60,7 +60,7 @@ impl Heartbeat {
     }
 
     /// Whether this is the answer to it.
-    pub(crate) fn is_answered_by(&self, grant: &Grant) -> bool {
-        (grant.incarnation, grant.number) == (self.incarnation, self.number)
+    pub(crate) fn is_answered_by(&self, answer: &LeaseAnswer) -> bool {
+        (answer.incarnation, answer.number) == (self.incarnation, self.number)
     }
 }

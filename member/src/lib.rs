@@ -22,7 +22,7 @@ mod registering;
 mod reports;
 
 pub use grants::{Grants, Taken};
-pub use heartbeat::{Grant, Heartbeat, Heartbeats};
+pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;

@@ -5,7 +5,7 @@
 
 use super::load::ServiceLoad;
 use super::shared::{Phase, Shared};
-use archon_member::{Grant, Registering, Taken};
+use archon_member::{LeaseAnswer, Registering, Taken};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
@@ -181,7 +181,7 @@ impl Session {
             Answered::Not(attempt) => return attempt,
         };
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
-        let grant = Grant { incarnation, number, lease_ms, withdrawn };
+        let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
         match shared.decide(|decides, now| decides.granted(heartbeat, grant, now)) {
             Taken::Foreign => {
                 tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");

@@ -2,7 +2,7 @@
 
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_member::{Grant, Heartbeats, Taken};
+use archon_member::{Heartbeats, LeaseAnswer, Taken};
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
 use archon_proto::v1;
@@ -135,7 +135,7 @@ impl Sender<'_> {
             Answered::Not(attempt) => return attempt,
         };
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } = answer;
-        let grant = Grant { incarnation, number, lease_ms, withdrawn };
+        let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
         let taken = self.life.grants.take(heartbeat, grant, self.shared.clock.now());
         if taken == Taken::Foreign {
             tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");

@@ -5,7 +5,7 @@ use super::holdings::{Acquired, Holdings, acquired};
 use super::tenure::{Stage, Tenure};
 use super::why::Why;
 use crate::grants::{Grants, Taken};
-use crate::heartbeat::{Grant, Heartbeat, Heartbeats};
+use crate::heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
 use crate::mutant::{Broken, Mutant};
 use crate::reports::Reports;
 use archon_types::{
@@ -64,12 +64,12 @@ impl Participation {
     }
 
     /// Takes in the answer to a heartbeat.
-    pub fn granted(&mut self, heartbeat: Heartbeat, grant: Grant, now: Millis) -> Taken {
+    pub fn granted(&mut self, heartbeat: Heartbeat, answer: LeaseAnswer, now: Millis) -> Taken {
         self.expire(now);
         if self.life != Some(heartbeat.incarnation()) {
             return Taken::Foreign;
         }
-        let taken = self.holdings.grants.take(heartbeat, grant, now);
+        let taken = self.holdings.grants.take(heartbeat, answer, now);
         if let Taken::Granted { withdrawn, .. } = &taken {
             self.passed(withdrawn);
         }

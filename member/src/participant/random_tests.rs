@@ -3,7 +3,7 @@
 
 use super::participation_tests::row;
 use super::{Acquired, Effect, Participation};
-use crate::heartbeat::{Grant, Heartbeat};
+use crate::heartbeat::{Heartbeat, LeaseAnswer};
 use crate::mutant::Broken;
 use archon_types::{Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, PartitionId, PlacementId, TableId, Version};
 use proptest::prelude::*;
@@ -156,7 +156,7 @@ impl World {
                 let withdrawn = withdrawn.iter().filter_map(|index| Some((id(*index), self.rows.get(index)?.0)));
                 let withdrawn = withdrawn.map(|(id, epoch)| (id, Epoch::new(epoch))).collect();
                 let (incarnation, number) = (beat.incarnation(), beat.number());
-                self.it.granted(beat, Grant { incarnation, number, lease_ms: LEASE_MS, withdrawn }, now);
+                self.it.granted(beat, LeaseAnswer { incarnation, number, lease_ms: LEASE_MS, withdrawn }, now);
             }
             Happens::Row(index, ours) => {
                 self.version += 1;

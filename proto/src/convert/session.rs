@@ -89,12 +89,12 @@ pub struct Heartbeat {
     pub push_key: PushKey,
 }
 
-/// A grant.
+/// The answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeartbeatAnswer {
     /// The heartbeat that is answered.
     pub number: u64,
-    /// The life for which the grant is.
+    /// The life for which it is.
     pub incarnation: Incarnation,
     /// How long the node may serve, from sending the heartbeat.
     pub lease_ms: u64,

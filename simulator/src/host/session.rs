@@ -7,7 +7,7 @@ use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::{HeartbeatAnswer, Register};
 use archon_host::Life;
-use archon_member::{Again, Grant, Grants, Heartbeats, Registering, Taken};
+use archon_member::{Again, Grants, Heartbeats, LeaseAnswer, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
@@ -100,7 +100,7 @@ impl World {
                 process.answered = true;
                 let (incarnation, number) = (heartbeat.incarnation(), heartbeat.number());
                 let HeartbeatAnswer { lease_ms, withdrawn, replication_timeout_ms: _ } = answer;
-                let grant = Grant { incarnation, number, lease_ms, withdrawn };
+                let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
                 let Taken::Granted { withdrawn, .. } = shell.grants.take(heartbeat, grant, now) else { return };
                 self.checks.leases_changed = true;
                 self.drive(host, |partitions| {
