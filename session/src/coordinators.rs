@@ -21,24 +21,13 @@ const ATTEMPTS_MAX: usize = 8;
 /// The addresses of coordinators that were learned; they change while the member runs.
 type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// What one attempt at a heartbeat came to.
+/// Why nothing was granted to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Attempt {
-    /// It was answered by the coordinator that leads.
-    Granted,
+pub enum NotGranted {
     /// This incarnation is over.
     Stale,
     /// No answer that counts; perhaps a hint who leads.
     Failed(Option<String>),
-}
-
-/// What one coordinator said to a heartbeat.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answered {
-    /// A grant, which may be another heartbeat's.
-    Granted(HeartbeatAnswer),
-    /// No grant, and what that comes to.
-    Not(Attempt),
 }
 
 /// The coordinators, the leading one first.
@@ -86,16 +75,24 @@ impl Coordinators {
         }
     }
 
-    /// Sends a heartbeat to one coordinator and waits for the answer until `deadline`.
-    pub async fn beat(&self, address: &str, heartbeat: v1::HeartbeatRequest, deadline: Duration) -> Answered {
-        let failed = |hint| Answered::Not(Attempt::Failed(hint));
+    /// Sends a heartbeat to one coordinator and waits for the answer until `deadline`. It may be another heartbeat's.
+    ///
+    /// # Errors
+    /// Nothing is granted, and what that comes to.
+    pub async fn beat(
+        &self,
+        address: &str,
+        heartbeat: v1::HeartbeatRequest,
+        deadline: Duration,
+    ) -> Result<HeartbeatAnswer, NotGranted> {
+        let failed = |hint| Err(NotGranted::Failed(hint));
         let Ok(channel) = self.urgent.channel(address) else { return failed(None) };
         let mut client = SessionClient::new(channel);
         let mut request = tonic::Request::new(heartbeat);
         request.set_timeout(deadline);
         match tokio::time::timeout(deadline, client.heartbeat(request)).await {
             Ok(Ok(answer)) => match HeartbeatAnswer::try_from(answer.into_inner()) {
-                Ok(answer) => Answered::Granted(answer),
+                Ok(answer) => Ok(answer),
                 Err(error) => {
                     tracing::warn!(%error, address, "discarded a malformed answer to a heartbeat");
                     failed(None)
@@ -104,7 +101,7 @@ impl Coordinators {
             Ok(Err(status)) => {
                 let detail = detail_of(&status);
                 match detail.kind {
-                    ErrorKind::StaleIncarnation => Answered::Not(Attempt::Stale),
+                    ErrorKind::StaleIncarnation => Err(NotGranted::Stale),
                     _ => failed(detail.leader),
                 }
             }
@@ -114,11 +111,18 @@ impl Coordinators {
 
     /// One heartbeat: asks the coordinator that probably leads; if that comes to nothing, calls `doubted` and asks all others at
     /// once, so that a change of the leading coordinator does not cost the lease.
-    pub async fn heartbeat(&self, attempt: impl AsyncFn(&str) -> Attempt, doubted: impl FnOnce()) -> Attempt {
+    ///
+    /// # Errors
+    /// What the attempts came to, if nobody grants anything.
+    pub async fn heartbeat(
+        &self,
+        attempt: impl AsyncFn(&str) -> Result<(), NotGranted>,
+        doubted: impl FnOnce(),
+    ) -> Result<(), NotGranted> {
         let order = self.order();
-        let Some((first, others)) = order.split_first() else { return Attempt::Failed(None) };
+        let Some((first, others)) = order.split_first() else { return Err(NotGranted::Failed(None)) };
         let hint = match attempt(first).await {
-            Attempt::Failed(hint) => hint,
+            Err(NotGranted::Failed(hint)) => hint,
             ended => return ended,
         };
         self.doubt(first);
@@ -131,11 +135,11 @@ impl Coordinators {
         }
         let mut attempts: FuturesUnordered<_> = targets.iter().map(|address| attempt(address)).collect();
         while let Some(attempt) = attempts.next().await {
-            if !matches!(attempt, Attempt::Failed(_)) {
+            if !matches!(attempt, Err(NotGranted::Failed(_))) {
                 return attempt;
             }
         }
-        Attempt::Failed(None)
+        Err(NotGranted::Failed(None))
     }
 
     /// Calls the leading coordinator: follows hints, and tries the others when one does not answer, within `deadline`.

@@ -16,7 +16,7 @@ mod registration;
 mod report;
 
 pub use clock::{BootClock, Clock};
-pub use coordinators::{Answered, Attempt, Coordinators};
+pub use coordinators::{Coordinators, NotGranted};
 pub use link::{Links, endpoint};
 pub use registration::{PROTOCOL, leave, register};
 pub use report::{Facts, reports};

@@ -11,7 +11,7 @@ use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
 use archon_proto::v1;
-use archon_session::{Answered, Attempt, Clock, Coordinators, PROTOCOL, leave, register, reports};
+use archon_session::{Clock, Coordinators, NotGranted, PROTOCOL, leave, register, reports};
 use archon_types::{Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, PushKey, StorageId, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,7 +144,7 @@ impl Session {
             let begun = Instant::now();
             let attempt = async |address: &str| self.beat(address, member, deadline).await;
             match self.coordinators.heartbeat(attempt, || {}).await {
-                Attempt::Granted => {
+                Ok(()) => {
                     backoff.reset();
                     shared.counters.heartbeats.count();
                     let next = begun + every.mul_f64(0.75 + 0.25 * rand::random::<f64>());
@@ -154,8 +154,8 @@ impl Session {
                         () = shared.stopping.cancelled(), if !shared.stopping_heard.is_cancelled() => {}
                     }
                 }
-                Attempt::Stale => return LifeEnd::Stale,
-                Attempt::Failed(_) => {
+                Err(NotGranted::Stale) => return LifeEnd::Stale,
+                Err(NotGranted::Failed(_)) => {
                     shared.counters.heartbeats_failed.count();
                     sleep(backoff.next(rand::random())).await;
                 }
@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    async fn beat(&self, address: &str, member: Member, deadline: Duration) -> Attempt {
+    async fn beat(&self, address: &str, member: Member, deadline: Duration) -> Result<(), NotGranted> {
         let shared = &*self.shared;
         let stopping = shared.stopping.is_cancelled();
         let heartbeat = shared.send();
@@ -176,16 +176,13 @@ impl Session {
             stopping,
             push_key: self.push_key,
         });
-        let answer = match self.coordinators.beat(address, message, deadline).await {
-            Answered::Granted(answer) => answer,
-            Answered::Not(attempt) => return attempt,
-        };
+        let answer = self.coordinators.beat(address, message, deadline).await?;
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
         let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
         match shared.decide(|decides, now| decides.granted(heartbeat, grant, now)) {
             Taken::Foreign => {
                 tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
-                return Attempt::Failed(None);
+                return Err(NotGranted::Failed(None));
             }
             Taken::Granted { lapsed_ms, .. } if lapsed_ms > 0 => {
                 shared.counters.leases_lapsed.count();
@@ -197,7 +194,7 @@ impl Session {
         if stopping {
             shared.stopping_heard.cancel();
         }
-        Attempt::Granted
+        Ok(())
     }
 
     /// Asks for duties for as long as it is polled.

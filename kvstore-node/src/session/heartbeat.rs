@@ -6,7 +6,7 @@ use archon_member::{Heartbeats, LeaseAnswer, Taken};
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
 use archon_proto::v1;
-use archon_session::{Answered, Attempt, Coordinators};
+use archon_session::{Coordinators, NotGranted};
 use archon_types::Backoff;
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
         let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
         load.disk_full = session.health.disk_full(shared);
         match sender.round(load).await {
-            Attempt::Granted => {
+            Ok(()) => {
                 backoff.reset();
                 silence.broken();
                 tokio::select! {
@@ -58,11 +58,11 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
                     () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
                 }
             }
-            Attempt::Stale => {
+            Err(NotGranted::Stale) => {
                 silence.broken();
                 return LifeEnd::Stale;
             }
-            Attempt::Failed(_) => {
+            Err(NotGranted::Failed(_)) => {
                 silence.goes_on(Duration::from_millis(life.timing.lease_ms));
                 shared.metrics.heartbeats_failed.add(1);
                 shared.load.report_all();
@@ -113,12 +113,12 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    async fn round(&self, load: Load) -> Attempt {
+    async fn round(&self, load: Load) -> Result<(), NotGranted> {
         let attempt = async |address: &str| self.attempt(address, load.clone()).await;
         self.coordinators.heartbeat(attempt, || drop(self.granted_by.lock().take())).await
     }
 
-    async fn attempt(&self, address: &str, load: Load) -> Attempt {
+    async fn attempt(&self, address: &str, load: Load) -> Result<(), NotGranted> {
         let stopping = self.shared.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
         let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
@@ -130,16 +130,13 @@ impl Sender<'_> {
             stopping,
             push_key: self.shared.push_key,
         });
-        let answer = match self.coordinators.beat(address, message, DEADLINE).await {
-            Answered::Granted(answer) => answer,
-            Answered::Not(attempt) => return attempt,
-        };
+        let answer = self.coordinators.beat(address, message, DEADLINE).await?;
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } = answer;
         let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
         let taken = self.life.grants.take(heartbeat, grant, self.shared.clock.now());
         if taken == Taken::Foreign {
             tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
-            return Attempt::Failed(None);
+            return Err(NotGranted::Failed(None));
         }
         if self.life.note_replication_timeout(replication_timeout_ms) {
             tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
@@ -162,7 +159,7 @@ impl Sender<'_> {
                 (self.session.withdraw)(withdrawn);
             }
         }
-        Attempt::Granted
+        Ok(())
     }
 }
 
