@@ -1,6 +1,7 @@
 //! Which coordinator leads, as far as this member can tell.
 
 use crate::link::Links;
+use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::session::HeartbeatAnswer;
 use archon_proto::v1;
@@ -75,11 +76,31 @@ impl Coordinators {
         }
     }
 
-    /// Sends a heartbeat to one coordinator and waits for the answer until `deadline`. It may be another heartbeat's.
+    /// Sends a heartbeat to one coordinator, waits for the answer until `deadline`, and has it taken in. Who gives one that
+    /// counts leads. Returns what it came to, and the replication time-out that the settings name, in milliseconds.
     ///
     /// # Errors
     /// Nothing is granted, and what that comes to.
     pub async fn beat(
+        &self,
+        address: &str,
+        heartbeat: v1::HeartbeatRequest,
+        deadline: Duration,
+        take: impl FnOnce(LeaseAnswer) -> Taken,
+    ) -> Result<(Taken, u64), NotGranted> {
+        let asked = heartbeat.number;
+        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } =
+            self.ask(address, heartbeat, deadline).await?;
+        let taken = take(LeaseAnswer { incarnation, number, lease_ms, withdrawn });
+        if taken == Taken::Foreign {
+            tracing::warn!(number = asked, answered = number, %incarnation, "discarded an answer to another heartbeat");
+            return Err(NotGranted::Failed(None));
+        }
+        self.leads(address);
+        Ok((taken, replication_timeout_ms))
+    }
+
+    async fn ask(
         &self,
         address: &str,
         heartbeat: v1::HeartbeatRequest,

@@ -5,11 +5,11 @@
 
 use super::load::ServiceLoad;
 use super::shared::{Phase, Shared};
-use archon_member::{LeaseAnswer, Registering, Taken};
+use archon_member::{Registering, Taken};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
-use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
+use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_session::{Clock, Coordinators, NotGranted, PROTOCOL, leave, register, reports};
 use archon_types::{Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, PushKey, StorageId, Version};
@@ -176,21 +176,14 @@ impl Session {
             stopping,
             push_key: self.push_key,
         });
-        let answer = self.coordinators.beat(address, message, deadline).await?;
-        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
-        let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
-        match shared.decide(|decides, now| decides.granted(heartbeat, grant, now)) {
-            Taken::Foreign => {
-                tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
-                return Err(NotGranted::Failed(None));
-            }
-            Taken::Granted { lapsed_ms, .. } if lapsed_ms > 0 => {
-                shared.counters.leases_lapsed.count();
-                tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
-            }
-            Taken::Granted { .. } | Taken::Overtaken => {}
+        let take = |answer| shared.decide(|decides, now| decides.granted(heartbeat, answer, now));
+        let (taken, _) = self.coordinators.beat(address, message, deadline, take).await?;
+        if let Taken::Granted { lapsed_ms, .. } = taken
+            && lapsed_ms > 0
+        {
+            shared.counters.leases_lapsed.count();
+            tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
         }
-        self.coordinators.leads(address);
         if stopping {
             shared.stopping_heard.cancel();
         }

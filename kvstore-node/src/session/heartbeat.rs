@@ -2,9 +2,9 @@
 
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_member::{Heartbeats, LeaseAnswer, Taken};
+use archon_member::{Heartbeats, Taken};
 use archon_proto::convert::load::Load;
-use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
+use archon_proto::convert::session::Heartbeat;
 use archon_proto::v1;
 use archon_session::{Coordinators, NotGranted};
 use archon_types::Backoff;
@@ -130,19 +130,12 @@ impl Sender<'_> {
             stopping,
             push_key: self.shared.push_key,
         });
-        let answer = self.coordinators.beat(address, message, DEADLINE).await?;
-        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } = answer;
-        let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
-        let taken = self.life.grants.take(heartbeat, grant, self.shared.clock.now());
-        if taken == Taken::Foreign {
-            tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
-            return Err(NotGranted::Failed(None));
-        }
+        let take = |answer| self.life.grants.take(heartbeat, answer, self.shared.clock.now());
+        let (taken, replication_timeout_ms) = self.coordinators.beat(address, message, DEADLINE, take).await?;
         if self.life.note_replication_timeout(replication_timeout_ms) {
             tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
             (self.session.retime)();
         }
-        self.coordinators.leads(address);
         if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
             // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
             self.shared.load.report_all();
