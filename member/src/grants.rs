@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn answer(heartbeat: Heartbeat, withdrawn: Vec<(PartitionId, Epoch)>) -> LeaseAnswer {
-        LeaseAnswer { incarnation: heartbeat.incarnation(), number: heartbeat.number(), lease_ms: 1_000, withdrawn }
+        heartbeat.answer(1_000, withdrawn)
     }
 
     fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {

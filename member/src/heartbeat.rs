@@ -59,6 +59,11 @@ impl Heartbeat {
         self.at
     }
 
+    /// The answer of a coordinator that heard it: a lease for so many milliseconds, and the leaderships it does not cover.
+    pub const fn answer(&self, lease_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> LeaseAnswer {
+        LeaseAnswer { incarnation: self.incarnation, number: self.number, lease_ms, withdrawn }
+    }
+
     /// Whether this is the answer to it.
     pub(crate) fn is_answered_by(&self, answer: &LeaseAnswer) -> bool {
         (answer.incarnation, answer.number) == (self.incarnation, self.number)

@@ -1,7 +1,6 @@
 //! Tests of what a participant does with its partitions, and of the rules that mutants take away.
 
 use super::{Acquired, Effect, Participation, Why};
-use crate::heartbeat::LeaseAnswer;
 use crate::mutant::{Broken, Mutant};
 use archon_types::{
     Duty, Epoch, Fact, Incarnation, KeyRange, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement,
@@ -66,8 +65,7 @@ impl Bed {
     fn lease(&mut self, now: u64, withdrawn: &[(u32, u64)]) {
         let heartbeat = self.it.send(at(now));
         let withdrawn = withdrawn.iter().map(|(index, epoch)| (id(*index), Epoch::new(*epoch))).collect();
-        let grant = LeaseAnswer { incarnation: LIFE, number: heartbeat.number(), lease_ms: LEASE_MS, withdrawn };
-        self.it.granted(heartbeat, grant, at(now));
+        self.it.granted(heartbeat, heartbeat.answer(LEASE_MS, withdrawn), at(now));
     }
 
     fn told(&mut self, duties: &[Duty], now: u64) {

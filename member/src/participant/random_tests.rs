@@ -3,7 +3,7 @@
 
 use super::participation_tests::row;
 use super::{Acquired, Effect, Participation};
-use crate::heartbeat::{Heartbeat, LeaseAnswer};
+use crate::heartbeat::Heartbeat;
 use crate::mutant::Broken;
 use archon_types::{Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, PartitionId, PlacementId, TableId, Version};
 use proptest::prelude::*;
@@ -155,8 +155,7 @@ impl World {
                 let Some(beat) = self.beats.get(which % self.beats.len().max(1)).copied() else { return };
                 let withdrawn = withdrawn.iter().filter_map(|index| Some((id(*index), self.rows.get(index)?.0)));
                 let withdrawn = withdrawn.map(|(id, epoch)| (id, Epoch::new(epoch))).collect();
-                let (incarnation, number) = (beat.incarnation(), beat.number());
-                self.it.granted(beat, LeaseAnswer { incarnation, number, lease_ms: LEASE_MS, withdrawn }, now);
+                self.it.granted(beat, beat.answer(LEASE_MS, withdrawn), now);
             }
             Happens::Row(index, ours) => {
                 self.version += 1;

@@ -5,9 +5,9 @@ use crate::event::{Downward, Event, Upward};
 use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::{HeartbeatAnswer, Register};
+use archon_coordinator_core::Register;
 use archon_host::Life;
-use archon_member::{Again, Grants, Heartbeats, LeaseAnswer, Registering, Taken};
+use archon_member::{Again, Grants, Heartbeats, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
@@ -98,10 +98,8 @@ impl World {
                     return;
                 }
                 process.answered = true;
-                let (incarnation, number) = (heartbeat.incarnation(), heartbeat.number());
-                let HeartbeatAnswer { lease_ms, withdrawn, replication_timeout_ms: _ } = answer;
-                let grant = LeaseAnswer { incarnation, number, lease_ms, withdrawn };
-                let Taken::Granted { withdrawn, .. } = shell.grants.take(heartbeat, grant, now) else { return };
+                let answer = heartbeat.answer(answer.lease_ms, answer.withdrawn);
+                let Taken::Granted { withdrawn, .. } = shell.grants.take(heartbeat, answer, now) else { return };
                 self.checks.leases_changed = true;
                 self.drive(host, |partitions| {
                     partitions.lease_changed();

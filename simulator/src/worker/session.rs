@@ -5,8 +5,8 @@ use crate::check::Violation;
 use crate::event::{Downward, Event, Upward};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::{HeartbeatAnswer, Register};
-use archon_member::{Acquired, Again, Effect, LeaseAnswer, Registering};
+use archon_coordinator_core::Register;
+use archon_member::{Acquired, Again, Effect, Registering};
 use archon_types::{Incarnation, Millis, NodeId, Participant};
 
 /// How often a process looks at its clocks, in milliseconds.
@@ -185,10 +185,8 @@ impl World {
                 }
             }
             Downward::Lease { heartbeat, answer } => {
-                let HeartbeatAnswer { lease_ms, withdrawn, replication_timeout_ms: _ } = answer;
-                let (incarnation, number) = (heartbeat.incarnation(), heartbeat.number());
                 process.answered = true;
-                process.it.granted(heartbeat, LeaseAnswer { incarnation, number, lease_ms, withdrawn }, now);
+                process.it.granted(heartbeat, heartbeat.answer(answer.lease_ms, answer.withdrawn), now);
             }
             Downward::Duties { incarnation, term, version, duties } => {
                 process.it.duties(incarnation, term, version, &duties, now);
