@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
-use tonic::{Code, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// Attempts of one call after which its caller backs off.
 const ATTEMPTS_MAX: usize = 8;
@@ -109,7 +109,7 @@ impl Coordinators {
         let failed = |hint| Err(NotGranted::Failed(hint));
         let Ok(channel) = self.urgent.channel(address) else { return failed(None) };
         let mut client = SessionClient::new(channel);
-        let mut request = tonic::Request::new(heartbeat);
+        let mut request = Request::new(heartbeat);
         request.set_timeout(deadline);
         match tokio::time::timeout(deadline, client.heartbeat(request)).await {
             Ok(Ok(answer)) => match HeartbeatAnswer::try_from(answer.into_inner()) {
@@ -163,14 +163,16 @@ impl Coordinators {
         Err(NotGranted::Failed(None))
     }
 
-    /// Calls the leading coordinator: follows hints, and tries the others when one does not answer, within `deadline`.
+    /// Calls the leading coordinator with a message: follows hints, and tries the others when one does not answer, within
+    /// `deadline`.
     ///
     /// # Errors
     /// The last refusal.
-    pub async fn call<R>(
+    pub async fn call<Q: Clone, R>(
         &self,
         deadline: Duration,
-        call: impl AsyncFn(SessionClient<Channel>, Duration) -> Result<Response<R>, Status>,
+        message: Q,
+        call: impl AsyncFn(SessionClient<Channel>, Request<Q>) -> Result<Response<R>, Status>,
     ) -> Result<R, ErrorDetail> {
         let until = Instant::now() + deadline;
         let mut queue = self.order();
@@ -194,7 +196,9 @@ impl Coordinators {
                 }
             };
             let client = SessionClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-            let detail = match tokio::time::timeout(patience, call(client, patience)).await {
+            let mut request = Request::new(message.clone());
+            request.set_timeout(patience);
+            let detail = match tokio::time::timeout(patience, call(client, request)).await {
                 Ok(Ok(response)) => {
                     self.leads(&address);
                     return Ok(response.into_inner());

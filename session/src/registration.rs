@@ -33,11 +33,8 @@ pub async fn register(
     let mut reported: Option<(ErrorKind, Instant)> = None;
     loop {
         let request = v1::RegisterRequest::from(registration(registering.expects().unwrap_or(Incarnation::ZERO)));
-        let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
-            let mut request = tonic::Request::new(request.clone());
-            request.set_timeout(patience);
-            client.register(request).await
-        });
+        let attempt =
+            coordinators.call(REGISTER_DEADLINE, request, async |mut client, request| client.register(request).await);
         let answer = tokio::select! {
             answer = attempt => answer,
             () = end.cancelled() => return Ok(None),
@@ -76,14 +73,8 @@ pub async fn register(
 /// have ended before.
 pub async fn leave(coordinators: &Coordinators, member: Member) {
     let request = v1::LeaveRequest::from(member);
-    let answer = coordinators
-        .call(LEAVE_DEADLINE, async |mut client, patience| {
-            let mut request = tonic::Request::new(request.clone());
-            request.set_timeout(patience);
-            client.leave(request).await
-        })
-        .await;
-    match answer {
+    let answer = coordinators.call(LEAVE_DEADLINE, request, async |mut client, request| client.leave(request).await);
+    match answer.await {
         Ok(_) => tracing::info!("left the cluster cleanly"),
         Err(detail) => tracing::info!(kind = %detail.kind, "left without the coordinator's answer"),
     }

@@ -31,14 +31,8 @@ pub async fn reports(coordinators: &Coordinators, member: Member, facts: &impl F
             continue;
         }
         let request = v1::ReportRequest::from(Reports { member, reports: batch.clone() });
-        let answer = coordinators
-            .call(DEADLINE, async |mut client, patience| {
-                let mut request = tonic::Request::new(request.clone());
-                request.set_timeout(patience);
-                client.report(request).await
-            })
-            .await;
-        let unanswered = match answer {
+        let answer = coordinators.call(DEADLINE, request, async |mut client, request| client.report(request).await);
+        let unanswered = match answer.await {
             Ok(response) => {
                 let outcomes = Outcomes::from(response).outcomes;
                 let mut unanswered = batch.len().saturating_sub(outcomes.len());

@@ -200,11 +200,9 @@ impl Session {
             let wait_ms = u32::try_from(POLL_WAIT.as_millis()).unwrap_or(u32::MAX);
             let request = v1::DutiesRequest::from(DutiesAsked { member, term, version, wait_ms });
             let begun = Instant::now();
-            let answer = self.coordinators.call(POLL_WAIT + POLL_SLACK, async |mut client, patience| {
-                let mut request = tonic::Request::new(request.clone());
-                request.set_timeout(patience);
-                client.duties(request).await
-            });
+            let patience = POLL_WAIT + POLL_SLACK;
+            let answer =
+                self.coordinators.call(patience, request, async |mut client, request| client.duties(request).await);
             let answer = answer.await.and_then(|wire| Duties::try_from(wire).map_err(ErrorDetail::from));
             let answer = match answer {
                 Ok(answer) => answer,
