@@ -2,8 +2,8 @@
 
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Millis};
 
-/// How long another claimant of this member's name may keep it from registering, in milliseconds: a predecessor that died is
-/// failed within the failure time-out, so whoever still holds the name after this is alive.
+/// How long another claimant of this member's name may keep it from registering, in milliseconds, unless a longer patience is
+/// asked for: a predecessor that died is failed within the failure time-out, so whoever still holds the name after this is alive.
 const NAME_TAKEN_PATIENCE_MS: u64 = 10_000;
 
 /// Whether a registration that was refused is asked for again.
@@ -37,10 +37,10 @@ impl Registering {
         Self { expects: last, name_taken: None, patience_ms: NAME_TAKEN_PATIENCE_MS }
     }
 
-    /// How long, in milliseconds, another claimant of the name is waited for, which may be dead: 10 s unless said otherwise.
+    /// How long, in milliseconds, another claimant of the name is waited for, which may be dead: 10 s at least.
     #[must_use]
-    pub const fn with_patience(self, patience_ms: u64) -> Self {
-        Self { patience_ms, ..self }
+    pub fn with_patience(self, patience_ms: u64) -> Self {
+        Self { patience_ms: patience_ms.max(NAME_TAKEN_PATIENCE_MS), ..self }
     }
 
     /// The registration of this directory that is taken to be on record. What the next attempt says is said knowing of it.
@@ -92,6 +92,7 @@ mod tests {
         let mut patient = Registering::default().with_patience(20_000);
         assert_eq!(patient.refused(&taken, Millis::new(1_000)), Again::Later);
         assert_eq!(patient.refused(&taken, Millis::new(20_999)), Again::Later);
+        assert_eq!(Registering::default().with_patience(0), Registering::default());
     }
 
     #[test]

@@ -25,8 +25,6 @@ const POLL_SLACK: Duration = Duration::from_secs(2);
 /// How long the answer to a heartbeat is waited for, at least and at most; between these an eighth of a lease.
 const DEADLINE_MIN: Duration = Duration::from_millis(150);
 const DEADLINE_MAX: Duration = Duration::from_secs(2);
-/// How long a name that another participant holds is waited for, at least, in milliseconds.
-const NAME_PATIENCE_MS: u64 = 10_000;
 
 /// What the session of one participant needs.
 pub(super) struct Session {
@@ -103,7 +101,7 @@ impl Session {
         let boot = BootId::new(Uuid::new_v4());
         // Whoever holds the name may have died just now.
         let take_over_ms = config.served.timing.map_or(0, |timing| timing.failure_timeout_ms.saturating_mul(2));
-        let registering = Registering::default().with_patience(take_over_ms.max(NAME_PATIENCE_MS));
+        let registering = Registering::default().with_patience(take_over_ms);
         let registration = |expects| Registration {
             cluster: None,
             name: config.name.clone(),
