@@ -181,14 +181,14 @@ impl Participant {
             tokio::select! {
                 biased;
                 // Refused for good: everything is lost by now, so nothing is left to be released either.
-                () = shared.session_over.cancelled() => false,
+                () = shared.over() => false,
                 () = shared.until(|decides| decides.is_done()) => true,
             }
         };
         let released = timeout_at(deadline, over).await.unwrap_or(false);
         shared.end.cancel();
         let farewell = Instant::now() + FAREWELL;
-        let over = timeout_at(farewell, shared.session_over.cancelled()).await.is_ok();
+        let over = timeout_at(farewell, shared.over()).await.is_ok();
         if let Some(thread) = self.thread.take().filter(|_| over) {
             // It has nothing left to do.
             let _ = task::spawn_blocking(move || thread.join()).await;

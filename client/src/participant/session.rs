@@ -59,7 +59,6 @@ impl Session {
         }
         self.shared.decide(|decides, now| decides.end_life(now));
         self.shared.phase.send_replace(Phase::Ended(why));
-        self.shared.session_over.cancel();
     }
 
     async fn lives(&self) -> Result<(), ErrorDetail> {

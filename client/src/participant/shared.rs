@@ -34,8 +34,8 @@ pub(super) struct Shared {
     effects: mpsc::UnboundedSender<Effect>,
     /// Rung when facts wait to be told.
     facts: Notify,
-    /// Rises with each decision.
-    decided: watch::Sender<u64>,
+    /// Changes with each decision.
+    decided: watch::Sender<()>,
     pub(super) phase: watch::Sender<Phase>,
     /// Coordinators that answers named.
     pub(super) learned: ArcSwap<Vec<String>>,
@@ -47,8 +47,6 @@ pub(super) struct Shared {
     pub(super) stopping_heard: CancellationToken,
     /// Ends everything that works for it.
     pub(super) end: CancellationToken,
-    /// The session is over, and nothing is decided any more.
-    pub(super) session_over: CancellationToken,
     pub(super) counters: Counters,
 }
 
@@ -61,14 +59,13 @@ impl Shared {
             holdings: ArcSwap::default(),
             effects,
             facts: Notify::new(),
-            decided: watch::Sender::new(0),
+            decided: watch::Sender::new(()),
             phase: watch::Sender::new(Phase::Registering(None)),
             learned: ArcSwap::default(),
             load: ArcSwap::default(),
             stopping: CancellationToken::new(),
             stopping_heard: CancellationToken::new(),
             end: CancellationToken::new(),
-            session_over: CancellationToken::new(),
             counters: Counters::default(),
         }
     }
@@ -86,7 +83,7 @@ impl Shared {
             self.facts.notify_one();
         }
         drop(decides);
-        self.decided.send_modify(|count| *count = count.wrapping_add(1));
+        self.decided.send_replace(());
         result
     }
 
@@ -110,8 +107,14 @@ impl Shared {
         }
     }
 
+    /// Waits until the session is over, and nothing is decided any more.
+    pub(super) async fn over(&self) {
+        // The sender is ours.
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Ended(_))).await;
+    }
+
     /// The next change of what was decided.
-    pub(super) fn decisions(&self) -> watch::Receiver<u64> {
+    pub(super) fn decisions(&self) -> watch::Receiver<()> {
         self.decided.subscribe()
     }
 

@@ -6,6 +6,7 @@ use super::shared::Shared;
 use archon_member::{Acquired, Effect, Why};
 use archon_types::PartitionId;
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -45,13 +46,14 @@ impl<C: Callbacks> Worker<C> {
 
     /// Runs until the session is over, and everything that was decided until then is done.
     pub(super) async fn run(mut self, mut effects: mpsc::UnboundedReceiver<Effect>) {
-        let session_over = self.shared.session_over.clone();
+        let shared = Arc::clone(&self.shared);
+        let mut over = pin!(shared.over());
         loop {
             tokio::select! {
                 biased;
                 Some(first) = self.tasks.join_next_with_id() => self.ended(first),
                 Some(effect) = effects.recv() => self.take(effect),
-                () = session_over.cancelled() => break,
+                () = &mut over => break,
             }
         }
         while let Ok(effect) = effects.try_recv() {
