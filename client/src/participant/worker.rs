@@ -130,30 +130,33 @@ impl<C: Callbacks> Worker<C> {
             if let Some(partition) = self.by_task.remove(&id) {
                 let running = self.work.get_mut(&partition).and_then(|work| work.running.take());
                 partitions.push(partition);
-                told.extend(running.filter(|_| !broken_off).map(|running| (running.effect, well)));
+                if let Some(Running { effect, .. }) = running.filter(|_| !broken_off) {
+                    self.note_release(effect, well);
+                    told.push((effect, well));
+                }
             }
             next = if partitions.len() < TOLD_AT_ONCE { self.tasks.try_join_next_with_id() } else { None };
         }
         if !told.is_empty() {
             self.shared.decide(|decides, now| {
-                for (effect, well) in &told {
+                for (effect, well) in told {
                     match effect {
-                        Effect::Acquire(of) => decides.acquired(*of, *well, now),
-                        Effect::Release(of, _) => decides.released(*of, now),
+                        Effect::Acquire(of) => decides.acquired(of, well, now),
+                        Effect::Release(of, _) => decides.released(of, now),
                         Effect::Lost(_) => {}
                     }
                 }
             });
         }
-        for (effect, well) in told {
-            if let Effect::Release(of, _) = effect {
-                self.shared.counters.releases.count();
-                if !well {
-                    tracing::error!(partition = %of.partition, epoch = %of.epoch, "the release of a partition panicked");
-                }
-            }
-        }
         partitions.into_iter().for_each(|partition| self.proceed(partition));
+    }
+
+    fn note_release(&self, effect: Effect, well: bool) {
+        let Effect::Release(of, _) = effect else { return };
+        self.shared.counters.releases.count();
+        if !well {
+            tracing::error!(partition = %of.partition, epoch = %of.epoch, "the release of a partition panicked");
+        }
     }
 }
 
