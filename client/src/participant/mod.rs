@@ -1,13 +1,13 @@
 //! Owning partitions of lease tables for a service: [`Participant`].
 
 mod builder;
+mod callback_runner;
 mod callbacks;
 mod grant;
 mod load;
 mod session;
 mod shared;
 mod stats;
-mod worker;
 
 pub use builder::ParticipantBuilder;
 pub use callbacks::{AcquireError, Callbacks};
@@ -16,9 +16,9 @@ pub use load::ServiceLoad;
 pub use stats::ParticipantStats;
 
 use self::builder::Config;
+use self::callback_runner::CallbackRunner;
 use self::session::Session;
 use self::shared::{Phase, Shared};
-use self::worker::Worker;
 use crate::error::{Error, Outcome};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId};
 use std::fmt;
@@ -80,7 +80,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub struct Participant {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    worker: task::JoinHandle<()>,
+    callbacks: task::JoinHandle<()>,
     _guard: DropGuard,
 }
 
@@ -101,7 +101,7 @@ impl Participant {
         let session = Session::new(Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("participant".to_owned());
         let thread = thread.spawn(move || runtime.block_on(session.run())).map_err(|error| no_thread(&error))?;
-        let worker = tokio::spawn(Worker::new(Arc::clone(&shared), callbacks).run(taken));
+        let callbacks = tokio::spawn(CallbackRunner::new(Arc::clone(&shared), callbacks).run(taken));
         let mut phases = shared.phase.subscribe();
         let begun = phases.wait_for(|phase| !matches!(phase, Phase::Registering(_)));
         let begun = timeout_at(deadline, begun).await.map(|phase| phase.map(|phase| phase.clone()));
@@ -116,7 +116,7 @@ impl Participant {
                 return Err(Error::DeadlineExceeded { timeout_ms: patience_ms, outcome: Outcome::Unknown, last });
             }
         }
-        Ok(Self { shared, thread: Some(thread), worker, _guard: guard })
+        Ok(Self { shared, thread: Some(thread), callbacks, _guard: guard })
     }
 
     /// Whether new work may be taken for a partition now; the grant says in which epoch. Neither waits nor locks, and is to be
@@ -193,7 +193,7 @@ impl Participant {
             // It has nothing left to do.
             let _ = task::spawn_blocking(move || thread.join()).await;
         }
-        if timeout_at(farewell, &mut self.worker).await.is_err() {
+        if timeout_at(farewell, &mut self.callbacks).await.is_err() {
             tracing::warn!("a callback of a participant goes on after its end; it is left to itself");
         }
         released

@@ -29,7 +29,7 @@ struct Work {
 }
 
 /// The callbacks of one participant.
-pub(super) struct Worker<C> {
+pub(super) struct CallbackRunner<C> {
     shared: Arc<Shared>,
     callbacks: Arc<C>,
     work: BTreeMap<PartitionId, Work>,
@@ -38,7 +38,7 @@ pub(super) struct Worker<C> {
     by_task: BTreeMap<Id, PartitionId>,
 }
 
-impl<C: Callbacks> Worker<C> {
+impl<C: Callbacks> CallbackRunner<C> {
     pub(super) fn new(shared: Arc<Shared>, callbacks: C) -> Self {
         let callbacks = Arc::new(callbacks);
         Self { shared, callbacks, work: BTreeMap::new(), tasks: JoinSet::new(), by_task: BTreeMap::new() }
