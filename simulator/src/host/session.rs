@@ -58,7 +58,8 @@ impl World {
         self.keep_stopping(host, life);
     }
 
-    fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &Upward) {
+    /// To the coordinator that a member on this machine takes for the leading one, or to all of them.
+    pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &Upward) {
         for coordinator in 0..crate::coordinator::COORDINATORS {
             if coordinator == guess || others {
                 let event = Event::Upward { coordinator, host, message: message.clone() };

@@ -11,7 +11,7 @@ mod faults;
 mod session;
 
 use crate::clock::Clock;
-use crate::event::{Event, Proposal};
+use crate::event::Event;
 use crate::mutant::broken_member;
 use crate::random::Random;
 use crate::world::World;
@@ -190,20 +190,11 @@ impl World {
 
     /// Somebody makes the table that participants serve, if it is not there.
     fn make_lease_table(&mut self) {
-        let Some(leader) = self.quorum.leader else { return };
-        let Some(session) = &self.quorum.coordinators[leader].session else { return };
         if self.quorum.state.table_by_name(TABLE).is_some() {
             return;
         }
-        let term = session.term.number();
-        let (name, partitions) = (TABLE.to_owned(), self.workers.partitions);
-        let create = Command::CreateTable {
-            name,
-            partitioning: Partitioning::Hash { partitions },
-            replication: 1,
-            holds: Holds::Lease,
-        };
-        self.propose(leader, Proposal { term, commands: vec![create], reply: None });
+        let partitioning = Partitioning::Hash { partitions: self.workers.partitions };
+        self.say(Command::CreateTable { name: TABLE.to_owned(), partitioning, replication: 1, holds: Holds::Lease });
     }
 
     /// The process ends at this instant. To the coordinators it might as well hang, so what it believes is kept.

@@ -3,7 +3,6 @@
 use super::{Callback, Process, TABLE};
 use crate::check::Violation;
 use crate::event::{Downward, Event, Upward};
-use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Register;
 use archon_member::{Acquired, Again, Effect, Registering};
@@ -151,12 +150,7 @@ impl World {
     fn send_from_worker(&mut self, worker: usize, others: bool, message: &Upward) {
         let host = self.machine_of(worker);
         let Some(guess) = self.process_of(worker).map(|process| process.guess) else { return };
-        for coordinator in 0..crate::coordinator::COORDINATORS {
-            if coordinator == guess || others {
-                let event = Event::Upward { coordinator, host, message: message.clone() };
-                self.send(End::Host(host), End::Coordinator(coordinator), event);
-            }
-        }
+        self.send_up(host, guess, others, message);
     }
 
     /// It has released everything and ends; another process is started after a while.
