@@ -85,49 +85,15 @@ impl Participation {
             return false;
         }
         self.obeyed = (term, version);
-        let named: BTreeMap<PartitionId, (&Partition, PlacementId, bool)> =
-            duties.iter().filter_map(owner).map(|named| (named.0.id, named)).collect();
-        let stands = |partition: &PartitionId, tenure: &Tenure| {
-            named
-                .get(partition)
-                .is_some_and(|(row, placement, _)| (row.epoch, *placement) == (tenure.epoch, tenure.placement))
-        };
-        let over: Vec<PartitionId> =
-            self.holdings.tenures.iter().filter(|(id, tenure)| !stands(id, tenure)).map(|(id, _)| *id).collect();
-        for partition in over {
-            self.lose(partition);
-            if let Some(tenure) = self.tenures().remove(&partition) {
-                let over = self.over.entry(partition).or_insert(tenure.epoch);
-                *over = (*over).max(tenure.epoch);
-                if tenure.stage != Stage::Gone {
-                    self.tell_over(partition, &tenure);
-                }
-            }
-        }
-        for (partition, (row, placement, hands_over)) in named {
-            let offered = Tenure::offered(placement, row.epoch, row.version);
-            // A list of an older state, from a coordinator that leads anew, had ended it.
-            if self.over.get(&partition).is_some_and(|over| row.epoch <= *over) {
-                self.tell_over(partition, &offered);
-                continue;
-            }
-            let tenure = self.tenures().entry(partition).or_insert(offered);
-            tenure.version = row.version;
-            if let Stage::Offered { then: then @ Some(Why::HandedOver) } = &mut tenure.stage {
-                *then = None; // Unless it is still asked for.
-            }
-            if hands_over {
-                self.give_up(partition, Why::HandedOver);
-            }
+        let named: BTreeMap<PartitionId, Named<'_>> =
+            duties.iter().filter_map(owner).map(|named| (named.row.id, named)).collect();
+        self.end_unnamed(&named);
+        for (partition, named) in named {
+            self.offer(partition, &named);
         }
         for duty in duties {
             if let Duty::Unload { partition, placement } = *duty {
-                // Its table was dropped, and nothing of it is to be deleted here. It is lost by now.
-                if let Some(epoch) = self.over.remove(&partition) {
-                    self.reports.forget(placement, epoch);
-                }
-                let (epoch, fact) = (Epoch::ZERO, Fact::Unloaded);
-                self.reports.put(Report { partition, placement, epoch, version, fact });
+                self.unload(partition, placement, version);
             }
         }
         self.proceed(now);
@@ -249,6 +215,52 @@ impl Participation {
         }
     }
 
+    /// What duties do not name any more, or in another epoch, is over.
+    fn end_unnamed(&mut self, named: &BTreeMap<PartitionId, Named<'_>>) {
+        let stands = |partition: &PartitionId, tenure: &Tenure| {
+            let named = named.get(partition);
+            named.is_some_and(|named| (named.row.epoch, named.placement) == (tenure.epoch, tenure.placement))
+        };
+        let over: Vec<PartitionId> =
+            self.holdings.tenures.iter().filter(|(id, tenure)| !stands(id, tenure)).map(|(id, _)| *id).collect();
+        for partition in over {
+            self.lose(partition);
+            if let Some(tenure) = self.tenures().remove(&partition) {
+                self.mark_over(partition, tenure.epoch);
+                if tenure.stage != Stage::Gone {
+                    self.tell_over(partition, &tenure);
+                }
+            }
+        }
+    }
+
+    /// Duties name this participant the owner of a partition.
+    fn offer(&mut self, partition: PartitionId, named: &Named<'_>) {
+        let offered = Tenure::offered(named.placement, named.row.epoch, named.row.version);
+        // A list of an older state, from a coordinator that leads anew, had ended it.
+        if self.over.get(&partition).is_some_and(|over| offered.epoch <= *over) {
+            self.tell_over(partition, &offered);
+            return;
+        }
+        let tenure = self.tenures().entry(partition).or_insert(offered);
+        tenure.version = offered.version;
+        if let Stage::Offered { then: then @ Some(Why::HandedOver) } = &mut tenure.stage {
+            *then = None; // Unless it is still asked for.
+        }
+        if named.hands_over {
+            self.give_up(partition, Why::HandedOver);
+        }
+    }
+
+    /// Its table was dropped, and nothing of it is to be deleted here. It is lost by now.
+    fn unload(&mut self, partition: PartitionId, placement: PlacementId, version: Version) {
+        if let Some(epoch) = self.over.remove(&partition) {
+            self.reports.forget(placement, epoch);
+        }
+        let (epoch, fact) = (Epoch::ZERO, Fact::Unloaded);
+        self.reports.put(Report { partition, placement, epoch, version, fact });
+    }
+
     /// Acquires what is offered and covered, or says that it is not wanted; gives up everything if the participant stops.
     fn proceed(&mut self, now: Millis) {
         let tenures: Vec<(PartitionId, Tenure)> = self.holdings.tenures.iter().map(|(id, of)| (*id, *of)).collect();
@@ -293,11 +305,16 @@ impl Participation {
         for (partition, epoch) in withdrawn {
             let later = self.holdings.tenures.get(partition).filter(|tenure| tenure.epoch > *epoch).copied();
             if let Some(later) = later {
-                let over = self.over.entry(*partition).or_insert(*epoch);
-                *over = (*over).max(*epoch);
+                self.mark_over(*partition, *epoch);
                 self.tell_over(*partition, &Tenure { epoch: *epoch, ..later });
             }
         }
+    }
+
+    /// This life begins the partition no more in this epoch, or an earlier one.
+    fn mark_over(&mut self, partition: PartitionId, epoch: Epoch) {
+        let over = self.over.entry(partition).or_insert(epoch);
+        *over = (*over).max(epoch);
     }
 
     /// Duties have ended it in this epoch, and this life begins it no more. Unless that is told, each answer to a heartbeat goes
@@ -336,13 +353,23 @@ impl Participation {
     }
 }
 
-/// What a duty makes this participant the owner of, and whether it is to hand it over. The target of a move owns nothing yet.
-fn owner(duty: &Duty) -> Option<(&Partition, PlacementId, bool)> {
+/// A partition of which a duty makes this participant the owner.
+struct Named<'a> {
+    row: &'a Partition,
+    placement: PlacementId,
+    /// It is to hand it over.
+    hands_over: bool,
+}
+
+/// What a duty makes this participant the owner of. The target of a move owns nothing yet.
+fn owner(duty: &Duty) -> Option<Named<'_>> {
     match duty {
-        Duty::Host { partition, placement } if partition.leader == Some(*placement) => {
-            Some((partition, *placement, false))
+        Duty::Host { partition: row, placement } if row.leader == Some(*placement) => {
+            Some(Named { row, placement: *placement, hands_over: false })
         }
-        Duty::HandOver { partition, placement, .. } => Some((partition, *placement, true)),
+        Duty::HandOver { partition: row, placement, .. } => {
+            Some(Named { row, placement: *placement, hands_over: true })
+        }
         Duty::Host { .. } | Duty::Unload { .. } => None,
     }
 }
