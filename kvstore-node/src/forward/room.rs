@@ -24,7 +24,7 @@ impl Amount {
         self.bytes += cost;
     }
 
-    fn take(&mut self, cost: usize) {
+    fn remove(&mut self, cost: usize) {
         self.operations = self.operations.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(cost);
     }
@@ -53,9 +53,9 @@ impl Room {
 
     /// Gives back what was taken by such an operation.
     pub(super) fn give(&mut self, caller: u64, cost: usize) {
-        self.all.take(cost);
+        self.all.remove(cost);
         if let Some(held) = self.callers.get_mut(&caller) {
-            held.take(cost);
+            held.remove(cost);
             if *held == Amount::default() {
                 self.callers.remove(&caller);
             }
