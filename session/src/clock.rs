@@ -1,7 +1,6 @@
 //! Clocks as arguments. Leases count on one that includes suspend.
 
 use archon_types::Millis;
-use std::sync::Arc;
 
 /// Something that tells the time in milliseconds; the place that uses it says from which instant.
 pub trait Clock: Send + Sync + 'static {
@@ -19,12 +18,6 @@ impl Clock for BootClock {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
         Millis::new(seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000))
-    }
-}
-
-impl<C: Clock + ?Sized> Clock for Arc<C> {
-    fn now(&self) -> Millis {
-        (**self).now()
     }
 }
 
