@@ -105,15 +105,7 @@ impl<'a> Scan<'a> {
         let deadline = Instant::now() + client.timeout();
         let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
         let passed = Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: None };
-        for part in [&self.prefix, &self.after] {
-            if part.len() > KEY_BYTES_MAX {
-                let found = format!("a prefix or a key to go on after has {} bytes", part.len());
-                return Err(Error::invalid(format!("{found}; keys have at most {KEY_BYTES_MAX}")));
-            }
-        }
-        let keys = if self.after.is_empty() { self.keys } else { self.keys.following(&self.after, self.order) };
-        check_scan(&keys, self.limit)?;
-        let asked = Asked { keys, order: self.order, limit: self.limit, deadline };
+        let asked = Asked { keys: self.checked_keys()?, order: self.order, limit: self.limit, deadline };
         let page = async {
             match client.is_range() {
                 true => walk::page(client, asked).await,
@@ -121,6 +113,21 @@ impl<'a> Scan<'a> {
             }
         };
         timeout_at(deadline, page).await.unwrap_or(Err(passed))
+    }
+
+    /// The keys that are asked for, if a scan of them is possible. A bound may be a byte longer than a key, so that a prefix
+    /// which no key has would pass for one.
+    fn checked_keys(&self) -> Result<KeyRange, Error> {
+        for part in [&self.prefix, &self.after] {
+            if part.len() > KEY_BYTES_MAX {
+                let found = format!("a prefix or a key to go on after has {} bytes", part.len());
+                return Err(Error::invalid(format!("{found}; keys have at most {KEY_BYTES_MAX}")));
+            }
+        }
+        let keys = self.keys.clone();
+        let keys = if self.after.is_empty() { keys } else { keys.following(&self.after, self.order) };
+        check_scan(&keys, self.limit)?;
+        Ok(keys)
     }
 
     /// Everything there is, in order, page after page as it is taken. After an error there is nothing more; whoever wants the rest
