@@ -187,7 +187,7 @@ pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) ->
 fn held(state: &ClusterState) -> impl Iterator<Item = (Held, Millis)> {
     let bars = state.controls.bars().map(|(member, bar, note)| (Held::Bar(member, bar), note.at));
     let offline = state.controls.offline().map(|(partition, note)| (Held::Offline(partition), note.at));
-    let goals = state.members().filter(|row| row.node.goal != NodeGoal::Serve && row.node.status != NodeStatus::Lost);
+    let goals = state.members().filter(|row| row.node.goal != NodeGoal::Serve && !row.is_lost());
     bars.chain(offline).chain(goals.map(|row| (Held::Goal(row.node.id, row.node.goal), row.goal_since)))
 }
 

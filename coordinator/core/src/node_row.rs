@@ -50,6 +50,16 @@ impl NodeRow {
         self.node.status == NodeStatus::Alive && self.node.goal == NodeGoal::Serve
     }
 
+    /// Its data is lost: it is only remembered, and nothing can be wanted of it.
+    pub fn is_lost(&self) -> bool {
+        self.node.status == NodeStatus::Lost
+    }
+
+    /// Whether copies on it may stay there.
+    pub(crate) fn keeps_placements(&self) -> bool {
+        !self.is_lost() && self.node.goal != NodeGoal::Drain
+    }
+
     /// How many more copies, or leases, it has room for beside `has`.
     pub(crate) fn room_beside(&self, has: u32) -> u32 {
         self.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(has))

@@ -377,7 +377,7 @@ pub(super) fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
 /// A node of which something can be wanted: one whose data is lost is not.
 pub(super) fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
     let id = node_of(state, name)?;
-    let there = state.node(id).is_some_and(|row| row.node.status != NodeStatus::Lost);
+    let there = state.node(id).is_some_and(|row| !row.is_lost());
     if there { Ok(id) } else { Err(no_node(name)) }
 }
 

@@ -1,10 +1,9 @@
 //! Changing nodes and tables while they are there.
 
-use super::Obstacle;
+use super::order::check_there;
 use crate::command::Command;
-use crate::node_row::NodeRow;
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, NodeTraits, Table, TraitsChange};
+use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TraitsChange};
 
 /// What changing a node comes to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,8 +26,7 @@ pub fn check_alter_node(
     node: NodeId,
     change: &TraitsChange,
 ) -> Result<NodeAlteration, ErrorDetail> {
-    let row = state.node(node).map(|row| &row.node).filter(|row| row.status != NodeStatus::Lost);
-    let Some(row) = row else { return Err(super::refusal(&[Obstacle::NoSuchNode { node }])) };
+    let row = &check_there(state, node).map_err(|obstacles| super::refusal(&obstacles))?.node;
     let before = row.traits();
     let after = before.with(change);
     after.check()?;
@@ -43,8 +41,7 @@ pub fn check_alter_node(
 /// # Errors
 /// `Refused`, with what to do.
 pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Result<(), ErrorDetail> {
-    let stays = |row: &&NodeRow| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain;
-    let registered = state.nodes.values().filter(stays).count() as u64;
+    let registered = state.nodes.values().filter(|row| row.keeps_placements()).count() as u64;
     let have = registered.max(state.settings.nodes_min.into());
     if u64::from(replication) <= have {
         return Ok(());

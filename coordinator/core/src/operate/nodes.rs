@@ -211,7 +211,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
 
 /// Whether a copy on this node may stay there.
 fn stays(state: &ClusterState, node: NodeId) -> bool {
-    state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain)
+    state.node(node).is_some_and(NodeRow::keeps_placements)
 }
 
 fn rows_with(state: &ClusterState, node: NodeId, wanted: impl Fn(ReplicaState) -> bool) -> Vec<&Partition> {

@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::controls::{Bar, Order};
 use crate::node_row::NodeRow;
 use crate::state::ClusterState;
-use archon_types::{Holds, NodeGoal, NodeId, NodeStatus, PartitionId};
+use archon_types::{Holds, NodeGoal, NodeId, PartitionId};
 
 /// Whether an order can be given, and what gives it; `None` if what it wants holds already.
 ///
@@ -50,8 +50,9 @@ pub fn check_order(state: &ClusterState, order: Order, why: &str) -> Result<Opti
     Ok(news.then_some(command))
 }
 
-fn check_there(state: &ClusterState, member: NodeId) -> Result<&NodeRow, Vec<Obstacle>> {
-    let row = state.node(member).filter(|row| row.node.status != NodeStatus::Lost);
+/// The row of a member of which something can be wanted: not of one whose data is lost.
+pub(super) fn check_there(state: &ClusterState, member: NodeId) -> Result<&NodeRow, Vec<Obstacle>> {
+    let row = state.node(member).filter(|row| !row.is_lost());
     row.ok_or_else(|| vec![Obstacle::NoSuchNode { node: member }])
 }
 
@@ -62,9 +63,7 @@ fn no_partition(state: &ClusterState, partition: PartitionId) -> Vec<Obstacle> {
 /// Whether nodes enough are left for the data. Counted for the partition from which most are barred.
 fn check_bar(state: &ClusterState, bar: Bar, member: NodeId) -> Result<(), Vec<Obstacle>> {
     let Some(table) = state.tables.get(&bar.table()).filter(|table| table.holds == Holds::Data) else { return Ok(()) };
-    let holds = |row: &&NodeRow| {
-        row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain && row.node.id != member
-    };
+    let holds = |row: &&NodeRow| row.keeps_placements() && row.node.id != member;
     let left = |partition: PartitionId| {
         state.nodes.values().filter(holds).filter(|row| !state.bars(partition, row.node.id)).count() as u64
     };
