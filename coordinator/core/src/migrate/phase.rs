@@ -1,0 +1,86 @@
+//! How far a migration is, as people see it.
+
+use crate::migration::{Migration, MoveKind, Stage};
+use crate::state::ClusterState;
+use archon_types::{MovePhase, ReplicaState};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How far a migration is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Phase {
+    /// Waits until both nodes are below the copy limit.
+    Queued,
+    /// The target is being loaded.
+    Copying,
+    /// The target is Live; the source still leads.
+    InSync,
+    /// Leadership moved to the target, which does not yet serve; or the source never led.
+    HandOff,
+    /// The source's copy is being deleted.
+    Cleanup,
+    /// Over; the target has taken the source's place.
+    Done,
+    /// Undone at the operator's wish.
+    Cancelled,
+    /// Given up because the cluster changed meanwhile and it has lost its point.
+    Superseded {
+        /// What changed, for people.
+        why: String,
+    },
+    /// Undone.
+    Failed {
+        /// Why, for people.
+        why: String,
+    },
+}
+
+impl Phase {
+    /// What it is called where only the word counts.
+    pub const fn word(&self) -> MovePhase {
+        match self {
+            Self::Queued => MovePhase::Queued,
+            Self::Copying => MovePhase::Copying,
+            Self::InSync => MovePhase::InSync,
+            Self::HandOff => MovePhase::HandOff,
+            Self::Cleanup => MovePhase::Cleanup,
+            Self::Done => MovePhase::Done,
+            Self::Cancelled => MovePhase::Cancelled,
+            Self::Superseded { .. } => MovePhase::Superseded,
+            Self::Failed { .. } => MovePhase::Failed,
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.word().fmt(f)
+    }
+}
+
+/// How far a migration is, from its record and its partition's row.
+pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
+    let target = match &migration.stage {
+        Stage::Queued => return Phase::Queued,
+        Stage::Done { .. } => return Phase::Done,
+        Stage::Cancelled => return Phase::Cancelled,
+        Stage::Superseded { why } => return Phase::Superseded { why: why.clone() },
+        Stage::Failed { why } => return Phase::Failed { why: why.clone() },
+        Stage::Running { target } => *target,
+    };
+    let Some(row) = state.partitions.get(migration.partition) else {
+        return Phase::Failed { why: "the partition is gone".into() };
+    };
+    if migration.kind == MoveKind::Leadership {
+        return if row.leader == Some(target) { Phase::HandOff } else { Phase::InSync };
+    }
+    match (row.placement(target).map(|placement| placement.state), row.placement(migration.source)) {
+        (Some(ReplicaState::Live), Some(source)) => match source.state {
+            ReplicaState::Live if row.leader == Some(source.id) || row.leader.is_none() => Phase::InSync,
+            ReplicaState::Live | ReplicaState::Load => Phase::HandOff,
+            ReplicaState::Unload => Phase::Cleanup,
+        },
+        (Some(ReplicaState::Live), None) => Phase::Cleanup,
+        (Some(ReplicaState::Load | ReplicaState::Unload) | None, _) => Phase::Copying,
+    }
+}
