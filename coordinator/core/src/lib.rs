@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `state`, `image`, `names`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
 //! | `command`, `edit`, `registration`, `response`, `apply/` | what may change, and how |
-//! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
+//! | `liveness`, `withdrawals`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
 //! | `departed` | what copies that do not count can still hold |
 //! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
@@ -70,6 +70,7 @@ pub mod term;
 pub mod turn;
 mod unserved;
 mod waits;
+mod withdrawals;
 
 pub use alerts::{Alert, Held, Thresholds, alerts, not_served};
 pub use apply::{apply, skip};

@@ -10,9 +10,8 @@ use crate::mutant::Mutant;
 use crate::splits::Splits;
 use crate::state::ClusterState;
 use crate::unserved::Unserved;
-use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, TableId, Version,
-};
+use crate::withdrawals::{Withdrawals, Withdrawn};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
@@ -53,16 +52,6 @@ impl Life {
     }
 }
 
-/// A leadership that the lease does not cover any more, while its holder's life goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Withdrawn {
-    epoch: Epoch,
-    node: NodeId,
-    incarnation: Incarnation,
-    /// The last answer that did not withdraw it.
-    answered: Option<Millis>,
-}
-
 /// The leader's memory of lives and leases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Liveness {
@@ -70,9 +59,8 @@ pub struct Liveness {
     lives: BTreeMap<NodeId, Life>,
     /// The last answers to lives that were replaced, each kept for that life's failure time-out, in milliseconds.
     earlier: BTreeMap<(NodeId, Incarnation), (Millis, u64)>,
-    withdrawn: BTreeMap<PartitionId, Withdrawn>,
-    /// The same by node: each answer to a heartbeat lists those of its node.
-    withdrawn_from: BTreeSet<(NodeId, PartitionId)>,
+    /// Leaderships that no lease covers any more.
+    withdrawals: Withdrawals,
     /// Since when each leader has been asked to hand over.
     pub(crate) hand_offs: BTreeMap<PartitionId, (Epoch, Millis)>,
     /// For which version of each row an edit was proposed, and when.
@@ -108,8 +96,7 @@ impl Liveness {
             became_leader_at: now,
             lives: BTreeMap::new(),
             earlier: BTreeMap::new(),
-            withdrawn: BTreeMap::new(),
-            withdrawn_from: BTreeSet::new(),
+            withdrawals: Withdrawals::default(),
             hand_offs: BTreeMap::new(),
             proposed: BTreeMap::new(),
             placement_last: 0,
@@ -178,19 +165,7 @@ impl Liveness {
         self.excluded.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
         self.isolated.sync(state, now);
         self.earlier.retain(|_, (answered, timeout_ms)| now.since(*answered) <= *timeout_ms);
-        // What the state has ended is listed from there (`former_leaders`) or belongs to a life that gets no answer.
-        let by_node = &mut self.withdrawn_from;
-        self.withdrawn.retain(|partition, withdrawn| {
-            let stands = state.partitions.get(*partition).is_some_and(|row| {
-                row.epoch == withdrawn.epoch
-                    && row.leader_placement().is_some_and(|leader| leader.node == withdrawn.node)
-                    && state.incarnation(withdrawn.node) == Some(withdrawn.incarnation)
-            });
-            if !stands {
-                by_node.remove(&(withdrawn.node, *partition));
-            }
-            stands
-        });
+        self.withdrawals.sync(state);
         self.proposed.retain(|partition, (version, when)| {
             now.since(*when) < REPEAT_MS && state.partitions.get(*partition).is_some_and(|row| row.version == *version)
         });
@@ -233,13 +208,7 @@ impl Liveness {
             return None; // rule 15
         }
         life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
-        let first = PartitionId::new(TableId::ZERO, 0);
-        let of_node = self.withdrawn_from.range((node, first)..).take_while(|(of, _)| *of == node);
-        let mut withdrawn: Vec<(PartitionId, Epoch)> = of_node
-            .filter_map(|(_, partition)| Some((*partition, self.withdrawn.get(partition)?)))
-            .filter(|(_, withdrawn)| withdrawn.incarnation == incarnation)
-            .map(|(partition, withdrawn)| (partition, withdrawn.epoch))
-            .collect();
+        let mut withdrawn: Vec<(PartitionId, Epoch)> = self.withdrawals.of(node, incarnation).collect();
         withdrawn.extend(state.former_leaders.of_holder(node, incarnation));
         withdrawn.sort_unstable();
         withdrawn.dedup();
@@ -256,13 +225,10 @@ impl Liveness {
         let Some(leader) = row.leader_placement() else { return false };
         let Some(incarnation) = state.incarnation(leader.node) else { return false };
         let same = |held: &Withdrawn| held.epoch == row.epoch && held.incarnation == incarnation;
-        if !self.withdrawn.get(&partition).is_some_and(same) {
+        if !self.withdrawals.get(partition).is_some_and(same) {
             let answered = self.last_answer(state, leader.node, incarnation);
             let withdrawn = Withdrawn { epoch: row.epoch, node: leader.node, incarnation, answered };
-            if let Some(before) = self.withdrawn.insert(partition, withdrawn) {
-                self.withdrawn_from.remove(&(before.node, partition));
-            }
-            self.withdrawn_from.insert((leader.node, partition));
+            self.withdrawals.insert(partition, withdrawn);
             self.passed = None;
         }
         true
@@ -270,7 +236,7 @@ impl Liveness {
 
     /// The partitions whose present leadership is withdrawn.
     pub fn withdrawn(&self) -> impl Iterator<Item = (PartitionId, Epoch)> + use<'_> {
-        self.withdrawn.iter().map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
+        self.withdrawals.iter()
     }
 
     /// A node said that it is about to exit. Until it begins another life it is granted no leadership: it would only
@@ -320,7 +286,7 @@ impl Liveness {
 
     /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
     pub(crate) fn withdrawn_over_at(&self, state: &ClusterState, partition: PartitionId) -> Option<Millis> {
-        let withdrawn = self.withdrawn.get(&partition)?;
+        let withdrawn = self.withdrawals.get(partition)?;
         let row = state.partitions.get(partition)?;
         let present = row.epoch == withdrawn.epoch && state.incarnation(withdrawn.node) == Some(withdrawn.incarnation);
         let timeout_ms = state.timing_of(withdrawn.node).failure_timeout_ms;
