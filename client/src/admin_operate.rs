@@ -4,14 +4,15 @@ use crate::admin::{Admin, client, incomplete, node_summary, request_id};
 use crate::admin_call::Effect;
 use crate::admin_types::NodeSummary;
 use crate::error::Error;
-use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription};
+use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionSplit};
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::alter::AlterNode;
-use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
+use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode, SplitPartition};
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
-use archon_types::limits::check_name;
+use archon_types::limits::{check_key, check_name};
 use archon_types::{Partition, TraitsChange};
+use bytes::Bytes;
 
 impl Admin {
     /// What draining, removing or giving up a node would come to, or what stands in the way. Changes nothing.
@@ -89,6 +90,7 @@ impl Admin {
         let table = wire.table.ok_or_else(|| incomplete("DescribePartitionResponse.table"))?;
         let row = wire.partition.ok_or_else(|| incomplete("DescribePartitionResponse.partition"))?;
         let row = Partition::try_from(row).map_err(|error| incomplete(&error.to_string()))?;
+        let ranged = matches!(table.keys, Some(v1::table_info::Keys::RangeNext(_)));
         let copies: Vec<PartitionCopy> = wire.copies.into_iter().map(Into::into).collect();
         let leader = copies.iter().find(|copy| copy.leads);
         Ok(PartitionDescription {
@@ -104,11 +106,57 @@ impl Admin {
             replication: table.replication,
             min_in_sync: u32::from(row.min_in_sync),
             copies,
+            range: ranged.then(|| (&row.range).into()),
+            split: row.split.as_deref().map(Into::into),
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
             running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
             force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
             bars: wire.bars.into_iter().map(Into::into).collect(),
         })
+    }
+
+    /// Splits a partition of a table by ranges at `at`: from there on its keys become those of a new partition, on the same nodes.
+    /// It goes on in the background, is seen in [`Admin::describe_partition`], and is given up if it is not done within some
+    /// seconds. With `dry_run` it is only said what it would come to.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is not among them or is the
+    /// first; `AssignmentInProgress` while it is being split or moved; `NotEnoughReplicas` while a copy does not count, a node of it is
+    /// down or too many are; `Unavailable` while nobody leads it; otherwise see [`Error`].
+    pub async fn split_partition(
+        &self,
+        table: &str,
+        partition: u32,
+        at: &[u8],
+        dry_run: bool,
+    ) -> Result<PartitionSplit, Error> {
+        check_key(at)?;
+        self.ask_split(table, partition, Some(Bytes::copy_from_slice(at)), dry_run).await
+    }
+
+    /// Gives up the split of a partition that is not done.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table or partition; `Refused` if it is not being split; otherwise see [`Error`].
+    pub async fn cancel_split(&self, table: &str, partition: u32) -> Result<PartitionSplit, Error> {
+        self.ask_split(table, partition, None, false).await
+    }
+
+    async fn ask_split(
+        &self,
+        table: &str,
+        partition: u32,
+        at: Option<Bytes>,
+        dry_run: bool,
+    ) -> Result<PartitionSplit, Error> {
+        check_name("table", table)?;
+        let name = PartitionName { table: table.to_owned(), index: partition };
+        let split = SplitPartition { request: request_id(), partition: name.clone(), at, dry_run };
+        let call = |channel, request| async move { client(channel).split_partition(request).await };
+        let request = v1::SplitPartitionRequest::from(split);
+        let effect = if dry_run { Effect::Reads } else { Effect::Writes };
+        let wire: v1::SplitPartitionResponse = self.coordinator_client().call(effect, request, call).await?;
+        Ok(PartitionSplit::new(name, wire))
     }
 
     /// Makes one copy lead although acknowledged writes may be lost by it, and retires all others: the one on `node`, or

@@ -199,6 +199,8 @@ pub struct PartitionSummary {
     pub leader_id: Option<u64>,
     /// The leading node's name, if one leads.
     pub leader: Option<String>,
+    /// The number of the partition that is being split off it, if it is being split.
+    pub splits_into: Option<u32>,
     /// Its copies.
     pub copies: Vec<CopySummary>,
 }
@@ -357,6 +359,7 @@ pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Part
         epoch: row.epoch.get(),
         version: row.version.get(),
         range: table.table().keys.is_range().then(|| (&row.range).into()),
+        splits_into: row.split.as_ref().map(|split| split.right),
         status: row.status.into(),
         leader_id: leader.map(archon_types::NodeId::get),
         leader: leader.map(name),

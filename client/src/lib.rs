@@ -74,7 +74,7 @@ pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
     DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy, PartitionDescription,
-    RemoveCheck, TableCheck,
+    PartitionSplit, RemoveCheck, SplitProgress, TableCheck,
 };
 pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
 pub use participant::{

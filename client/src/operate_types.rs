@@ -1,13 +1,13 @@
 //! What the administration of nodes and partitions shows. As in `admin_types`, the names in JSON are a contract.
 
-use crate::admin_types::{NodeSummary, Reason, TableSummary};
+use crate::admin_types::{NodeSummary, RangeSummary, Reason, TableSummary};
 use crate::order_types::BarSummary;
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::subject::NodeName;
-use archon_types::{Condition, Holds, NodeStatus, PartitionStatus, ReplicaState, Word};
+use archon_types::{Condition, Holds, KeyRange, NodeStatus, PartitionStatus, ReplicaState, Split, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +125,10 @@ pub struct PartitionDescription {
     pub min_in_sync: u32,
     /// Its copies.
     pub copies: Vec<PartitionCopy>,
+    /// In a table by ranges, the keys that it has.
+    pub range: Option<RangeSummary>,
+    /// Its split, while one is under way.
+    pub split: Option<SplitProgress>,
     /// Why it is not served, or not as it should be.
     pub reasons: Vec<Reason>,
     /// The move under way, if there is one.
@@ -134,6 +138,66 @@ pub struct PartitionDescription {
     pub force_leader: ForcedCheck,
     /// Who is barred from it, or from its table.
     pub bars: Vec<BarSummary>,
+}
+
+/// How far the split of a partition is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SplitProgress {
+    /// The number of the partition that is split off.
+    pub right: u32,
+    /// Its first key.
+    pub at: String,
+    /// Its copies that are to be formed.
+    pub copies_total: u32,
+    /// Those that are formed.
+    pub copies_formed: u32,
+}
+
+impl From<&Split> for SplitProgress {
+    fn from(split: &Split) -> Self {
+        let count = |copies: usize| u32::try_from(copies).unwrap_or(u32::MAX);
+        Self {
+            right: split.right,
+            at: String::from_utf8_lossy(&split.at).into_owned(),
+            copies_total: count(split.copies.len()),
+            copies_formed: count(split.formed()),
+        }
+    }
+}
+
+/// What splitting a partition comes to, or came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PartitionSplit {
+    /// The table's number.
+    pub table_id: u64,
+    /// The table's name.
+    pub table: String,
+    /// The partition's number within its table.
+    pub partition: u32,
+    /// The number of the new partition; of a cancelled split the one that it would have had.
+    pub right: u32,
+    /// The keys that the partition keeps.
+    pub left_keys: RangeSummary,
+    /// The keys that the new one gets; absent of a cancelled split.
+    pub right_keys: Option<RangeSummary>,
+    /// The nodes on which the new one gets copies.
+    pub nodes: Vec<NodeName>,
+}
+
+impl PartitionSplit {
+    /// Of the partition that was asked for.
+    pub(crate) fn new(name: PartitionName, wire: v1::SplitPartitionResponse) -> Self {
+        let range = |keys: v1::KeyRange| RangeSummary::from(&KeyRange { begin: keys.begin, end: keys.end });
+        Self {
+            table_id: wire.partition.map_or(0, |partition| partition.table),
+            table: name.table,
+            partition: name.index,
+            right: wire.right,
+            left_keys: range(wire.left_keys.unwrap_or_default()),
+            right_keys: wire.right_keys.map(range),
+            nodes: wire.nodes.into_iter().map(Into::into).collect(),
+        }
+    }
 }
 
 /// One copy of a described partition.

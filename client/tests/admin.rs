@@ -182,6 +182,7 @@ macro_rules! empty {
 empty! {
     set_node(SetNodeRequest) -> SetNodeResponse;
     alter_node(AlterNodeRequest) -> AlterNodeResponse;
+    split_partition(SplitPartitionRequest) -> SplitPartitionResponse;
     alter_table(AlterTableRequest) -> AlterTableResponse;
     order(OrderRequest) -> OrderResponse;
     check(CheckRequest) -> CheckResponse;

@@ -13,6 +13,7 @@ pub(crate) mod partition;
 pub(crate) mod plan_file;
 pub(crate) mod progress;
 pub(crate) mod rebalance;
+pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod table;
 mod wait;

@@ -150,7 +150,7 @@ fn say(
     Ok(Exit::Done)
 }
 
-fn partition_failure(error: Error) -> Failure {
+pub(super) fn partition_failure(error: Error) -> Failure {
     with_list(error, "see `archon partition list` and `archon node list`")
 }
 

@@ -8,8 +8,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
     Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, Holds, MemberTiming, NodeName, NodeStatus,
-    PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, Subject, Word,
+    PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, SplitProgress, Subject, Word,
 };
+use archon_types::text::shown_key;
 use std::time::Duration;
 
 /// Lists the partitions of a table.
@@ -50,7 +51,7 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
             row.push(bound_text(range.and_then(|range| range.end.as_deref())));
         }
         row.extend([
-            status_text(&partition.status, output),
+            listed_status(partition, output),
             partition.leader.clone().unwrap_or_else(|| "-".to_owned()),
             partition.epoch.to_string(),
             partition.version.to_string(),
@@ -59,6 +60,15 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
         row
     });
     output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
+}
+
+/// The keys from one bound to another.
+pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
+    let begin = if begin.is_empty() { "the first one".to_owned() } else { shown_key(begin.as_bytes()) };
+    match end {
+        Some(end) => format!("from {begin} up to, not including, {}", shown_key(end.as_bytes())),
+        None => format!("from {begin} on"),
+    }
 }
 
 /// A bound of a range of keys; `-` where there is none.
@@ -71,6 +81,15 @@ fn copy_text(copy: &Copy) -> String {
     match copy.node_status == NodeStatus::Alive {
         true => format!("{}:{}", copy.node, copy.state),
         false => format!("{}:{}({})", copy.node, copy.state, copy.node_status.as_str()),
+    }
+}
+
+/// Where it stands, and what it is being split into.
+fn listed_status(partition: &Partition, output: &Output) -> String {
+    let status = status_text(&partition.status, output);
+    match partition.splits_into {
+        Some(right) => format!("{status}, splitting into {right}"),
+        None => status,
     }
 }
 
@@ -130,6 +149,15 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
             let (all, need) = (partition.replication, partition.min_in_sync);
             lines.push(format!("copies     {live} of {all} count; writes need {need}"));
         }
+    }
+    if let Some(range) = &partition.range {
+        let end = range.end.as_deref();
+        lines.push(format!("keys       {}", keys_text(&range.begin, end)));
+    }
+    if let Some(split) = &partition.split {
+        let SplitProgress { right, at, copies_total, copies_formed } = split;
+        let at = shown_key(at.as_bytes());
+        lines.push(format!("splitting  at {at} into {right}; {copies_formed} of its {copies_total} copies are formed"));
     }
     for reason in &partition.reasons {
         let time =
@@ -362,6 +390,8 @@ goes to    grace"
             replication: 2,
             min_in_sync: 1,
             copies: vec![],
+            range: None,
+            split: None,
             reasons: vec![],
             running_move: None,
             force_leader: ForcedCheck::default(),

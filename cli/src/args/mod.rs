@@ -27,7 +27,9 @@ pub(crate) use orders::{
     UnbarPartitionArgs,
 };
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
-pub(crate) use partitions::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs, PartitionVerb};
+pub(crate) use partitions::{
+    DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs, PartitionVerb, SplitPartitionArgs,
+};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
 
 pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};

@@ -52,6 +52,21 @@ pub(crate) enum PartitionVerb {
     /// Take back that a node or participant is barred from a partition.
     #[command(after_help = "Examples:\n  archon partition unbar 3 --node athens")]
     Unbar(UnbarPartitionArgs),
+    /// Split a partition of a table by ranges in two: from --at on its keys become a new partition's.
+    ///
+    /// The new partition gets a copy beside each copy of the old one, made by each node from its own: nothing crosses the network.
+    /// Keys below --at are served all the while; those from --at on wait while the copies are made, for some milliseconds up to
+    /// seconds with the amount of data, and 5 s at most: then the split is given up and the partition keeps its keys. `archon partition
+    /// describe` says how far it is, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
+    ///
+    /// Refused (exit 4) while the partition is being moved or split; and (exit 5) while a copy of it does not count, a node that has
+    /// one is down, or more than a third of the nodes are.
+    #[command(after_help = "\
+Examples:
+  archon partition split 0 --table times --at 2026-06 --dry-run    what it would come to
+  archon partition split 0 --table times --at 2026-06 --wait
+  archon partition split 0 --table times --cancel                  as long as it is not done")]
+    Split(SplitPartitionArgs),
     /// Make one copy lead although acknowledged writes may be lost: the last resort.
     ///
     /// For a partition that lost every copy that counts. The copy on --node, or else the best one that is whole or of an
@@ -82,6 +97,26 @@ pub(crate) struct DescribePartitionArgs {
     /// Whether to go on.
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
+}
+
+/// Options of `archon partition split`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SplitPartitionArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub(crate) partition: PartitionArgs,
+    /// The first key of the new partition.
+    #[arg(long, value_name = "KEY", required_unless_present = "cancel", conflicts_with = "cancel")]
+    pub(crate) at: Option<String>,
+    /// Only say what it would come to.
+    #[arg(long, conflicts_with_all = ["cancel", "wait"])]
+    pub(crate) dry_run: bool,
+    /// Wait until it is done or given up.
+    #[arg(long, conflicts_with = "cancel")]
+    pub(crate) wait: bool,
+    /// Give up the split that is under way; the partition keeps its keys.
+    #[arg(long)]
+    pub(crate) cancel: bool,
 }
 
 /// Options of `archon partition force-leader`.

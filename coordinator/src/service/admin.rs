@@ -259,6 +259,14 @@ impl Admin for Admins {
         answer!(self.force(request.into_inner(), within))
     }
 
+    async fn split_partition(
+        &self,
+        request: Request<v1::SplitPartitionRequest>,
+    ) -> Result<Response<v1::SplitPartitionResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.split(request.into_inner(), within))
+    }
+
     async fn list_tables(
         &self,
         request: Request<v1::ListTablesRequest>,

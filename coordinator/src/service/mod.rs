@@ -10,6 +10,7 @@ mod orders;
 mod plans;
 pub(crate) mod rebalance;
 pub(crate) mod session;
+mod split;
 pub(crate) mod stats;
 mod subjects;
 pub(crate) mod table;

@@ -88,6 +88,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "ScanResponse",
     "SetNodeResponse",
     "SnapshotChunk",
+    "SplitPartitionResponse",
     "StatusRequest",
     "StatusResponse",
 ];
@@ -361,6 +362,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(RemoveNodeRequest => operate::RemoveNode),
         conversion!(LoseNodeRequest => operate::LoseNode),
         conversion!(ForceLeaderRequest => operate::ForceLeader),
+        conversion!(SplitPartitionRequest => operate::SplitPartition),
         Target {
             generate: Some(protobuf::generate),
             ..Target::new("wire/BatchRequest", batch_of_operations, Vec::new)

@@ -3,8 +3,9 @@
 use super::ids::{request_id, uuid_bytes};
 use super::{ConvertError, checked};
 use crate::v1;
-use archon_types::limits::check_name;
+use archon_types::limits::{check_key, check_name};
 use archon_types::{DEFAULT_TABLE, RequestId};
+use bytes::Bytes;
 
 /// A request to forget a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +47,19 @@ pub struct ForceLeader {
     pub node: Option<String>,
     /// Whether the operator accepts the loss.
     pub accept_data_loss: bool,
+}
+
+/// A request to split a partition, or to give that up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitPartition {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// Which partition.
+    pub partition: PartitionName,
+    /// The first key of the new partition; `None` gives the split up that is under way.
+    pub at: Option<Bytes>,
+    /// Only says what it would come to.
+    pub dry_run: bool,
 }
 
 impl TryFrom<v1::RemoveNodeRequest> for RemoveNode {
@@ -136,6 +150,36 @@ impl From<ForceLeader> for v1::ForceLeaderRequest {
     }
 }
 
+impl TryFrom<v1::SplitPartitionRequest> for SplitPartition {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::SplitPartitionRequest) -> Result<Self, ConvertError> {
+        if !wire.cancel {
+            checked(check_key(&wire.at), "SplitPartitionRequest.at")?;
+        }
+        Ok(Self {
+            request: request_id(&wire.request_id, "SplitPartitionRequest.request_id")?,
+            partition: PartitionName::new(wire.table, wire.partition, "SplitPartitionRequest.table")?,
+            at: (!wire.cancel).then_some(wire.at),
+            dry_run: wire.dry_run,
+        })
+    }
+}
+
+impl From<SplitPartition> for v1::SplitPartitionRequest {
+    fn from(request: SplitPartition) -> Self {
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(request.request.get()),
+            table: request.partition.table,
+            partition: request.partition.index,
+            cancel: request.at.is_none(),
+            at: request.at.unwrap_or_default(),
+            dry_run: request.dry_run,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +205,10 @@ mod tests {
             let bytes = v1::ForceLeaderRequest::from(force.clone()).encode_to_vec();
             let wire = v1::ForceLeaderRequest::decode(bytes.as_slice()).unwrap();
             prop_assert_eq!(ForceLeader::try_from(wire), Ok(force.clone()));
+            let at = force.node.clone().map(Bytes::from);
+            let (partition, dry_run) = (force.partition.clone(), force.accept_data_loss);
+            let split = SplitPartition { request: force.request, partition, at, dry_run };
+            prop_assert_eq!(SplitPartition::try_from(v1::SplitPartitionRequest::from(split.clone())), Ok(split));
             let lose = LoseNode {
                 request: force.request, name: force.partition.table.clone(), accept_data_loss: force.accept_data_loss,
             };

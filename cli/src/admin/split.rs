@@ -1,0 +1,104 @@
+//! `archon partition split`.
+
+use super::orders::partition_failure;
+use super::partition::{keys_text, operand};
+use super::wait::{Waited, Watched, wait};
+use crate::args::{PartitionArgs, SplitPartitionArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, count_text};
+use archon_client::{Admin, ErrorKind, PartitionSplit, RangeSummary};
+use std::time::Duration;
+
+/// How long a split is waited for: it is done or given up after 5 s, unless the coordinators change meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Splits a partition, says what that would come to, or gives it up.
+pub(crate) async fn run(
+    args: &SplitPartitionArgs,
+    admin: &Admin,
+    timeout: Duration,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let PartitionArgs { id, table } = &args.partition;
+    let Some(at) = &args.at else {
+        let split = admin.cancel_split(table, *id).await.map_err(partition_failure)?;
+        return say(&split, output, &format!("partition {table}/{id} keeps its keys: its split is given up"));
+    };
+    crate::kv::check_key(at)?;
+    let split = admin.split_partition(table, *id, at.as_bytes(), args.dry_run).await.map_err(partition_failure)?;
+    if args.dry_run {
+        return say(&split, output, &format!("partition {table}/{id} would be split:{}", halves(&split)));
+    }
+    if !args.wait {
+        say(&split, output, &format!("partition {table}/{id} is being split:{}", halves(&split)))?;
+        output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
+        return Ok(Exit::Done);
+    }
+    let mut watched = Under { admin, split: &split, output };
+    match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
+        Waited::Over(true) => say(&split, output, &format!("partition {table}/{id} is split:{}", halves(&split))),
+        Waited::Over(false) => {
+            let why = format!("the split of partition {table}/{id} was given up; it keeps its keys");
+            Err(Failure::new(Exit::Refused, why).with_remedy("`archon events` says why; then try again"))
+        }
+        Waited::Detached => {
+            output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));
+            Ok(Exit::Done)
+        }
+        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being split"))),
+    }
+}
+
+fn say(split: &PartitionSplit, output: &Output, text: &str) -> Result<Exit, Failure> {
+    match output.is_json() {
+        true => output.json(split)?,
+        false => output.line(text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Which keys go where, a line for each half.
+fn halves(split: &PartitionSplit) -> String {
+    let keys = |range: &RangeSummary| keys_text(&range.begin, range.end.as_deref());
+    let nodes: Vec<&str> = split.nodes.iter().map(|name| name.node.as_str()).collect();
+    let right = split.right_keys.as_ref().map_or_else(String::new, keys);
+    let copies = count_text(nodes.len(), "copy", "copies");
+    format!(
+        "\n  {}  keys {}\n  {}  keys {right}, {copies} on {}",
+        split.partition,
+        keys(&split.left_keys),
+        split.right,
+        nodes.join(", ")
+    )
+}
+
+/// A split under way.
+struct Under<'a> {
+    admin: &'a Admin,
+    split: &'a PartitionSplit,
+    output: &'a Output,
+}
+
+impl Watched for Under<'_> {
+    /// Whether it was done.
+    type Outcome = bool;
+
+    async fn look(&mut self) -> Result<Option<bool>, Failure> {
+        let PartitionSplit { table, partition, right, .. } = self.split;
+        let left = self.admin.describe_partition(table, *partition).await?;
+        if left.split.is_some_and(|split| split.right == *right) {
+            return Ok(None);
+        }
+        match self.admin.describe_partition(table, *right).await {
+            Ok(_) => Ok(Some(true)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.output.talk(text);
+    }
+
+    fn finish(&self) {}
+}

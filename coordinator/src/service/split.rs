@@ -1,0 +1,74 @@
+//! Splits by an operator.
+
+use super::admin::{Admins, Result, unexpected};
+use super::operate::partition_of;
+use super::subjects;
+use archon_coordinator_core::{ClusterState, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split};
+use archon_proto::convert::operate::SplitPartition;
+use archon_proto::v1;
+use archon_types::PartitionId;
+use std::time::Duration;
+
+impl Admins {
+    /// Begins a split, says what it would come to, or gives one up.
+    pub(super) async fn split(
+        &self,
+        request: v1::SplitPartitionRequest,
+        within: Duration,
+    ) -> Result<v1::SplitPartitionResponse> {
+        let cluster = request.cluster.clone();
+        let SplitPartition { request, partition: name, at, dry_run } = SplitPartition::try_from(request)?;
+        let mut judged = None;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            let partition = partition_of(state, &name)?;
+            let (command, answer) = match &at {
+                Some(at) => {
+                    let plan = check_split(state, partition, at)?;
+                    (plan.command.clone(), planned(state, partition, plan))
+                }
+                None => (check_cancel_split(state, partition)?, under_way(state, partition)),
+            };
+            if dry_run {
+                return Ok(Err(answer));
+            }
+            judged = Some(answer);
+            Ok(Ok(command))
+        };
+        let (session, answer) = match self.change_unless(cluster.as_ref(), request, within, decide).await? {
+            Ok(changed) => changed,
+            Err(planned) => return Ok(planned),
+        };
+        match (answer, judged) {
+            (Answer::Done { .. }, Some(judged)) => Ok(judged),
+            // Asked again: of the first time it is remembered that it was done.
+            (Answer::Done { .. }, None) => {
+                session.quorum().replicated().read(|state| Ok(under_way(state, partition_of(state, &name)?)))
+            }
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1::SplitPartitionResponse {
+    v1::SplitPartitionResponse {
+        partition: Some(partition.into()),
+        right: plan.right.index,
+        left_keys: Some(plan.left_keys.into()),
+        right_keys: Some(plan.right_keys.into()),
+        nodes: plan.nodes.into_iter().map(|node| subjects::node_name(state, node)).collect(),
+    }
+}
+
+/// What a split is about that is under way; if none is, of which partition one was.
+fn under_way(state: &ClusterState, partition: PartitionId) -> v1::SplitPartitionResponse {
+    let row = state.partition(partition);
+    let split = row.and_then(|row| row.split.as_deref());
+    let nodes = split.into_iter().flat_map(|split| &split.copies);
+    v1::SplitPartitionResponse {
+        partition: Some(partition.into()),
+        right: split.map_or(0, |split| split.right),
+        left_keys: row.map(|row| row.range.clone().into()),
+        right_keys: None,
+        nodes: nodes.map(|copy| subjects::node_name(state, copy.node)).collect(),
+    }
+}
