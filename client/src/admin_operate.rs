@@ -121,8 +121,8 @@ impl Admin {
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is not among them or is the
-    /// first; `AssignmentInProgress` while it is being split or moved; `NotEnoughReplicas` while a copy does not count, a node of it is
-    /// down or too many are; `Unavailable` while nobody leads it; otherwise see [`Error`].
+    /// first; `AssignmentInProgress` while it is being split or moved; `Refused` while a copy does not count, a node of it is down or too
+    /// many are; `Unavailable` while nobody leads it; otherwise see [`Error`].
     pub async fn split_partition(
         &self,
         table: &str,

@@ -59,8 +59,8 @@ pub(crate) enum PartitionVerb {
     /// seconds with the amount of data, and 5 s at most: then the split is given up and the partition keeps its keys. `archon partition
     /// describe` says how far it is, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
     ///
-    /// Refused (exit 4) while the partition is being moved or split; and (exit 5) while a copy of it does not count, a node that has
-    /// one is down, or more than a third of the nodes are.
+    /// Refused (exit 4) while the partition is being moved or split, a copy of it does not count, a node that has one is down, or more
+    /// than a third of the nodes are.
     #[command(after_help = "\
 Examples:
   archon partition split 0 --table times --at 2026-06 --dry-run    what it would come to

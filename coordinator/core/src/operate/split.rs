@@ -27,8 +27,8 @@ pub struct SplitPlan {
 ///
 /// # Errors
 /// `NotFound`; `InvalidArgument` for a table whose keys are hashed and a key outside the range or at its begin;
-/// `AssignmentInProgress` while the partition is being split or moved; `NotEnoughReplicas` while a copy of it does not count, a node of
-/// it is down, or too many nodes are failed; `Unavailable` while nobody leads it; `Refused` at a limit.
+/// `AssignmentInProgress` while the partition is being split or moved; `Unavailable` while nobody leads it; `Refused` while a copy of it
+/// does not count, a node of it is down, or too many nodes are failed, and at a limit.
 pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> Result<SplitPlan, ErrorDetail> {
     let name = state.partition_name(partition);
     let (row, right) = splittable(state, partition, &name)?;
@@ -114,20 +114,20 @@ fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(),
     if let Some(withheld) = withheld(state) {
         let message =
             format!("{} of {} nodes are failed: nothing is split until they are back", withheld.failed, withheld.of);
-        return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message));
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
     if let Some(copy) = row.placements.iter().find(|copy| !state.is_active(copy.node)) {
         let message = format!(
             "{} has a copy of partition {name} and is down; split it when it is back",
             state.node_name(copy.node)
         );
-        return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message));
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
     if let Some(copy) = row.placements.iter().find(|copy| copy.state != ReplicaState::Live) {
         let node = state.node_name(copy.node);
         let message =
             format!("the copy of partition {name} on {node} is {}; split it when all of them are live", copy.state);
-        return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message));
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
     if row.leader.is_none() || row.status != PartitionStatus::Online {
         let message = format!("partition {name} is {}: nobody leads it who could give keys up", row.status);

@@ -241,7 +241,7 @@ fn what_cannot_be_split_says_why() {
     }
     bed.fail(bed.node("cyrene"));
     let found = check(&bed, times(0), "c");
-    assert!(found.0 == ErrorKind::NotEnoughReplicas && found.1.contains("cyrene"), "{found:?}");
+    assert!(found.0 == ErrorKind::Refused && found.1.contains("cyrene"), "{found:?}");
     bed.fail(bed.node("byzantium"));
     assert!(check(&bed, times(0), "c").1.contains("2 of 3 nodes are failed"));
 }
