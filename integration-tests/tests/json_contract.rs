@@ -31,6 +31,15 @@ impl Seen<'_> {
     }
 }
 
+/// Waits until every partition of a table is served.
+fn wait_served(cluster: &Cluster, table: &str) {
+    wait_for("the new table to be served", Duration::from_secs(30), || {
+        let rows = cluster.json(&["partition", "list", "--table", table])?;
+        let online = |row: &Value| row["status"] == "online";
+        if rows.as_array().is_some_and(|rows| rows.iter().all(online)) { Ok(()) } else { Err(rows.to_string()) }
+    });
+}
+
 #[test]
 fn every_verb_prints_what_is_documented() {
     let options = Options { partitions: 8, ..Options::replicated() };
@@ -92,11 +101,7 @@ fn every_verb_prints_what_is_documented() {
     for table in ["orders", "single"] {
         seen.done(&["table", "create", table, "--partitions", "4", "--replication", "1"]);
     }
-    wait_for("the new table to be served", Duration::from_secs(30), || {
-        let rows = cluster.json(&["partition", "list", "--table", "single"])?;
-        let online = |row: &Value| row["status"] == "online";
-        if rows.as_array().is_some_and(|rows| rows.iter().all(online)) { Ok(()) } else { Err(rows.to_string()) }
-    });
+    wait_served(&cluster, "single");
     assert_eq!(seen.done(&["table", "alter", "default", "--replication", "3"])["replication"], 3);
     assert_eq!(seen.done(&["table", "list"]).as_array().map(Vec::len), Some(3));
     seen.done(&["partition", "list", "--table", "single"]);
@@ -104,6 +109,12 @@ fn every_verb_prints_what_is_documented() {
     let partition = located["partition"].to_string();
     assert_eq!(seen.done(&["partition", "describe", &partition])["leader"], located["leader"]);
     seen.run(&["partition", "force-leader", &partition, "--accept-data-loss"], 4);
+    seen.run(&["partition", "split", &partition, "--at", "m"], 2);
+    seen.done(&["table", "create", "times", "--range", "--replication", "1"]);
+    wait_served(&cluster, "times");
+    let split = seen.done(&["partition", "split", "0", "--table", "times", "--at", "m", "--wait"]);
+    assert_eq!((&split["right"], &split["right_keys"]["begin"]), (&json!(1), &json!("m")));
+    seen.done(&["partition", "describe", "1", "--table", "times"]);
     seen.done(&["rebalance", "status"]);
     assert_eq!(seen.run(&["rebalance", "cancel"], 4)["error"]["kind"], "nothing_running");
     let dropped = seen.done(&["table", "drop", "orders", "--yes"]);
