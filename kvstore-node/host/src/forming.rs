@@ -145,9 +145,12 @@ mod tests {
         engine
     }
 
+    /// A range, and the numbers of the rows that are in it.
+    type Sought = (&'static [u8], Option<&'static [u8]>, std::ops::Range<u8>);
+
     #[test]
     fn it_gets_users_rows_of_the_range_and_its_own_and_nothing_else() {
-        let ranges: [(&[u8], Option<&[u8]>, std::ops::Range<u8>); 4] =
+        let ranges: [Sought; 4] =
             [(&[30], Some(&[60]), 30..60), (&[95], None, 95..100), (b"", Some(&[1]), 0..1), (&[200], None, 0..0)];
         for (begin, end, numbers) in ranges {
             let engine = engine();
