@@ -68,7 +68,7 @@ const WRITES: &[&str] = &[
     "Admin/CancelRebalance",
     "Admin/Configure",
     "Admin/Order",
-    "Admin/Check",
+    "Admin/SplitPartition",
     "Raft/Vote",
     "Raft/PreVote",
     "Raft/Transfer",
@@ -77,6 +77,7 @@ const WRITES: &[&str] = &[
 ];
 const READS: &[&str] = &[
     "Session/Duties",
+    "Admin/Check",
     "Admin/Status",
     "Admin/ListNodes",
     "Admin/ListTables",

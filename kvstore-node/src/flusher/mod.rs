@@ -325,10 +325,15 @@ impl FlusherHandle {
     /// # Errors
     /// [`FlusherError::Clearing`] or [`FlusherError::Stopped`].
     pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
-        if self.shared.queue.lock().cleared.contains(&job.to) {
+        if self.was_cleared(job.to) {
             return Err(FlusherError::Clearing { space: job.to });
         }
         self.queue(Work::Form(job))
+    }
+
+    /// Whether a clearing of this space was asked for: then it has an owner, and what was formed in it before is nobody's.
+    pub(crate) fn was_cleared(&self, space: PlacementId) -> bool {
+        self.shared.queue.lock().cleared.contains(&space)
     }
 
     /// Forms this copy no further. What is there already stays, until the space is cleared.

@@ -184,7 +184,12 @@ impl Shard {
                 let _ = done.send(());
             }
             ShardMessage::Withdrawn(leaderships) => partitions.withdrawn(leaderships),
-            ShardMessage::Adopt(formed) => partitions.adopt(formed),
+            ShardMessage::Adopt(formed) => {
+                // One that was deleted meanwhile is told of late.
+                if !self.context.flusher.was_cleared(formed.placement) {
+                    partitions.adopt(formed);
+                }
+            }
             // What follows from it is looked at in every turn.
             ShardMessage::Formed => {}
             ShardMessage::Peers => partitions.peers_changed(),

@@ -61,17 +61,16 @@ impl Split {
         self.copies.iter().filter(|copy| copy.formed).count()
     }
 
-    /// Right's row when the split is done, without a leader: the copies that are formed count, the others are to be loaded. Its
-    /// epoch is left's, so that the one in which it is led first is above every epoch of left's log before the split.
+    /// Right's row when the split is done, without a leader: the copies that are formed, which count. Its epoch is left's, so that
+    /// the one in which it is led first is above every epoch of left's log before the split.
     pub fn right_row(&self, left: &Partition) -> Partition {
-        let state = |copy: &RightCopy| if copy.formed { ReplicaState::Live } else { ReplicaState::Load };
-        let placement = |copy: &RightCopy| Placement { id: copy.id, node: copy.node, state: state(copy) };
+        let placement = |copy: &RightCopy| Placement { id: copy.id, node: copy.node, state: ReplicaState::Live };
         Partition {
             id: self.right_of(left.id),
             epoch: left.epoch,
             version: left.version,
             leader: None,
-            placements: self.copies.iter().map(placement).collect(),
+            placements: self.copies.iter().filter(|copy| copy.formed).map(placement).collect(),
             status: PartitionStatus::Unavailable,
             min_in_sync: left.min_in_sync,
             range: self.right_range(&left.range),

@@ -28,14 +28,13 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     for (node, placement, partition) in state.condemned.iter() {
         let known = state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
-        // A number that a split was given and that came to nothing.
-        let never = state.tables.get(&partition.table).is_some_and(|table| {
-            table.keys.is_range()
-                && partition.index < table.keys.numbers_end()
-                && state.partitions.get(partition).is_none()
-        });
+        // Copies that a split left over: their partition came to nothing, or does without them.
+        let left_over = state
+            .tables
+            .get(&partition.table)
+            .is_some_and(|table| table.keys.is_range() && partition.index < table.keys.numbers_end());
         let gone = partition.table <= state.table_last && !state.tables.contains_key(&partition.table);
-        if !known || !(gone || never) {
+        if !known || !(gone || left_over) {
             return violated(NAME, format!("{placement} of {partition} is condemned on node {node}"));
         }
         if placed.contains(&placement) {

@@ -124,12 +124,13 @@ fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
     assert!(bed.is_split(0), "the third one has a second");
     bed.pass(700, &[]);
     let right = bed.times(1);
-    let state = |node| right.placement_on(node).map(|copy| copy.state);
-    let loads = nodes.iter().filter(|node| state(**node) == Some(ReplicaState::Load)).count();
-    assert_eq!((loads, right.live().count()), (1, 2));
-    assert_eq!(right.placements.len(), split.copies.len());
+    assert_eq!(right.live().count(), 2);
+    let third = split.copy_on(nodes[2]).expect("a copy").id;
+    assert!(right.placement(third).is_none());
+    assert!(bed.state.condemned.contains(nodes[2], third), "what it forms late is of no use");
     bed.settle();
-    assert_eq!(bed.times(1).live().count(), 3);
+    assert_eq!(bed.times(1).live().count(), 3, "repair has made another");
+    assert!(bed.state.condemned.is_empty());
 }
 
 #[test]

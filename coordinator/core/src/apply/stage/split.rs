@@ -110,6 +110,10 @@ impl Staged<'_> {
             right.epoch = Epoch::ZERO; // rule 40
         }
         self.lead(&mut right, leader, incarnation, Ending::Released)?;
+        // Whatever they have formed by now is of no known time: repair makes others in their place.
+        for copy in split.copies.iter().filter(|copy| !copy.formed) {
+            self.condemn(copy.node, copy.id, right.id);
+        }
         row.range.end = Some(split.at.clone());
         let node = placement(&right, leader)?.node;
         self.effect.events.push(EventKind::Parted { partition: row.id, right: right.id, at: split.at, leader: node });
