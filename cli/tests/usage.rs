@@ -104,6 +104,13 @@ fn what_the_environment_says_is_not_in_the_usage_line() {
 }
 
 #[test]
+fn how_many_partitions_are_wise_is_said_where_they_are_chosen() {
+    let help = archon(&["table", "create", "--help"]);
+    let text = String::from_utf8_lossy(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("8 to 10 or more for each node or participant"), "{text}");
+}
+
+#[test]
 fn the_version_is_said_to_people_and_programs() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(String::from_utf8_lossy(&archon(&["version"]).stdout), format!("archon {version}\n"));

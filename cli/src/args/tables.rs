@@ -66,7 +66,8 @@ pub(crate) struct CreateTableArgs {
     /// The table's name.
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// How many partitions keys are hashed among, 1 to 16384.
+    /// How many partitions keys are hashed among, 1 to 16384, for good: 8 to 10 or more for each node or participant that there
+    /// will ever be, or shares of them are uneven.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384), required_unless_present = "range")]
     pub(crate) partitions: Option<u32>,
     /// The keys are in order: each partition has a range of them.
