@@ -145,8 +145,10 @@ impl<S: Shell> Partitions<S> {
 
     /// Forms this copy no more: another is opened in its place, or it is deleted.
     pub(crate) fn form_no_more(&mut self, copy: PlacementId) {
-        for local in self.copies.values_mut() {
-            if local.split.own.take_if(|own| own.copy == copy).is_some() {
+        let splitting = self.turn.splitting.iter();
+        for placement in splitting {
+            let own = self.copies.get_mut(placement).map(|local| &mut local.split.own);
+            if own.is_some_and(|own| own.take_if(|own| own.copy == copy).is_some()) {
                 self.turn.shell.stop_form(copy);
             }
         }
