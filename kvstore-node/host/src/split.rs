@@ -25,6 +25,8 @@ pub(crate) struct SplitWork {
     seal: Option<Seal>,
     /// The copy of the other partition on this node.
     own: Option<OwnCopy>,
+    /// The life of the node in which it was told a row last.
+    told: Option<Incarnation>,
 }
 
 /// A copy of the partition that is split off, which this node forms.
@@ -171,8 +173,9 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Takes in that the row says of a split.
-    pub(crate) fn note_split(&mut self, local: &LocalCopy<S>, row: &Partition) {
+    /// Takes in what the row says of a split.
+    pub(crate) fn note_split(&mut self, local: &mut LocalCopy<S>, row: &Partition) {
+        local.split.told = self.shell.life().map(|life| life.incarnation);
         if row.split.is_some() {
             self.splitting.insert(local.placement);
         }
@@ -257,6 +260,10 @@ impl<S: Shell> Turn<S> {
         let Some(own) = &mut local.split.own else { return };
         if own.stage == Stage::Adopting && held.is_some() {
             own.stage = Stage::Formed(None);
+        }
+        // Before this life is told anything nobody listens to it: what it says would be refused for good.
+        if local.split.told != Some(life.incarnation) {
+            return;
         }
         let said = Some((life.incarnation, version));
         if !matches!(own.stage, Stage::Formed(before) if before != said) || copy.formed {

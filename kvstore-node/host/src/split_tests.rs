@@ -180,6 +180,26 @@ fn what_was_formed_before_a_restart_is_told_of_and_not_formed_again() {
 }
 
 #[test]
+fn what_is_formed_was_told_before_anybody_listened_to_a_new_life() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    node.dormant.insert(FORMED, crate::test_shell::held(RIGHT));
+    configure(&mut node, splitting(2, &[]));
+    let told = |node: &Partitions<TestShell>| {
+        node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Formed { .. })).count()
+    };
+    assert_eq!(told(&node), 1);
+    let next = Incarnation::new(LIFE.incarnation.get() + 1);
+    node.shell_mut().life.incarnation = next;
+    node.renew(next);
+    settle(&mut node);
+    tick(&mut node, 1_100);
+    assert_eq!(told(&node), 1, "the coordinators have not confirmed that life: they would refuse it for good");
+    node.duties(next, vec![Action::Configure { partition: splitting(2, &[]), placement: OWN }]);
+    settle(&mut node);
+    assert_eq!(told(&node), 2);
+}
+
+#[test]
 fn a_copy_that_is_deleted_or_opened_anew_is_formed_no_more() {
     let mut node = sealed(None);
     node.duties(LIFE.incarnation, vec![Action::Unload { partition: RIGHT, placement: FORMED }]);

@@ -46,6 +46,7 @@ pub(crate) struct TestShell {
     /// Who leads, as the table says.
     pub(crate) leader: Option<NodeId>,
     pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
+    pub(crate) life: Life,
     pub(crate) forms: Vec<FormJob>,
     pub(crate) formed: Vec<FormedCopy>,
 }
@@ -66,6 +67,7 @@ impl Default for TestShell {
             reports: Vec::new(),
             leader: None,
             forwarded: Vec::new(),
+            life: LIFE,
             forms: Vec::new(),
             formed: Vec::new(),
         }
@@ -91,7 +93,7 @@ impl Shell for TestShell {
         self.now.get()
     }
     fn life(&self) -> Option<Life> {
-        Some(LIFE)
+        Some(self.life)
     }
     fn covers(&self, _: PartitionId, _: Epoch, now: Millis) -> bool {
         now < self.lease_until
