@@ -16,7 +16,9 @@ use crate::shell::{At, Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, reshape, row};
 use archon_replica::{Position, Recovered};
-use archon_types::{Fact, Incarnation, KeyRange, Partition, PartitionId, PlacementId, Report, Split, Version};
+use archon_types::{
+    Fact, Incarnation, KeyRange, Partition, PartitionId, PlacementId, Report, RightCopy, Split, Version,
+};
 
 /// What a copy knows of the split of its partition.
 #[derive(Debug, Default)]
@@ -47,6 +49,8 @@ enum Stage {
     Adopting,
     /// It is whole. In which life and under which version of the row that was said last.
     Formed(Option<(Incarnation, Version)>),
+    /// It is opened, or deleted: whatever an old row says, its rows are not to be written over.
+    Over,
 }
 
 /// A copy that was formed and that nobody knows yet.
@@ -85,16 +89,23 @@ impl<S: Shell> Partitions<S> {
     /// What follows from rows and logs of partitions that are being split. There are few of them, and mostly none.
     pub(crate) fn split(&mut self) {
         for placement in self.turn.splitting.clone() {
+            let taken = self.copies.get(&placement).and_then(|local| self.turn.own_copy(local));
+            let taken = taken.is_some_and(|copy| self.is_taken(copy.id));
             let Some(local) = self.copies.get_mut(&placement) else {
                 self.turn.splitting.remove(&placement);
                 continue;
             };
             self.turn.agree(local);
-            self.turn.form_own(local, |copy| self.dormant.get(&copy).map(|found| found.partition));
+            self.turn.form_own(local, taken, |copy| self.dormant.get(&copy).map(|found| found.partition));
             if local.split.is_idle() && local.row().is_none_or(|row| row.split.is_none()) {
                 self.turn.splitting.remove(&placement);
             }
         }
+    }
+
+    /// Whether somebody here has this copy already, whose rows are not to be written over whatever an old row says.
+    fn is_taken(&self, copy: PlacementId) -> bool {
+        self.copies.contains_key(&copy) || self.unloading.contains_key(&copy)
     }
 
     /// A copy was formed in that attempt: the engine holds it, on its disk. Whoever has its partition is to take it up, who alone
@@ -110,8 +121,7 @@ impl<S: Shell> Partitions<S> {
     /// Takes up a copy that was formed, unless it is known here by now: its log begins where the keys were given away.
     pub fn adopt(&mut self, formed: FormedCopy) {
         let FormedCopy { partition, placement, at } = formed;
-        let known = self.copies.contains_key(&placement) || self.dormant.contains_key(&placement);
-        if known || self.unloading.contains_key(&placement) {
+        if self.is_taken(placement) || self.dormant.contains_key(&placement) {
             return;
         }
         self.turn.shell.log(placement, LogWrite::Begin { partition, epoch: at.epoch, base: at });
@@ -147,10 +157,10 @@ impl<S: Shell> Partitions<S> {
 
     /// Forms this copy no more: another is opened in its place, or it is deleted.
     pub(crate) fn form_no_more(&mut self, copy: PlacementId) {
-        let splitting = self.turn.splitting.iter();
-        for placement in splitting {
-            let own = self.copies.get_mut(placement).map(|local| &mut local.split.own);
-            if own.is_some_and(|own| own.take_if(|own| own.copy == copy).is_some()) {
+        for placement in &self.turn.splitting {
+            let own = self.copies.get_mut(placement).and_then(|local| local.split.own.as_mut());
+            if let Some(own) = own.filter(|own| own.copy == copy) {
+                own.stage = Stage::Over;
                 self.turn.shell.stop_form(copy);
             }
         }
@@ -232,21 +242,29 @@ impl<S: Shell> Turn<S> {
         }
     }
 
+    /// The copy of the other partition that belongs on this node.
+    fn own_copy(&self, local: &LocalCopy<S>) -> Option<RightCopy> {
+        let split = local.row()?.split.as_deref()?;
+        split.copy_on(self.shell.life()?.node).copied()
+    }
+
     /// Forms the copy of the other partition that belongs on this node, and says so; `held` says of which partition a copy is
     /// that is held here and not served.
-    fn form_own(&mut self, local: &mut LocalCopy<S>, held: impl Fn(PlacementId) -> Option<PartitionId>) {
+    fn form_own(&mut self, local: &mut LocalCopy<S>, taken: bool, held: impl Fn(PlacementId) -> Option<PartitionId>) {
         let Some(life) = self.shell.life() else { return };
-        let wanted = local.row().and_then(|row| {
-            let split = row.split.as_deref()?;
-            Some((split.attempt, split.right_of(row.id), *split.copy_on(life.node)?))
-        });
-        let over = |own: &mut OwnCopy| wanted.is_none_or(|(attempt, ..)| attempt != own.attempt);
+        let attempt = local.row().and_then(|row| row.split.as_deref()).map(|split| split.attempt);
+        let wanted = self.own_copy(local).zip(attempt);
+        let over = |own: &mut OwnCopy| wanted.is_none_or(|(_, attempt)| attempt != own.attempt);
         if let Some(own) = local.split.own.take_if(over) {
             self.shell.stop_form(own.copy);
         }
-        let Some((attempt, partition, copy)) = wanted else { return };
+        let (Some((copy, attempt)), Some(row)) = (wanted, local.row()) else { return };
+        let Some(partition) = row.split.as_deref().map(|split| split.right_of(row.id)) else { return };
         let held = held(copy.id).or_else(|| self.shell.holds(copy.id)).filter(|of| *of == partition);
         if local.split.own.is_none() {
+            if taken {
+                return;
+            }
             let Some(at) = self.sealed_for(local, attempt) else { return };
             let stage = match held {
                 // Before a restart: the log knows of it only since it was whole.

@@ -205,6 +205,34 @@ fn a_copy_that_is_deleted_or_opened_anew_is_formed_no_more() {
     node.duties(LIFE.incarnation, vec![Action::Unload { partition: RIGHT, placement: FORMED }]);
     node.formed(FORMED, 2);
     assert!(node.shell().formed.is_empty());
+    settle(&mut node);
+    assert_eq!(node.shell().forms.len(), 1, "the row says still that it is to be formed");
+}
+
+#[test]
+fn a_copy_that_was_opened_was_formed_anew_over_its_rows_while_the_row_was_an_old_one() {
+    let mut node = sealed(None);
+    node.formed(FORMED, 2);
+    let formed = node.shell_mut().formed.pop().expect("formed");
+    node.adopt(formed);
+    settle(&mut node);
+    let placements = vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }];
+    let right = Partition { id: RIGHT, leader: Some(FORMED), placements, ..row(6, &[]) };
+    node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: false }]);
+    settle(&mut node);
+    tick(&mut node, 1_100);
+    assert_eq!(node.shell().forms.len(), 1);
+}
+
+#[test]
+fn a_copy_that_is_served_is_not_formed_whatever_an_old_row_says() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    let placements = vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }];
+    let right = Partition { id: RIGHT, leader: Some(FORMED), placements, ..row(6, &[]) };
+    node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: true }]);
+    settle(&mut node);
+    configure(&mut node, splitting(2, &[]));
+    assert!(node.shell().forms.is_empty());
 }
 
 fn nothing_is_read_of_what_was_given_away(mutant: Option<Mutant>) -> bool {
