@@ -248,8 +248,8 @@ impl<S: Shell> Turn<S> {
         split.copy_on(self.shell.life()?.node).copied()
     }
 
-    /// Forms the copy of the other partition that belongs on this node, and says so; `held` says of which partition a copy is
-    /// that is held here and not served.
+    /// Forms the copy of the other partition that belongs on this node, and says so. `held` says of which partition a copy is that is
+    /// held here and not served, `taken` that somebody has it already.
     fn form_own(&mut self, local: &mut LocalCopy<S>, taken: bool, held: impl Fn(PlacementId) -> Option<PartitionId>) {
         let Some(life) = self.shell.life() else { return };
         let attempt = local.row().and_then(|row| row.split.as_deref()).map(|split| split.attempt);
