@@ -144,7 +144,7 @@ fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
 }
 
 #[test]
-fn a_copy_that_is_given_up_is_not_told_and_may_be_formed_again() {
+fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
@@ -156,24 +156,28 @@ fn a_copy_that_is_given_up_is_not_told_and_may_be_formed_again() {
     rig.set(|state| state.clear_steps = None);
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(2, clear)));
     assert_eq!((values(&rig, 2).len(), position(&rig, 2)), (0, None));
+    // Whoever asked for that has the space: nothing is formed there any more.
+    assert_eq!(handle.form(job(6, range(0, None))), Err(FlusherError::Clearing { space: space(2) }));
+    assert!(handle.was_cleared(space(2)) && !handle.was_cleared(space(4)));
     // In place of one that is under way, and by a clearing alone.
+    let fourth = |attempt, keys| FormJob { to: space(4), ..job(attempt, keys) };
     rig.set(|state| state.clear_steps = Some(0));
-    handle.form(job(6, range(0, None))).unwrap();
+    handle.form(fourth(6, range(0, None))).unwrap();
     rig.wait_for("the first step", |state| state.waiting);
-    handle.form(job(7, range(190, None))).unwrap();
+    handle.form(fourth(7, range(190, None))).unwrap();
     rig.set(|state| state.clear_steps = None);
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 7)));
-    assert_eq!(values(&rig, 2).len(), 10);
+    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(4, 7)));
+    assert_eq!(values(&rig, 4).len(), 10);
     rig.set(|state| state.clear_steps = Some(0));
-    handle.form(job(8, range(0, None))).unwrap();
+    handle.form(fourth(8, range(0, None))).unwrap();
     rig.wait_for("the first step", |state| state.waiting);
-    let clear = handle.clear(space(2)).unwrap();
+    let clear = handle.clear(space(4)).unwrap();
     rig.set(|state| state.clear_steps = None);
-    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(2, clear)));
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(4, clear)));
     flusher.shutdown(PATIENCE).unwrap();
     let formed = rig.journal().into_iter().filter(|note| matches!(note, Note::Formed(..)));
-    assert_eq!(formed.collect::<Vec<_>>(), [Note::Formed(2, 7)]);
-    assert_eq!(values(&rig, 2).len(), 0);
+    assert_eq!(formed.collect::<Vec<_>>(), [Note::Formed(4, 7)]);
+    assert_eq!(values(&rig, 4).len(), 0);
 }
 
 #[test]
