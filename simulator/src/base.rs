@@ -1,7 +1,7 @@
 //! Where a run of many seeds begins.
 
 /// The least seed that is drawn: those below are for people to name.
-const DRAWN_FROM: u64 = 1 << 32;
+pub(crate) const DRAWN_FROM: u64 = 1 << 32;
 /// Bits of a drawn seed. Whoever draws anew seldom comes near seeds that were run before, and the number stays readable.
 const DRAWN_BITS: u32 = 48;
 

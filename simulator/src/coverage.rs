@@ -135,6 +135,16 @@ coverage! {
     abandoned,
     /// Copies formed of partitions that were split off.
     formed,
+    /// Splits begun.
+    splits_begun,
+    /// Splits done.
+    parted,
+    /// Splits given up.
+    splits_abandoned,
+    /// Operations answered that their key is another partition's by now.
+    moved,
+    /// Writes that began anew at the partition that has their key now.
+    renamed,
     /// Log tails cut.
     cuts,
     /// Processes killed.

@@ -274,6 +274,16 @@ pub(crate) enum Event {
     },
     /// An operator makes a table, by a name that is free.
     Make,
+    /// An operator orders a split.
+    Split,
+    /// An operator gives a split up.
+    CancelSplit {
+        partition: PartitionId,
+    },
+    /// Something goes wrong around a split.
+    TroubleSplit {
+        partition: PartitionId,
+    },
 }
 
 impl Event {

@@ -35,6 +35,7 @@ mod operator;
 mod random;
 mod run;
 mod scenario;
+mod splits;
 mod strays;
 mod themes;
 mod trace;

@@ -40,6 +40,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.drops {
             world.after(begin, Event::Drop);
         }
+        if world.plan.theme == Theme::Splits {
+            world.after(begin, Event::Split);
+        }
         world.run(begin + world.plan.faults_ms);
         if world.violation.is_none() {
             world.heal();

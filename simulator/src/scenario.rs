@@ -26,6 +26,8 @@ pub enum Theme {
     Young,
     /// Nodes come back alone, from older or damaged disks, while all others are dead (rules 7, 22).
     Alone,
+    /// Partitions of a table by ranges are split while whoever takes part in it is in trouble (rules 34 to 42).
+    Splits,
 }
 
 /// The parameters of a run, all drawn from its seed.
@@ -73,6 +75,20 @@ pub struct Scenario {
     pub destroys: bool,
 }
 
+/// From here on up to [`SPLITS_END`] every seed is about splits: those below go on as they went before there were any.
+const SPLITS_FROM: u64 = 100_000_000;
+const SPLITS_END: u64 = 200_000_000;
+/// Seeds from here on are drawn, and one in so many of them is about splits.
+const DRAWN_SPLITS: u64 = 6;
+
+/// Whether a seed is about splits.
+fn is_about_splits(seed: u64) -> bool {
+    match seed {
+        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x5B11_75ED).below(DRAWN_SPLITS) == 0,
+        seed => (SPLITS_FROM..SPLITS_END).contains(&seed),
+    }
+}
+
 /// Partitions that operators add, at most.
 pub(crate) const PARTITIONS_ADDED_MAX: u32 = 3;
 
@@ -105,6 +121,7 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
+        let theme = if is_about_splits(seed) { Theme::Splits } else { theme };
         // Of four copies two may be dropped, so that two sides can part (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
@@ -116,7 +133,8 @@ impl Scenario {
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
         };
         let unit = timing.heartbeat_ms;
-        let partitions = u32::try_from(random.between(1, 3)).unwrap_or(1);
+        let splits = theme == Theme::Splits;
+        let partitions = if splits { 1 } else { u32::try_from(random.between(1, 3)).unwrap_or(1) };
         let settings = Settings {
             timing,
             nodes_min: u32::try_from(nodes).unwrap_or(3),
@@ -134,12 +152,14 @@ impl Scenario {
             settings,
             faults_ms: match theme {
                 Theme::HandOffs => timing.failure_timeout_ms * random.between(20, 30),
+                // One that is given up for taking too long takes 5 s.
+                Theme::Splits => 5_000 + unit * random.between(60, 140),
                 _ => unit * random.between(60, 140),
             },
             theme,
             // Of its own, so that all other seeds go the way they went.
             strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
-            accepts_loss: Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
+            accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
@@ -159,9 +179,11 @@ impl Scenario {
             lagging_bytes_max: if seed % 8 == 3 { 600 } else { 0 },
             pinned_bytes_max: if seed % 4 == 1 { 300 } else { u64::MAX },
             zones: random.pick(&[0, 0, 2, 3]).unwrap_or(0),
-            placements_max: (random.below(4) == 0).then(|| placements_max(nodes, partitions, replication)).flatten(),
+            placements_max: (!splits && random.below(4) == 0)
+                .then(|| placements_max(nodes, partitions, replication))
+                .flatten(),
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)
-                || (theme == Theme::Noise && random.below(2) == 0),
+                || (matches!(theme, Theme::Noise | Theme::Splits) && random.below(2) == 0),
         }
     }
 

@@ -28,6 +28,7 @@ impl World {
             Theme::Away => self.away(leader),
             Theme::Young => self.lost_when_young(leader),
             Theme::Alone => self.back_alone(leader),
+            Theme::Splits => self.around_a_split(),
         }
     }
 

@@ -24,6 +24,7 @@ pub(crate) struct World {
     /// For what only some seeds have, so that the others do not change.
     pub(crate) strays: Random,
     pub(crate) drops: Random,
+    pub(crate) splits: Random,
     pub(crate) operator: Operator,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
@@ -79,6 +80,7 @@ impl World {
             random,
             strays: Random::new(plan.seed ^ 0x57A1),
             drops: Random::new(plan.seed ^ 0xD409),
+            splits: Random::new(plan.seed ^ 0x5B11),
             operator: Operator::new(plan.seed),
             plan,
         };
@@ -216,6 +218,9 @@ impl World {
             Event::Drop => self.drop_tables(),
             Event::DropAgain { table } => self.drop_again(table),
             Event::Make => self.make_again(),
+            Event::Split => self.order_split(),
+            Event::CancelSplit { partition } => self.cancel_split(partition),
+            Event::TroubleSplit { partition } => self.trouble_splitting(partition),
         }
     }
 }

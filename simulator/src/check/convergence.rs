@@ -1,13 +1,14 @@
 //! V: once faults stop, everything comes together. What is still missing is said in words.
 
 use crate::coordinator::host_of;
+use crate::host::engine::SimEngine;
 use crate::host::shell::MachineShell;
 use crate::world::World;
 use archon_coordinator_core::waiting_for;
 use archon_host::LocalCopy;
-use archon_kv::engine::PageLimit;
-use archon_kv::row::POSITION_KEY;
-use archon_kv::{Effect, PartitionView, Reader, View};
+use archon_kv::engine::{PageLimit, Row};
+use archon_kv::row::{KIND_VALUE, LOG_TIME_KEY, POSITION_KEY};
+use archon_kv::{Effect, PartitionView, Reader, Seal, View};
 use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -40,6 +41,9 @@ impl World {
         if row.status != PartitionStatus::Online {
             return Some(format!("{} is {}: {row:?}", row.id, row.status));
         }
+        if let Some(split) = &row.split {
+            return Some(format!("{} is being split: {split:?}", row.id));
+        }
         let stuck = row.placements.iter().find(|copy| match copy.state {
             ReplicaState::Live => !state.is_active(copy.node),
             ReplicaState::Load | ReplicaState::Unload => true,
@@ -71,6 +75,9 @@ impl World {
                     return Some(format!("{} of {} is not open", live.id, row.id));
                 };
                 let behind = Some(local.replica.last()) != end || local.replica.commit() != local.replica.last().seq;
+                if self.is_sealed(row, live.node, live.id) {
+                    return Some(format!("{} of {} has keys sealed, and is not being split", live.id, row.id));
+                }
                 if behind || local.serving != (live.id == leader.id) {
                     let (last, commit) = (local.replica.last(), local.replica.commit());
                     let standing = local.replica.standing();
@@ -84,6 +91,18 @@ impl World {
     fn copy_of(&self, node: NodeId, placement: PlacementId) -> Option<&LocalCopy<MachineShell>> {
         let address = &self.quorum.state.node(node)?.node.address;
         self.hosts.get(host_of(address)?)?.process.as_ref()?.partitions.copies().get(&placement)
+    }
+
+    /// Whether the log of a copy gives keys away that its row does not.
+    fn is_sealed(&self, row: &Partition, node: NodeId, copy: PlacementId) -> bool {
+        let Some((local, engine)) = self.copy_of(node, copy).zip(self.engine_of(node)) else { return false };
+        let view = PartitionView::new(&local.memtable, engine, copy, Reader::Committed);
+        row.split.is_none() && !matches!(Seal::standing(&view), Ok(None))
+    }
+
+    fn engine_of(&self, node: NodeId) -> Option<&SimEngine> {
+        let address = &self.quorum.state.node(node)?.node.address;
+        Some(&self.hosts.get(host_of(address)?)?.disk.engine)
     }
 
     /// Whether every Live replica holds exactly the rows that the committed log makes.
@@ -100,19 +119,28 @@ impl World {
                         None => model.remove(&change.key),
                     };
                 }
+                if let Some(born) = known.born.as_ref().filter(|born| born.at == entry.at.seq) {
+                    // Of what its copies were formed from, but for the time, which may be any later one.
+                    model.retain(|key, _| key.first() == Some(&KIND_VALUE) && born.keys.contains(&key[1..]));
+                }
+            }
+            if let Some(key) =
+                model.keys().find(|key| key.first() == Some(&KIND_VALUE) && !row.range.contains(&key[1..]))
+            {
+                return Some(format!("{} has {key:?}, which is not one of its keys", row.id));
             }
             for live in row.live() {
                 let Some(local) = self.copy_of(live.node, live.id) else { continue };
-                let address = self.quorum.state.node(live.node).map(|node| node.node.address.clone());
-                let Some(host) = address.and_then(|address| host_of(&address)) else { continue };
-                let engine = &self.hosts[host].disk.engine;
+                let Some(engine) = self.engine_of(live.node) else { continue };
                 let view = PartitionView::new(&local.memtable, engine, live.id, Reader::Committed);
                 let all = PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX };
                 let Ok(page) = view.page(Bound::Unbounded, &[0xFF], ScanOrder::Ascending, all) else {
                     return Some(format!("{} of {} cannot be read", live.id, row.id));
                 };
                 // Each engine's own.
-                let rows = page.rows.into_iter().filter(|row| row.key != POSITION_KEY);
+                let timeless = known.born.is_some() && !model.contains_key(LOG_TIME_KEY);
+                let own = |row: &Row| row.key == POSITION_KEY || (timeless && row.key == LOG_TIME_KEY);
+                let rows = page.rows.into_iter().filter(|row| !own(row));
                 let found: BTreeMap<Bytes, Bytes> = rows.map(|row| (row.key, row.value)).collect();
                 if found != model {
                     let key = model.iter().find(|(key, value)| found.get(*key) != Some(value));

@@ -2,13 +2,14 @@
 //! copy holds that leads then, at the moment when it begins to. What a side does that was cut off, and goes on in an earlier epoch, is judged by the history
 //! before; nothing of it may show in the one after.
 
+use super::by_key::Born;
 use super::exactly_once::Applied;
 use super::{History, Violation};
 use crate::host::disk::Stream;
 use archon_kv::Effect;
 use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, Ledger};
-use archon_types::{ClientId, Epoch, Op, OpId, PlacementId, Seq};
+use archon_types::{ClientId, Epoch, KeyRange, Op, OpId, PlacementId, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One history of a partition.
@@ -46,6 +47,20 @@ impl Era {
         if fits { Seq::new((base + same) as u64) } else { Seq::ZERO }
     }
 
+    /// The history of a partition that is split off after `kept`.
+    pub(super) fn split_off(&self, keys: &KeyRange, kept: Seq) -> Result<Self, Violation> {
+        let mut era = Self {
+            acknowledged: self.acknowledged.min(kept),
+            applied: self.applied.of_keys(keys),
+            history: self.history.until(kept).within(keys),
+            ..Self::default()
+        };
+        for entry in self.ledger.entries().iter().take_while(|entry| entry.at.seq <= kept) {
+            era.ledger.commit(PlacementId::default(), entry)?;
+        }
+        Ok(era)
+    }
+
     /// The history that goes on after `kept`, from an epoch on.
     fn cut(&self, own: usize, from: Epoch, leader: PlacementId, kept: Seq) -> Result<Self, Violation> {
         let mut era = Self {
@@ -77,11 +92,13 @@ pub(crate) struct PartitionCheck {
     pub(super) epochs: Epochs,
     /// Copies that must never count again.
     pub(super) given_up: BTreeSet<PlacementId>,
+    /// Where its keys were before, if it was split off.
+    pub(super) born: Option<Born>,
 }
 
 impl Default for PartitionCheck {
     fn default() -> Self {
-        Self { eras: vec![Era::default()], epochs: Epochs::default(), given_up: BTreeSet::new() }
+        Self { eras: vec![Era::default()], epochs: Epochs::default(), given_up: BTreeSet::new(), born: None }
     }
 }
 
@@ -99,6 +116,11 @@ impl PartitionCheck {
     /// The history that goes on.
     pub(crate) fn latest(&self) -> &Era {
         &self.eras[self.eras.len() - 1]
+    }
+
+    /// It is split off, with this history.
+    pub(super) fn begins_as(&mut self, era: Era, born: Born) {
+        (self.eras, self.born) = (vec![era], Some(born));
     }
 
     /// The history that goes on, to be looked at by checks.

@@ -23,7 +23,7 @@ fn commit(era: &mut Era, entry: &Entry) -> Result<(), Violation> {
     era.ledger.commit(COPY, entry)?;
     let effect = Effect::decode(&entry.bytes).expect("a right effect");
     let named = era.applied.take(entry.at.seq, &effect)?;
-    era.history.committed(entry.at.seq, &effect, named)
+    era.history.committed(entry.at.seq, &effect, named.is_some())
 }
 
 /// Three writes of epoch 1, of which clients heard; and what a disk holds.

@@ -2,10 +2,10 @@
 //! record of it that its effect holds; of operations without a number no more may take effect than were sent.
 
 use super::Violation;
-use crate::client::COUNTED;
+use crate::client::is_counted;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_CLIENT, KIND_VALUE, decode_client_key, decode_value};
-use archon_types::{ClientId, Op, OpId, Seq};
+use archon_types::{ClientId, KeyRange, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,6 +70,12 @@ impl Applied {
         Self { sent, unnumbered: unnumbered_sent.clone(), unnumbered_sent, ..Self::default() }
     }
 
+    /// What was put under these keys: all that a partition which is split off knows of what was done before.
+    pub(super) fn of_keys(&self, keys: &KeyRange) -> Self {
+        let put = self.put.iter().filter(|(key, _)| keys.contains(key)).cloned().collect();
+        Self { put, ..Self::default() }
+    }
+
     /// A write with this number is sent, for the first time or again.
     pub(super) fn sent_numbered(&mut self, id: OpId, op: &Op) {
         if let Some(change) = Change::of(op) {
@@ -82,16 +88,16 @@ impl Applied {
         self.numbered.get(&(client, number)).copied()
     }
 
-    /// Checks an effect that was committed. Returns whether it holds the record of an operation's number.
-    pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<bool, Violation> {
-        let mut remembered = false;
+    /// Checks an effect that was committed. Returns whose record it holds, and of which number.
+    pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<Option<(ClientId, u64)>, Violation> {
+        let mut remembered = None;
         let mut whose = None;
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_CLIENT)) {
             let Ok((client, Some(number))) = decode_client_key(&change.key) else { continue };
             if change.value.is_none() {
                 continue;
             }
-            remembered = true;
+            remembered = Some((client, number));
             whose = self.sent.get(&(client, number)).cloned();
             if whose.is_none() {
                 let detail = format!("the effect at {at} is operation {number} of {client}, which was not sent here");
@@ -105,14 +111,14 @@ impl Applied {
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
             let key = change.key.slice(1..);
             let value = change.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(value, _)| value);
-            if !remembered {
+            if remembered.is_none() {
                 self.take_unnumbered(at, &key, value.as_ref())?;
             } else if whose.as_ref().is_some_and(|change| !change.fits(&key, value.as_ref())) {
                 let detail =
                     format!("the effect at {at} makes {key:?} {value:?}, which is not what was sent: {whose:?}");
                 return Err(Violation::Twice { detail });
             }
-            if let Some(value) = value.filter(|_| key != COUNTED)
+            if let Some(value) = value.filter(|_| !is_counted(&key))
                 && !self.put.insert((key, value.clone()))
             {
                 let detail = format!("the effect at {at} writes {value:?} once more, which one operation does");
@@ -141,6 +147,7 @@ impl Applied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::COUNTED;
     use archon_kv::RowChange;
     use archon_kv::row::{encode_value, value_key};
     use archon_types::{Millis, Revision};
@@ -161,10 +168,10 @@ mod tests {
             let (mut applied, effect) = (Applied::default(), effect_on(COUNTED, value));
             assert!(applied.take(Seq::new(1), &effect).is_err(), "{op:?} was not sent");
             applied.sent_unnumbered(&op);
-            assert_eq!(applied.take(Seq::new(1), &effect), Ok(false));
+            assert_eq!(applied.take(Seq::new(1), &effect), Ok(None));
             assert!(applied.take(Seq::new(2), &effect).is_err(), "{op:?} was sent once");
             applied.sent_unnumbered(&op);
-            assert_eq!(applied.take(Seq::new(2), &effect), Ok(false));
+            assert_eq!(applied.take(Seq::new(2), &effect), Ok(None));
         }
     }
 
@@ -173,7 +180,7 @@ mod tests {
         let mut applied = Applied::default();
         let put = Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") };
         (0..2).for_each(|_| applied.sent_unnumbered(&put));
-        assert_eq!(applied.take(Seq::new(1), &effect(Some("v"))), Ok(false));
+        assert_eq!(applied.take(Seq::new(1), &effect(Some("v"))), Ok(None));
         assert!(applied.take(Seq::new(2), &effect(Some("v"))).is_err());
     }
 
@@ -183,6 +190,6 @@ mod tests {
         applied.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
         assert!(applied.take(Seq::new(1), &effect(Some("w"))).is_err());
         assert!(applied.take(Seq::new(1), &effect(None)).is_err());
-        assert_eq!(applied.take(Seq::new(1), &Effect::new(Millis::ZERO, vec![])), Ok(false));
+        assert_eq!(applied.take(Seq::new(1), &Effect::new(Millis::ZERO, vec![])), Ok(None));
     }
 }

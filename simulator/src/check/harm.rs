@@ -26,6 +26,10 @@ impl Harm {
     pub(crate) fn placement(&mut self, state: &ClusterState, lost: PlacementId) {
         let of = state.partitions.iter().filter(|row| row.placement(lost).is_some());
         self.reached.extend(of.map(|row| row.id));
+        // One that is split off is no partition yet.
+        let split = state.partitions.iter().filter_map(|row| Some((row.id, row.split.as_deref()?)));
+        let split = split.filter(|(_, split)| split.copies.iter().any(|copy| copy.id == lost));
+        self.reached.extend(split.map(|(left, split)| split.right_of(left)));
     }
 
     /// Looks again whom the damaged directories concern; to be called whenever rows have changed.

@@ -33,6 +33,11 @@ pub(crate) type Asked<'a> = (&'a KeyRange, ScanOrder, u32);
 impl History {
     /// An effect was committed; `named` if it says whose operation it is.
     pub(super) fn committed(&mut self, at: Seq, effect: &Effect, named: bool) -> Result<(), Violation> {
+        if let Some(range) = &effect.clear {
+            for (_, writes) in self.keys.iter_mut().filter(|(key, _)| range.contains(key)) {
+                writes.insert(at.get(), None);
+            }
+        }
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
             let key = change.key.slice(1..);
             let value = match &change.value {
@@ -62,6 +67,13 @@ impl History {
         let keys = self.keys.iter().map(|(key, writes)| (key.clone(), upto(writes)));
         let unclaimed = self.unclaimed.iter().filter(|(_, at)| *at <= kept).cloned();
         Self { keys: keys.collect(), unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
+    }
+
+    /// Of these keys alone.
+    pub(super) fn within(mut self, range: &KeyRange) -> Self {
+        self.keys.retain(|key, _| range.contains(key));
+        self.unclaimed.retain(|(key, _)| range.contains(key));
+        self
     }
 
     /// What an operation that begins now must not fall behind.

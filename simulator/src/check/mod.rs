@@ -1,6 +1,7 @@
 //! What must hold at every step, one property per file. The letters are those of the design. What the rooms check of
 //! themselves (`archon_replica::invariants`, `archon_coordinator_core::check`) is checked here by their own code.
 
+mod by_key;
 mod convergence;
 mod dropped;
 mod era;
@@ -14,6 +15,7 @@ use archon_kv::Effect;
 use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, leader_holds_acknowledged};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
+use by_key::Operations;
 pub(crate) use era::PartitionCheck;
 pub(crate) use harm::Harm;
 pub(crate) use linearizable::History;
@@ -102,6 +104,7 @@ impl Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
+    operations: Operations,
     /// Copies that a fault destroyed; nothing is expected of them.
     destroyed: BTreeSet<PlacementId>,
     /// Which partitions had to do with a disk that was damaged.
@@ -158,8 +161,10 @@ impl Checks {
             return Ok(());
         }
         let effect = Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
-        let named = known.applied.take(entry.at.seq, &effect)?;
-        known.history.committed(entry.at.seq, &effect, named)
+        let name = known.applied.take(entry.at.seq, &effect)?;
+        known.history.committed(entry.at.seq, &effect, name.is_some())?;
+        self.keeps_off_what_it_gave_up(partition, entry)?;
+        name.map_or(Ok(()), |(client, number)| self.done_once(partition, client, number))
     }
 
     pub(crate) fn acknowledge(&mut self, partition: PartitionId, epoch: Epoch, upto: Seq) {

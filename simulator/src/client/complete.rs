@@ -9,13 +9,15 @@ use bytes::Bytes;
 impl World {
     pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer, epoch: Epoch) {
         self.count(call, answer);
-        let partition = self.checks.of(call.partition);
-        let floor = partition.floor(&call.floors, epoch);
-        self.coverage.answers_given_up += u64::from(partition.is_given_up(epoch));
-        let known = partition.led_in(epoch);
         // Of a delete with a name it is known where it took effect.
-        let named = call.id.map(|id| known.position_of(id.client, id.number));
-        let history = &mut known.history;
+        let asked = self.checks.of(call.partition);
+        self.coverage.answers_given_up += u64::from(asked.is_given_up(epoch));
+        let named = call.id.map(|id| asked.led_in(epoch).position_of(id.client, id.number));
+        // Whoever has the key by now knows what it was before.
+        let owner = call.op.key().map_or(call.owner, |key| self.checks.owner_of(call.owner, key));
+        let floor = self.checks.of(call.owner).floor(&call.floors, epoch);
+        let floor = self.checks.floor_since(call.owner, floor, owner);
+        let history = &mut self.checks.of(owner).led_in(epoch).history;
         let checked = match (&call.op, answer) {
             (Op::Put { key, value } | Op::CompareAndSet { key, value, .. }, Answer::Written { revision }) => {
                 history.wrote(key, floor, *revision, value)
@@ -33,8 +35,9 @@ impl World {
                 history.saw(key, floor, *revision, Some(value))
             }
             (Op::Delete { key }, Answer::Deleted { existed: true }) => history.deleted(key, floor, named),
-            (Op::Scan { keys, order, limit }, Answer::Page { entries, more, .. }) => {
-                history.listed((keys, *order, *limit), floor, entries, *more)
+            (Op::Scan { keys, order, limit }, Answer::Page { entries, more, range }) => {
+                let keys = keys.clone().and(range);
+                history.listed((&keys, *order, *limit), floor, entries, *more)
             }
             (op, answer) => Err(Violation::NotLinearizable { detail: format!("{op:?} was answered {answer:?}") }),
         };
@@ -47,9 +50,11 @@ impl World {
 
     /// What a later compare-and-set will expect.
     fn remember(&mut self, client: usize, call: &Call, answer: &Answer) {
-        let seen = &mut self.clients[client].seen;
+        let own = &mut self.clients[client];
+        let by_ranges = own.ranges.contains_key(&call.partition.table);
         let mut note = |key: &Bytes, revision: Revision| {
-            seen.insert((call.partition, key.clone()), revision);
+            let at = if by_ranges { super::seen_at(call.partition, key) } else { (call.partition, key.clone()) };
+            own.seen.insert(at, revision);
         };
         match (call.op.key(), answer) {
             (Some(key), Answer::Written { revision } | Answer::ConditionFailed { revision }) => note(key, *revision),

@@ -2,13 +2,26 @@
 
 use super::Call;
 use crate::world::World;
-use archon_types::{KeyRange, Op, OpId, PartitionId, Revision, ScanOrder, TableId};
+use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
 
 /// Keys per partition: few, so that operations meet.
 const KEYS: u64 = 3;
 /// The key that is counted on.
 pub(crate) const COUNTED: &[u8] = b"count";
+
+/// What a client is to do, and which partition it asks.
+pub(super) type Drawn = (PartitionId, Op);
+
+/// Whether a key is counted on: what it holds repeats.
+pub(crate) fn is_counted(key: &[u8]) -> bool {
+    key.ends_with(COUNTED)
+}
+
+/// What no other operation writes.
+pub(super) fn value_of(client: usize, number: u64) -> Bytes {
+    Bytes::from(format!("{client}.{number}"))
+}
 
 impl World {
     /// Draws the next operation of a client and notes it; `None` if the worker has one under way.
@@ -20,20 +33,22 @@ impl World {
         let own = &mut self.clients[client];
         own.calls += 1;
         let number = own.calls;
-        let op = self.draw_op(client, partition, number);
+        let (partition, op) = match self.draw_in_range(client, partition, number) {
+            Some(drawn) => drawn,
+            None => (partition, self.draw_op(client, partition, number)),
+        };
         // Without a name nothing tells one delivery from another, so that it is sent once.
         let named = !op.is_read() && !self.random.permille(350);
-        let floors = self.checks.of(partition).floors();
+        let owner = op.key().map_or(partition, |key| self.checks.owner_of(partition, key));
+        let floors = self.checks.of(owner).floors();
         let own = &mut self.clients[client];
         own.held.insert(partition);
         let id = named.then(|| {
-            let sequence = own.sequences.entry(partition).or_default();
-            sequence.next += 1;
-            sequence.under_way.insert(sequence.next);
-            let done_below = sequence.done_below();
-            OpId { client: own.id, number: sequence.next, done_below, stamp: sequence.log_time }
+            let name = own.id;
+            own.sequences.entry(partition).or_default().begin(name)
         });
-        own.workers[worker] = Some(Call { number, partition, op, id, floors, deadline, attempts: 0, timer: 0 });
+        let (moves, attempts, timer) = (0, 0, 0);
+        own.workers[worker] = Some(Call { number, partition, moves, op, id, owner, floors, deadline, attempts, timer });
         Some(())
     }
 
@@ -49,7 +64,7 @@ impl World {
         let kind = self.random.below(24);
         let counted = Bytes::from_static(COUNTED);
         let key = Bytes::from(format!("k{}", self.random.below(KEYS)));
-        let value = Bytes::from(format!("{client}.{number}"));
+        let value = value_of(client, number);
         match kind {
             0..=3 => Op::Increment { key: counted, by: 1 },
             4..=8 => Op::Put { key, value },

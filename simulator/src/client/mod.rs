@@ -3,8 +3,11 @@
 
 mod complete;
 mod draw;
+mod route;
 
+#[cfg(test)]
 pub(crate) use draw::COUNTED;
+pub(crate) use draw::is_counted;
 
 use crate::event::Event;
 use crate::mutant::ShellMutant;
@@ -13,6 +16,7 @@ use crate::world::World;
 use archon_host::{Origin, Request};
 use archon_types::{Answer, ClientId, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId, Version};
 use bytes::Bytes;
+use route::Ranges;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -22,11 +26,25 @@ const WORKERS: usize = 3;
 /// What a client is told.
 pub(crate) type Outcome = Result<Answer, ErrorKind>;
 
+/// What a client has seen of a key, and which table it is in, whoever has it.
+fn seen_at(partition: PartitionId, key: &Bytes) -> (PartitionId, Bytes) {
+    (PartitionId::new(partition.table, 0), key.clone())
+}
+
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) client: usize,
     worker: usize,
+    call: u64,
+    /// How often it had begun anew elsewhere.
+    moves: u32,
+}
+
+/// What a client wants done once, whatever names its attempts have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Operation {
+    client: usize,
     call: u64,
 }
 
@@ -34,11 +52,15 @@ pub(crate) struct ReplyTo {
 #[derive(Clone, Debug)]
 struct Call {
     number: u64,
+    /// Whom it asks.
     partition: PartitionId,
+    /// How often it began anew in another partition.
+    moves: u32,
     op: Op,
     /// Its name; a read has none, nor has a write that is sent once.
     id: Option<OpId>,
-    /// The floors of the partition's histories when it began.
+    /// The partition that had its key when it began, and the floors of that one's histories.
+    owner: PartitionId,
     floors: Vec<u64>,
     deadline: u64,
     attempts: u32,
@@ -54,6 +76,13 @@ struct Sequence {
 }
 
 impl Sequence {
+    /// The next name.
+    fn begin(&mut self, client: ClientId) -> OpId {
+        self.next += 1;
+        self.under_way.insert(self.next);
+        OpId { client, number: self.next, done_below: self.done_below(), stamp: self.log_time }
+    }
+
     fn done_below(&self) -> u64 {
         self.under_way.first().copied().unwrap_or(self.next + 1)
     }
@@ -65,6 +94,8 @@ pub(crate) struct Client {
     guess: BTreeMap<PartitionId, usize>,
     sequences: BTreeMap<PartitionId, Sequence>,
     seen: BTreeMap<(PartitionId, Bytes), Revision>,
+    /// Tables by ranges, as it knows them.
+    ranges: BTreeMap<TableId, Ranges>,
     /// Partitions that it used, of tables that it was not told to be dropped.
     pub(crate) held: BTreeSet<PartitionId>,
     /// Tables that it was told to be dropped.
@@ -82,6 +113,7 @@ impl World {
             guess: BTreeMap::new(),
             sequences: BTreeMap::new(),
             seen: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             held: BTreeSet::new(),
             informed: BTreeSet::new(),
             workers: (0..WORKERS).map(|_| None).collect(),
@@ -99,12 +131,14 @@ impl World {
         match &self.clients[client].workers[worker] {
             None if token == 0 => self.begin_call(client, worker),
             Some(call) if call.timer == token => {
-                let once = call.id.is_none() && !call.op.is_read();
+                // It is sent again where it was not done for certain.
+                let once = call.id.is_none() && !call.op.is_read() && call.attempts > 0;
                 let informed = self.clients[client].informed.contains(&call.partition.table);
                 if self.truth >= call.deadline || once || informed {
                     self.coverage.unnamed_unknown += u64::from(once);
                     self.end_call(client, worker);
                 } else {
+                    self.follow_key(client, worker);
                     self.attempt(client, &[worker]);
                 }
             }
@@ -128,7 +162,15 @@ impl World {
         let workers = if self.random.permille(100) { 0..WORKERS } else { worker..worker + 1 };
         let begun: Vec<usize> = workers.filter(|worker| self.draw_call(client, *worker, partition).is_some()).collect();
         self.coverage.batches += u64::from(begun.len() > 1);
-        self.attempt(client, &begun);
+        let asked =
+            |world: &Self, worker: &usize| world.clients[client].workers[*worker].as_ref().map(|call| call.partition);
+        let mut left = &begun[..];
+        while let Some(first) = left.first() {
+            // A message is for one partition.
+            let same = left.iter().take_while(|worker| asked(self, worker) == asked(self, first)).count();
+            self.attempt(client, &left[..same]);
+            left = &left[same..];
+        }
     }
 
     /// Sends what these workers have under way, all of one partition, in one message.
@@ -174,10 +216,11 @@ impl World {
             }
             id.done_below = sequence.done_below();
             self.checks.of(call.partition).sent_numbered(*id, &call.op);
+            self.checks.sent_as(call.partition, *id, Operation { client, call: call.number });
         } else if !call.op.is_read() {
             self.checks.of(call.partition).sent_unnumbered(&call.op);
         }
-        let reply = ReplyTo { client, worker, call: call.number };
+        let reply = ReplyTo { client, worker, call: call.number, moves: call.moves };
         let request = Request {
             partition: call.partition,
             // Who leads is looked up, so nobody has to be asked to pass anything on.
@@ -204,7 +247,11 @@ impl World {
         (leader, epoch): (Option<usize>, Epoch),
     ) {
         let own = &mut self.clients[client];
-        let Some(call) = own.workers[to.worker].as_mut().filter(|call| call.number == to.call) else { return };
+        let Some(call) =
+            own.workers[to.worker].as_mut().filter(|call| (call.number, call.moves) == (to.call, to.moves))
+        else {
+            return;
+        };
         let partition = call.partition;
         let sequence = own.sequences.entry(partition).or_default();
         sequence.log_time = sequence.log_time.max(log_time);
@@ -234,7 +281,12 @@ impl World {
                 self.heard_dropped(client, partition);
                 self.end_call(client, to.worker);
             }
-            Err(_) => {
+            Err(kind) => {
+                if kind == ErrorKind::Moved {
+                    self.begin_elsewhere(client, to.worker);
+                }
+                let own = &mut self.clients[client];
+                let Some(call) = &mut own.workers[to.worker] else { return };
                 own.timers += 1;
                 call.timer = own.timers;
                 let token = call.timer;

@@ -65,6 +65,9 @@ impl World {
                 EventKind::RepairStarted { .. } => coverage.repairs += 1,
                 EventKind::RepairDone { .. } => coverage.repairs_done += 1,
                 EventKind::CopyRetired { .. } => coverage.copies_retired += 1,
+                EventKind::SplitBegun { .. } => coverage.splits_begun += 1,
+                EventKind::Parted { .. } => coverage.parted += 1,
+                EventKind::SplitAbandoned { .. } => coverage.splits_abandoned += 1,
                 EventKind::MigrationOver { outcome, .. } if outcome == "done" => coverage.migrations_done += 1,
                 EventKind::MigrationOver { .. } => coverage.migrations_undone += 1,
                 _ => {}
@@ -73,6 +76,8 @@ impl World {
         for (partition, outcome) in losses {
             self.loss_accepted(before, partition, outcome);
         }
+        let checked = self.checks.note_splits(before, &self.quorum.state);
+        self.judge(checked);
     }
 
     /// From now on counts what the copy holds that leads, or nothing.

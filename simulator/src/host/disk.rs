@@ -150,6 +150,10 @@ fn write_to(streams: &mut BTreeMap<PlacementId, Stream>, batch: &Batch) {
             LogWrite::Drop => {
                 streams.remove(placement);
             }
+            // That of a copy that was formed is not there yet.
+            write @ LogWrite::Begin { partition, .. } => {
+                store(streams.entry(*placement).or_insert_with(|| Stream::new(*partition)), write);
+            }
             write => {
                 if let Some(stream) = streams.get_mut(placement) {
                     store(stream, write);

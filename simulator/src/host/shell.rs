@@ -373,11 +373,11 @@ impl Shell for MachineShell {
             Observed::Held => seen.answers_held += 1,
             Observed::Abandoned(writes) => seen.abandoned += writes as u64,
             Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,
-            Observed::Formed => seen.formed += 1,
             Observed::Cut => seen.cuts += 1,
             Observed::Emptied => seen.emptied += 1,
-            Observed::Unloading => {
-                self.damaged.remove(&at.placement);
+            Observed::Formed | Observed::Unloading => {
+                seen.formed += u64::from(matches!(observed, Observed::Formed));
+                self.damaged.remove(&at.placement); // What was left of an interrupted attempt is gone.
             }
             Observed::Deleted => {
                 self.deleting.remove(&at.placement);

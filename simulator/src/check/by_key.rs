@@ -1,0 +1,133 @@
+//! Keys that change hands: what holds of a key goes on where it is another partition's. The partition that is split off has the
+//! history of the other one up to where that gave the keys up, as far as it is about them; from there on nothing of theirs may
+//! be written in the other, and an operation that took effect in the one takes none in the other.
+
+use super::{Checks, Violation};
+use crate::client::Operation;
+use archon_coordinator_core::ClusterState;
+use archon_kv::Effect;
+use archon_kv::row::{KIND_VALUE, SEAL_KEY};
+use archon_replica::{Entry, Position};
+use archon_types::{ClientId, KeyRange, NodeStatus, OpId, PartitionId, Seq};
+use std::collections::BTreeMap;
+
+/// Where the keys of a partition were before.
+#[derive(Clone, Debug)]
+pub(crate) struct Born {
+    /// The partition that had them.
+    pub(crate) of: PartitionId,
+    /// Up to here its log is about them.
+    pub(crate) at: Seq,
+    /// All keys that changed hands.
+    pub(crate) keys: KeyRange,
+}
+
+/// Which operation of a client each name stands for, and where each took effect.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    named: BTreeMap<(PartitionId, ClientId, u64), Operation>,
+    done: BTreeMap<Operation, PartitionId>,
+}
+
+impl Checks {
+    /// A client sends this operation under this name.
+    pub(crate) fn sent_as(&mut self, partition: PartitionId, id: OpId, operation: Operation) {
+        self.operations.named.insert((partition, id.client, id.number), operation);
+    }
+
+    /// X: the operation of this name took effect in this partition, and so in no other.
+    pub(super) fn done_once(&mut self, partition: PartitionId, client: ClientId, number: u64) -> Result<(), Violation> {
+        let Operations { named, done } = &mut self.operations;
+        let Some(operation) = named.get(&(partition, client, number)) else { return Ok(()) };
+        match done.insert(*operation, partition).filter(|before| *before != partition) {
+            Some(before) => {
+                let detail = format!("{operation:?} took effect in {before} and again in {partition}");
+                Err(Violation::Twice { detail })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Who has this key, if this partition had it once.
+    pub(crate) fn owner_of(&self, partition: PartitionId, key: &[u8]) -> PartitionId {
+        let took = |born: &Born| born.of == partition && born.keys.contains(key);
+        let next = self.partitions.iter().find(|(_, known)| known.born.as_ref().is_some_and(took));
+        next.map_or(partition, |(next, _)| self.owner_of(*next, key))
+    }
+
+    /// What an operation on a key must not fall behind in the partition that has it now, if it began at `floor` in one that had it
+    /// then.
+    pub(crate) fn floor_since(&self, then: PartitionId, floor: u64, now: PartitionId) -> u64 {
+        match self.partitions.get(&now).and_then(|known| known.born.as_ref()).filter(|_| now != then) {
+            Some(born) => self.floor_since(then, floor, born.of).min(born.at.get()),
+            None => floor,
+        }
+    }
+
+    /// Notes which splits were done or given up by a command.
+    pub(crate) fn note_splits(&mut self, before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+        for (node, copy, _) in after.condemned.iter().filter(|(node, copy, _)| !before.condemned.contains(*node, *copy))
+        {
+            let status = before.node(node).map(|node| node.node.status);
+            self.condemned.entry(copy).or_insert(status != Some(NodeStatus::Alive));
+        }
+        for left in before.partitions.iter() {
+            let Some(split) = &left.split else { continue };
+            let right = split.right_of(left.id);
+            if after.partitions.get(right).is_none() {
+                continue;
+            }
+            let Some(position) = split.position else {
+                let detail = format!("{right} is split off {} and nobody knows where its log begins", left.id);
+                return Err(Violation::Prefix { detail });
+            };
+            self.part(left.id, right, position, split.right_range(&left.range))?;
+        }
+        Ok(())
+    }
+
+    /// P and L: the keys that are another partition's from here on are sealed at `position`, for good.
+    fn part(
+        &mut self,
+        left: PartitionId,
+        right: PartitionId,
+        position: Position,
+        keys: KeyRange,
+    ) -> Result<(), Violation> {
+        let known = self.of(left).latest();
+        let number = usize::try_from(position.seq.get()).unwrap_or(usize::MAX);
+        let seal = number.checked_sub(1).and_then(|number| known.ledger.entries().get(number));
+        let seal = seal.filter(|entry| entry.at == position).and_then(|entry| Effect::decode(&entry.bytes).ok());
+        let sealed = |effect: &Effect| effect.changes.iter().any(|row| row.key == SEAL_KEY && row.value.is_some());
+        if !seal.is_some_and(|effect| sealed(&effect)) {
+            let detail = format!("{right} begins at {position:?}, where the log of {left} does not give its keys up");
+            return Err(Violation::Prefix { detail });
+        }
+        for entry in known.ledger.entries().iter().skip(number) {
+            keeps_off(left, &keys, entry)?;
+        }
+        let era = known.split_off(&keys, position.seq)?;
+        let born = Born { of: left, at: position.seq, keys };
+        self.of(right).begins_as(era, born);
+        Ok(())
+    }
+
+    /// L: an entry that a partition commits is not about keys that it gave up before.
+    pub(super) fn keeps_off_what_it_gave_up(&self, partition: PartitionId, entry: &Entry) -> Result<(), Violation> {
+        let born = self.partitions.values().filter_map(|known| known.born.as_ref());
+        let mut gone = born.filter(|born| born.of == partition && born.at < entry.at.seq);
+        gone.try_for_each(|born| keeps_off(partition, &born.keys, entry))
+    }
+}
+
+fn keeps_off(partition: PartitionId, keys: &KeyRange, entry: &Entry) -> Result<(), Violation> {
+    let Ok(effect) = Effect::decode(&entry.bytes) else { return Ok(()) };
+    let values = effect.changes.iter().filter(|row| row.key.first() == Some(&KIND_VALUE));
+    match values.map(|row| row.key.slice(1..)).find(|key| keys.contains(key)) {
+        Some(key) => {
+            let detail = format!("{partition} writes {key:?} at {}, which it has given up", entry.at.seq);
+            Err(Violation::NotLinearizable { detail })
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a client goes with a key of a table by ranges: to whom its table names, which may be an old one. A read goes where the
+//! key is at every attempt; a write keeps its name and its partition until that says that the key has moved (rule 42).
+
+use super::draw::{Drawn, value_of};
+use crate::splits;
+use crate::world::World;
+use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder};
+use bytes::Bytes;
+
+/// One table by ranges, as a client knows it: where each partition begins.
+pub(super) type Ranges = Vec<(Bytes, PartitionId)>;
+
+impl World {
+    /// A client learns which partitions the table of this one has by now; nothing of one whose keys are hashed.
+    fn refresh(&mut self, client: usize, partition: PartitionId) {
+        let state = &self.quorum.state;
+        if state.tables.get(&partition.table).is_none_or(|table| !table.keys.is_range()) {
+            return;
+        }
+        let rows = state.partitions.of_table(partition.table);
+        let mut ranges: Ranges = rows.map(|row| (row.range.begin.clone(), row.id)).collect();
+        ranges.sort_unstable();
+        self.clients[client].ranges.insert(partition.table, ranges);
+    }
+
+    /// As [`Self::refresh`], in most cases: it takes a while until everybody has heard.
+    fn hear_of_splits(&mut self, client: usize, partition: PartitionId) {
+        if self.healing || self.splits.below(3) > 0 {
+            self.refresh(client, partition);
+        }
+    }
+
+    /// Who has a key of this partition's table, as far as a client knows.
+    fn partition_of(&self, client: usize, partition: PartitionId, key: &[u8]) -> PartitionId {
+        let ranges = self.clients[client].ranges.get(&partition.table);
+        let found = ranges.and_then(|ranges| ranges.iter().rev().find(|(begin, _)| &begin[..] <= key));
+        found.map_or(partition, |(_, found)| *found)
+    }
+
+    /// An operation on a key that this partition has, and whom the client asks for it. `None` for a table whose keys are hashed.
+    pub(super) fn draw_in_range(&mut self, client: usize, partition: PartitionId, number: u64) -> Option<Drawn> {
+        if self.healing || self.splits.below(4) == 0 || !self.clients[client].ranges.contains_key(&partition.table) {
+            self.refresh(client, partition);
+        }
+        self.clients[client].ranges.get(&partition.table)?;
+        let range = self.quorum.state.partitions.get(partition).map(|row| row.range.clone()).unwrap_or(KeyRange::ALL);
+        let keys: Vec<Bytes> = splits::keys().filter(|key| range.contains(key)).collect();
+        let key = match keys.is_empty() {
+            // Nobody uses any, so the least one it is.
+            true => range.begin,
+            false => keys[self.splits.index(keys.len())].clone(),
+        };
+        let asked = self.partition_of(client, partition, &key);
+        Some((asked, self.draw_op_on(client, asked, key, number)))
+    }
+
+    fn draw_op_on(&mut self, client: usize, partition: PartitionId, key: Bytes, number: u64) -> Op {
+        let counted = super::is_counted(&key);
+        match self.splits.below(24) {
+            0..=8 if counted => Op::Increment { key, by: 1 },
+            0..=5 => Op::Put { key, value: value_of(client, number) },
+            6..=8 => {
+                let seen = self.clients[client].seen.get(&super::seen_at(partition, &key)).copied();
+                Op::CompareAndSet { key, expected: seen.unwrap_or(Revision::ZERO), value: value_of(client, number) }
+            }
+            9 | 10 => Op::Delete { key },
+            11..=13 => {
+                let prefix = self.splits.pick(&["", "", "k", "k1", "k5"]).unwrap_or_default();
+                let after = self.splits.pick(&["", "", "k0", "k4"]).unwrap_or_default();
+                let limit = self.splits.pick(&[0, 1, 2, 10]).unwrap_or(0);
+                let order = if self.splits.below(3) == 0 { ScanOrder::Descending } else { ScanOrder::Ascending };
+                let keys = KeyRange::of_prefix(Bytes::from_static(prefix.as_bytes())).after(after.as_bytes());
+                Op::Scan { keys, order, limit }
+            }
+            _ => Op::Get { key },
+        }
+    }
+
+    /// Before another attempt: a read goes where its key is now, as far as the client knows.
+    pub(super) fn follow_key(&mut self, client: usize, worker: usize) {
+        let Some(call) = &self.clients[client].workers[worker] else { return };
+        let Some(key) = call.op.key().filter(|_| call.op.is_read()).cloned() else { return };
+        if !self.clients[client].ranges.contains_key(&call.partition.table) {
+            return;
+        }
+        let partition = call.partition;
+        self.hear_of_splits(client, partition);
+        let now = self.partition_of(client, partition, &key);
+        if let Some(call) = &mut self.clients[client].workers[worker] {
+            call.partition = now;
+        }
+    }
+
+    /// A partition says that the key is another's, and that nothing was done nor will be: once the client knows whose, it begins
+    /// anew there, under another name.
+    pub(super) fn begin_elsewhere(&mut self, client: usize, worker: usize) {
+        let Some(call) = &self.clients[client].workers[worker] else { return };
+        let (partition, Some(key)) = (call.partition, call.op.key().cloned()) else { return };
+        self.coverage.moved += 1;
+        self.hear_of_splits(client, partition);
+        let now = self.partition_of(client, partition, &key);
+        if now == partition {
+            return;
+        }
+        let own = &mut self.clients[client];
+        let (name, held) = (own.id, &mut own.held);
+        held.insert(now);
+        let Some(call) = &mut own.workers[worker] else { return };
+        call.partition = now;
+        if call.op.is_read() {
+            return;
+        }
+        self.coverage.renamed += 1;
+        call.moves += 1;
+        call.attempts = 0;
+        if let Some(id) = &mut call.id {
+            if let Some(sequence) = own.sequences.get_mut(&partition) {
+                sequence.under_way.remove(&id.number);
+            }
+            *id = own.sequences.entry(now).or_default().begin(name);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Splits: an operator orders them of a table by ranges at any time and now and then thinks better of it; and what goes wrong
+//! around one on purpose (rules 34 to 42).
+
+use crate::coordinator::{COORDINATORS, host_of};
+use crate::event::{Event, Proposal};
+use crate::network::{Cut, End};
+use crate::random::Random;
+use crate::world::World;
+use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_split};
+use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, TableId};
+use bytes::Bytes;
+
+/// Values and counters of a table by ranges: as many of each.
+const KEYS: u64 = 8;
+/// Partitions of all tables by ranges at most.
+const PARTITIONS_MAX: usize = 6;
+
+/// A key of a table by ranges; every other one is counted on.
+pub(crate) fn key(number: u64) -> Bytes {
+    let counter = if number.is_multiple_of(2) { "" } else { "count" };
+    Bytes::from(format!("k{}{counter}", number / 2))
+}
+
+/// The keys of a table by ranges.
+pub(crate) fn keys() -> impl Iterator<Item = Bytes> {
+    (0..KEYS * 2).map(key)
+}
+
+fn is_range(state: &ClusterState, table: TableId) -> bool {
+    state.tables.get(&table).is_some_and(|table| table.keys.is_range())
+}
+
+/// The partitions of tables by ranges.
+fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
+    state.data_rows().filter(|row| is_range(state, row.id.table))
+}
+
+/// A key to split at: one that is used, or one between.
+fn draw_point(random: &mut Random) -> Bytes {
+    match random.below(4) {
+        0 => Bytes::from(format!("k{}5", random.below(KEYS))),
+        _ => key(random.between(1, KEYS * 2 - 1)),
+    }
+}
+
+impl World {
+    /// An operator orders a split, and the next one after a while.
+    pub(crate) fn order_split(&mut self) {
+        if self.healing {
+            return;
+        }
+        let unit = self.plan.unit_ms();
+        let delay = self.splits.between(unit * 3, unit * 25);
+        self.after(delay, Event::Split);
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let (state, term) = (&coordinator.state, session.term.number());
+        let rows: Vec<PartitionId> = rows(state).map(|row| row.id).collect();
+        let command = match self.splits.pick(&rows) {
+            None if self.plan.settings.nodes_min as usize > state.nodes.len() => return,
+            None => self.range_table(),
+            Some(_) if rows.len() >= PARTITIONS_MAX => return,
+            Some(partition) => {
+                let at = draw_point(&mut self.splits);
+                let Ok(plan) = check_split(&self.quorum.coordinators[leader].state, partition, &at) else { return };
+                self.trouble_split(partition);
+                plan.command
+            }
+        };
+        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+    }
+
+    /// A table by ranges, split beforehand or not.
+    fn range_table(&mut self) -> Command {
+        let state = &self.quorum.state;
+        let mut names = (0..).map(|number: u64| format!("r{number}"));
+        let name = names.find(|name| state.table_by_name(name).is_none()).unwrap_or_default();
+        let split_at = match self.splits.below(3) {
+            0 => vec![draw_point(&mut self.splits)],
+            _ => Vec::new(),
+        };
+        let replication = self.plan.settings.replication;
+        Command::CreateTable { name, partitioning: Partitioning::Range { split_at }, replication, holds: Holds::Data }
+    }
+
+    /// Whether and how the split that is about to begin is disturbed: soon, as it takes some tenths of a second.
+    fn trouble_split(&mut self, partition: PartitionId) {
+        let unit = self.plan.unit_ms();
+        if self.splits.below(6) == 0 {
+            let when = self.splits.between(1, unit * 12);
+            self.after(when, Event::CancelSplit { partition });
+        }
+        for _ in 0..self.splits.below(3) {
+            let when = self.splits.between(1, unit * 5);
+            self.after(when, Event::TroubleSplit { partition });
+        }
+    }
+
+    /// The operator gives the split of this partition up, if it goes on.
+    pub(crate) fn cancel_split(&mut self, partition: PartitionId) {
+        let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let term = session.term.number();
+        let Ok(command) = check_cancel_split(&coordinator.state, partition) else { return };
+        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+    }
+
+    /// Something happens to a machine that has a copy of a partition being split, or to who leads the coordinators.
+    pub(crate) fn trouble_splitting(&mut self, partition: PartitionId) {
+        if self.healing {
+            return;
+        }
+        let state = &self.quorum.state;
+        let Some(row) = state.partitions.get(partition) else { return };
+        let host = |node| state.node(node).and_then(|row| host_of(&row.node.address));
+        let all: Vec<usize> = row.placements.iter().filter_map(|copy| host(copy.node)).collect();
+        let leader = row.leader_placement().and_then(|copy| host(copy.node));
+        let others: Vec<usize> = all.into_iter().filter(|host| Some(*host) != leader).collect();
+        let follower = self.splits.pick(&others);
+        let chosen = if self.splits.below(3) == 0 { follower.or(leader) } else { leader.or(follower) };
+        let Some(host) = chosen else { return };
+        self.coverage.themed += 1;
+        self.note(|| format!("trouble for host {host} in the split of {partition}"));
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let own = [End::Host(host)];
+        let peers: Vec<End> = (0..self.hosts.len()).filter(|other| *other != host).map(End::Host).collect();
+        let coordinators: Vec<End> = (0..COORDINATORS).map(End::Coordinator).collect();
+        let over = self.splits.between(unit, timeout * 3);
+        let (since, until) = (self.truth, self.truth + over);
+        match self.splits.below(13) {
+            0 | 1 => {
+                self.coverage.kills += 1;
+                self.kill(host);
+                self.come_back(host);
+            }
+            2 | 3 => {
+                self.coverage.power_losses += 1;
+                self.power_off(host);
+                self.come_back(host);
+            }
+            4 => self.hosts[host].paused_until = until,
+            5 => self.part(&own, &peers, (0, over)),
+            6 => self.part(&own, &coordinators, (0, over)),
+            7 => self.network.cut(Cut { from: coordinators, to: own.to_vec(), since, until }),
+            8 | 9 => self.after(0, Event::Deafen { host, until }),
+            10 => self.elect_coordinator(),
+            11 => {
+                let node = self.quorum.state.node_by_storage(self.hosts[host].disk.storage).map(|row| row.node.id);
+                let Some(node) = node else { return };
+                self.say(Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None });
+            }
+            _ if self.plan.destroys && self.splits.below(2) == 0 => self.lose_placement(host),
+            _ if self.plan.destroys => self.damage_disk(host),
+            _ => {
+                self.coverage.power_losses += 1;
+                for host in 0..self.hosts.len() {
+                    self.power_off(host);
+                    self.come_back(host);
+                }
+            }
+        }
+    }
+
+    /// A fault in the middle of a split that goes on.
+    pub(crate) fn around_a_split(&mut self) {
+        let splitting = self.quorum.state.data_rows().filter(|row| row.split.is_some());
+        let splitting: Vec<PartitionId> = splitting.map(|row| row.id).collect();
+        if let Some(partition) = self.splits.pick(&splitting) {
+            self.trouble_splitting(partition);
+        }
+        self.theme_until = self.truth + self.plan.unit_ms();
+    }
+}
