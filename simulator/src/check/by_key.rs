@@ -74,8 +74,10 @@ impl Checks {
         for left in before.partitions.iter() {
             let Some(split) = &left.split else { continue };
             let right = split.right_of(left.id);
-            if after.partitions.get(right).is_none() {
-                continue;
+            let Some(row) = after.partitions.get(right) else { continue };
+            if row.epoch <= left.epoch {
+                let detail = format!("{right} begins in epoch {}, its keys were led in {}", row.epoch, left.epoch);
+                return Err(Violation::State { detail });
             }
             let Some(position) = split.position else {
                 let detail = format!("{right} is split off {} and nobody knows where its log begins", left.id);
