@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Seeds that are tried before a mutant counts as missed. The table names only mutants that need fewer.
 const SEEDS_MAX: u64 = 900;
 /// Rules of the protocol.
-const RULES: u8 = 42;
+const RULES: u8 = 43;
 /// The first rule about splits, and the first seed of those that are about them.
 const SPLITS: (u8, u64) = (34, 100_000_000);
 
