@@ -206,7 +206,12 @@ impl Participation {
     fn lose(&mut self, partition: PartitionId) {
         let Some(tenure) = self.holdings.tenures.get(&partition).copied() else { return };
         if tenure.is_under_way() {
-            self.set(partition, Stage::Offered { then: None });
+            // Duties that ask for it to be handed over are not told twice.
+            let asked = matches!(
+                tenure.stage,
+                Stage::Acquiring { then: Some(Why::HandedOver) } | Stage::Releasing(Why::HandedOver)
+            );
+            self.set(partition, Stage::Offered { then: asked.then_some(Why::HandedOver) });
             self.effects.push_back(Effect::Lost(acquired(partition, &tenure)));
             self.reports.forget(tenure.placement, tenure.epoch);
             if self.broken.breaks(Mutant::LostAsReleased) {

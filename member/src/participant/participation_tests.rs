@@ -336,3 +336,18 @@ archon_types::shown_by! {
     LostAsReleased => what_is_lost_is_not_told_as_released,
     DropTellsFirst => what_is_dropped_is_told_after_it_ended,
 }
+
+/// The duties that ask for it are not told twice, so the next owner waited until the leadership was withdrawn.
+#[test]
+fn what_was_to_be_handed_over_was_acquired_again_when_the_lease_had_lapsed() {
+    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let of = bed.owning(0);
+    bed.told(&[hand_over(1, 4)], 10);
+    assert!(matches!(bed.effects()[..], [Effect::Release(..)]));
+    let late = LEASE_MS + 50;
+    bed.it.tick(at(late));
+    assert_eq!(bed.effects(), [Effect::Lost(of)]);
+    bed.lease(late, &[]);
+    assert_eq!(bed.effects(), [], "nobody asked for it to begin again");
+    assert!(bed.facts().contains(&(4, Fact::Released)), "{:?}", bed.facts());
+}
