@@ -41,6 +41,14 @@ struct OwnCopy {
     stage: Stage,
 }
 
+/// What a row wants formed on this node.
+#[derive(Clone, Copy)]
+struct WantedCopy {
+    attempt: Version,
+    partition: PartitionId,
+    copy: RightCopy,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The engine copies rows.
@@ -90,7 +98,7 @@ impl<S: Shell> Partitions<S> {
     pub(crate) fn split(&mut self) {
         for placement in self.turn.splitting.clone() {
             let taken = self.copies.get(&placement).and_then(|local| self.turn.own_copy(local));
-            let taken = taken.is_some_and(|copy| self.is_taken(copy.id));
+            let taken = taken.is_some_and(|wanted| self.is_taken(wanted.copy.id));
             let Some(local) = self.copies.get_mut(&placement) else {
                 self.turn.splitting.remove(&placement);
                 continue;
@@ -216,24 +224,19 @@ impl<S: Shell> Turn<S> {
         if !local.serving || local.aside || self.room(local).is_err() || !self.footing(local).holds() {
             return;
         }
-        let (Some(row), Some(next)) = (local.row().cloned(), local.replica.next_position()) else { return };
-        let at = local.log_time.stamp(self.shell.wall());
+        let (Some(row), Some(position)) = (local.row(), local.replica.next_position()) else { return };
         let seal = local.split.seal.as_ref();
         let early = self.broken.breaks(Mutant::ClearEarly) && local.split.own.is_some(); // rule 41
-        let wanted = match seal.map(sealed_range) {
-            Some(range) if early => Agreement::Clear(range),
-            None if early => return,
-            _ => agreement(&row, seal),
+        let lacks = match early {
+            true => seal.map(|seal| Lack::Clear(sealed_range(seal))),
+            false => lack(row, seal, position),
         };
-        let (effect, seal) = match wanted {
-            Agreement::Agrees => return,
-            Agreement::Seal(split) => {
-                let (attempt, key, end) = (split.attempt, split.at.clone(), row.range.end.clone());
-                let seal = Seal { attempt, at: key, end, position: next };
-                (reshape::split(at, &seal), Some(seal))
-            }
-            Agreement::Open => (reshape::open(at), None),
-            Agreement::Clear(range) => (reshape::clear(at, range), None),
+        let Some(lacks) = lacks else { return };
+        let at = local.log_time.stamp(self.shell.wall());
+        let (effect, seal) = match lacks {
+            Lack::Seal(seal) => (reshape::split(at, &seal), Some(seal)),
+            Lack::Open => (reshape::open(at), None),
+            Lack::Clear(range) => (reshape::clear(at, range), None),
         };
         if self.note(local, effect).is_ok() {
             self.shell.forget_rows(&mut local.own);
@@ -243,23 +246,23 @@ impl<S: Shell> Turn<S> {
     }
 
     /// The copy of the other partition that belongs on this node.
-    fn own_copy(&self, local: &LocalCopy<S>) -> Option<RightCopy> {
-        let split = local.row()?.split.as_deref()?;
-        split.copy_on(self.shell.life()?.node).copied()
+    fn own_copy(&self, local: &LocalCopy<S>) -> Option<WantedCopy> {
+        let row = local.row()?;
+        let split = row.split.as_deref()?;
+        let copy = *split.copy_on(self.shell.life()?.node)?;
+        Some(WantedCopy { attempt: split.attempt, partition: split.right_of(row.id), copy })
     }
 
     /// Forms the copy of the other partition that belongs on this node, and says so. `held` says of which partition a copy is that is
     /// held here and not served, `taken` that somebody has it already.
     fn form_own(&mut self, local: &mut LocalCopy<S>, taken: bool, held: impl Fn(PlacementId) -> Option<PartitionId>) {
         let Some(life) = self.shell.life() else { return };
-        let attempt = local.row().and_then(|row| row.split.as_deref()).map(|split| split.attempt);
-        let wanted = self.own_copy(local).zip(attempt);
-        let over = |own: &mut OwnCopy| wanted.is_none_or(|(_, attempt)| attempt != own.attempt);
+        let wanted = self.own_copy(local);
+        let over = |own: &mut OwnCopy| wanted.is_none_or(|wanted| wanted.attempt != own.attempt);
         if let Some(own) = local.split.own.take_if(over) {
             self.shell.stop_form(own.copy);
         }
-        let (Some((copy, attempt)), Some(row)) = (wanted, local.row()) else { return };
-        let Some(partition) = row.split.as_deref().map(|split| split.right_of(row.id)) else { return };
+        let Some(WantedCopy { attempt, partition, copy }) = wanted else { return };
         let held = held(copy.id).or_else(|| self.shell.holds(copy.id)).filter(|of| *of == partition);
         if local.split.own.is_none() {
             if taken {
@@ -334,29 +337,29 @@ fn sealed_range(seal: &Seal) -> KeyRange {
 }
 
 /// What a leader's log lacks to agree with its row.
-enum Agreement<'a> {
-    Agrees,
+enum Lack {
     /// The keys are to be given away.
-    Seal(&'a Split),
+    Seal(Seal),
     /// Nothing came of it.
     Open,
     /// They are another partition's.
     Clear(KeyRange),
 }
 
-/// What the log of a leader lacks, whose whole log says `seal`.
-fn agreement<'a>(row: &'a Partition, seal: Option<&Seal>) -> Agreement<'a> {
+/// What the log of a leader lacks, whose whole log says `seal` and goes on at `position`.
+fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<Lack> {
     let split = row.split.as_deref();
-    let Some(seal) = seal else { return split.map_or(Agreement::Agrees, Agreement::Seal) };
+    let Some(seal) = seal else {
+        let Split { attempt, at, .. } = split?;
+        return Some(Lack::Seal(Seal { attempt: *attempt, at: at.clone(), end: row.range.end.clone(), position }));
+    };
     let goes_on = split.is_some_and(|split| split.attempt == seal.attempt);
     // A row as old as the attempt or older says nothing of how it ended.
     if goes_on || row.version <= seal.attempt {
-        return Agreement::Agrees;
+        return None;
     }
-    if row.range.end.as_ref() == Some(&seal.at) {
-        return Agreement::Clear(sealed_range(seal));
-    }
-    Agreement::Open
+    let parted = row.range.end.as_ref() == Some(&seal.at);
+    Some(if parted { Lack::Clear(sealed_range(seal)) } else { Lack::Open })
 }
 
 #[cfg(test)]
