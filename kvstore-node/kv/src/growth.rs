@@ -1,6 +1,7 @@
 //! How much a partition's committed rows have grown since somebody counted them: a count takes its time, and goes from the
 //! first key to the last while rows are written before and behind it.
 
+use super::row_map::is_value;
 use bytes::Bytes;
 
 /// A change of size. What a row replaces is known only where it is still in the memtable; otherwise it is taken for new, so
@@ -14,6 +15,20 @@ pub struct Growth {
 }
 
 impl Growth {
+    /// How much a row grows that has the value `after`. `before` is the one that the memtable had; `None`: it had no such row.
+    pub(crate) fn of(key: &Bytes, before: Option<Option<&Bytes>>, after: Option<&Bytes>) -> Self {
+        let length = |bytes: &Bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        let size = |value: Option<&Bytes>| value.map_or(0, |value| length(key) + length(value));
+        let (bytes, existed) = match before {
+            Some(before) => (size(before), before.is_some()),
+            // What is removed was there, of unknown length; what is set was not, as far as is known.
+            None if after.is_none() => (length(key), true),
+            None => (0, false),
+        };
+        let keys = i64::from(after.is_some()) - i64::from(existed);
+        Self { bytes: size(after) - bytes, keys: if is_value(key) { keys } else { 0 } }
+    }
+
     fn add(&mut self, other: Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.keys = self.keys.saturating_add(other.keys);

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod memtable;
 mod memtable_budget;
 mod mutant;
+mod newer;
 pub mod reshape;
 pub mod row;
 mod row_map;

@@ -16,6 +16,7 @@ use super::effect::{Effect, RowChange};
 use super::frozen::{Frozen, Held};
 use super::growth::{Growing, Growth};
 use super::memtable_budget::MemtableBudget;
+use super::newer::newer;
 use super::row;
 use super::row_map::{RowMap, is_value, spans_values};
 use super::view::Reader;
@@ -217,7 +218,7 @@ impl Memtable {
         let growing = &mut self.growing;
         self.rows.remove_values(&range, |key, held| {
             freed += row_cost(key, held.value.as_ref());
-            growing.note(key, growth(key, Some(held.value.as_ref()), None));
+            growing.note(key, Growth::of(key, Some(held.value.as_ref()), None));
         });
         let cost = clear_cost(&range);
         self.clears.add(seq, range);
@@ -237,7 +238,7 @@ impl Memtable {
         self.rows.update(key, |key, held| match held {
             Some(held) => {
                 before = row_cost(key, held.value.as_ref());
-                growing.note(key, growth(key, Some(held.value.as_ref()), value.as_ref()));
+                growing.note(key, Growth::of(key, Some(held.value.as_ref()), value.as_ref()));
                 if value.is_none() && held.fresh {
                     after = 0;
                     return None;
@@ -245,7 +246,7 @@ impl Memtable {
                 Some(Held { value, fresh: held.fresh })
             }
             None => {
-                growing.note(key, growth(key, None, value.as_ref()));
+                growing.note(key, Growth::of(key, None, value.as_ref()));
                 Some(Held { value, fresh: new })
             }
         });
@@ -455,27 +456,6 @@ impl Memtable {
     }
 }
 
-/// Merges two lists in the same order of key; where both have a key the first list's row counts.
-fn newer<'a>(
-    first: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
-    second: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
-    order: impl Fn(&Bytes, &Bytes) -> std::cmp::Ordering,
-) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-    let (mut first, mut second) = (first.peekable(), second.peekable());
-    std::iter::from_fn(move || match (first.peek(), second.peek()) {
-        (Some((one, _)), Some((other, _))) => match order(one, other) {
-            std::cmp::Ordering::Less => first.next(),
-            std::cmp::Ordering::Equal => {
-                second.next();
-                first.next()
-            }
-            std::cmp::Ordering::Greater => second.next(),
-        },
-        (Some(_), None) => first.next(),
-        (None, _) => second.next(),
-    })
-}
-
 impl Drop for Memtable {
     fn drop(&mut self) {
         self.budget.release(self.charged);
@@ -484,20 +464,6 @@ impl Drop for Memtable {
 
 fn cost(change: &RowChange) -> usize {
     row_cost(&change.key, change.value.as_ref())
-}
-
-/// How much a row grows that has the value `after`. `before` is the one that the memtable had; `None`: it had no such row.
-fn growth(key: &Bytes, before: Option<Option<&Bytes>>, after: Option<&Bytes>) -> Growth {
-    let length = |bytes: &Bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-    let size = |value: Option<&Bytes>| value.map_or(0, |value| length(key) + length(value));
-    let (bytes, existed) = match before {
-        Some(before) => (size(before), before.is_some()),
-        // What is removed was there, of unknown length; what is set was not, as far as is known.
-        None if after.is_none() => (length(key), true),
-        None => (0, false),
-    };
-    let keys = i64::from(after.is_some()) - i64::from(existed);
-    Growth { bytes: size(after) - bytes, keys: if is_value(key) { keys } else { 0 } }
 }
 
 fn row_cost(key: &Bytes, value: Option<&Bytes>) -> usize {
