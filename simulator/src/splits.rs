@@ -2,12 +2,12 @@
 //! around one on purpose (rules 34 to 42).
 
 use crate::coordinator::{COORDINATORS, host_of};
-use crate::event::{Event, Proposal};
+use crate::event::Event;
 use crate::network::{Cut, End};
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_split};
-use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, TableId};
+use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning};
 use bytes::Bytes;
 
 /// Values and counters of a table by ranges: as many of each.
@@ -26,13 +26,9 @@ pub(crate) fn keys() -> impl Iterator<Item = Bytes> {
     (0..KEYS * 2).map(key)
 }
 
-fn is_range(state: &ClusterState, table: TableId) -> bool {
-    state.tables.get(&table).is_some_and(|table| table.keys.is_range())
-}
-
 /// The partitions of tables by ranges.
 fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
-    state.data_rows().filter(|row| is_range(state, row.id.table))
+    state.data_rows().filter(|row| state.is_range(row.id.table))
 }
 
 /// A key to split at: one that is used, or one between.
@@ -54,8 +50,10 @@ impl World {
         self.after(delay, Event::Split);
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
-        let Some(session) = &coordinator.session else { return };
-        let (state, term) = (&coordinator.state, session.term.number());
+        if coordinator.session.is_none() {
+            return;
+        }
+        let state = &coordinator.state;
         let rows: Vec<PartitionId> = rows(state).map(|row| row.id).collect();
         let command = match self.splits.pick(&rows) {
             None if self.plan.settings.nodes_min as usize > state.nodes.len() => return,
@@ -68,7 +66,7 @@ impl World {
                 plan.command
             }
         };
-        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+        self.say(command);
     }
 
     /// A table by ranges, split beforehand or not.
@@ -100,11 +98,9 @@ impl World {
     /// The operator gives the split of this partition up, if it goes on.
     pub(crate) fn cancel_split(&mut self, partition: PartitionId) {
         let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
-        let coordinator = &self.quorum.coordinators[leader];
-        let Some(session) = &coordinator.session else { return };
-        let term = session.term.number();
-        let Ok(command) = check_cancel_split(&coordinator.state, partition) else { return };
-        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+        let state = &self.quorum.coordinators[leader].state;
+        let Ok(command) = check_cancel_split(state, partition) else { return };
+        self.say(command);
     }
 
     /// Something happens to a machine that has a copy of a partition being split, or to who leads the coordinators.
@@ -165,8 +161,7 @@ impl World {
 
     /// A fault in the middle of a split that goes on.
     pub(crate) fn around_a_split(&mut self) {
-        let splitting = self.quorum.state.data_rows().filter(|row| row.split.is_some());
-        let splitting: Vec<PartitionId> = splitting.map(|row| row.id).collect();
+        let splitting: Vec<PartitionId> = self.quorum.state.partitions.splitting().map(|row| row.id).collect();
         if let Some(partition) = self.splits.pick(&splitting) {
             self.trouble_splitting(partition);
         }

@@ -225,6 +225,11 @@ impl ClusterState {
         self.tables.get(&table).is_some_and(|table| table.holds == Holds::Lease)
     }
 
+    /// Whether the keys of this table are in ranges.
+    pub fn is_range(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_some_and(|table| table.keys.is_range())
+    }
+
     /// Which tables there are.
     pub fn table_list(&self) -> TableList {
         let tables = self.tables.keys().copied().collect();

@@ -14,7 +14,7 @@ impl World {
     /// A client learns which partitions the table of this one has by now; nothing of one whose keys are hashed.
     fn refresh(&mut self, client: usize, partition: PartitionId) {
         let state = &self.quorum.state;
-        if state.tables.get(&partition.table).is_none_or(|table| !table.keys.is_range()) {
+        if !state.is_range(partition.table) {
             return;
         }
         let rows = state.partitions.of_table(partition.table);
