@@ -4,7 +4,9 @@ use crate::admin::{Admin, client, incomplete, node_summary, request_id};
 use crate::admin_call::Effect;
 use crate::admin_types::NodeSummary;
 use crate::error::Error;
-use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionSplit};
+use crate::operate_types::{
+    Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionSplit, SplitProgress,
+};
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode, SplitPartition};
@@ -105,9 +107,9 @@ impl Admin {
             holds: enum_word::<v1::TableHolds, _>(table.holds),
             replication: table.replication,
             min_in_sync: u32::from(row.min_in_sync),
+            split: row.split.as_deref().map(|split| SplitProgress::of(split, &copies)),
             copies,
             range: ranged.then(|| (&row.range).into()),
-            split: row.split.as_deref().map(Into::into),
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
             running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
             force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
@@ -116,8 +118,9 @@ impl Admin {
     }
 
     /// Splits a partition of a table by ranges at `at`: from there on its keys become those of a new partition, on the same nodes.
-    /// It goes on in the background, is seen in [`Admin::describe_partition`], and is given up if it is not done within some
-    /// seconds. With `dry_run` it is only said what it would come to.
+    /// It goes on in the background and is seen in [`Admin::describe_partition`]: the keys are copied first, for half an hour at most, while
+    /// everything is served; then those that move wait for a moment, 5 s at most. What is not done by then is given up. With
+    /// `dry_run` it is only said what it would come to.
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is not among them or is the

@@ -7,7 +7,9 @@ use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::subject::NodeName;
-use archon_types::{Condition, Holds, KeyRange, NodeStatus, PartitionStatus, ReplicaState, Split, Word};
+use archon_types::{
+    Condition, Holds, KeyRange, NodeId, NodeStatus, PartitionStatus, ReplicaState, RightCopy, Split, SplitPhase, Word,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -147,20 +149,33 @@ pub struct SplitProgress {
     pub right: u32,
     /// Its first key.
     pub at: String,
+    /// How far it is.
+    pub split_phase: Word<SplitPhase>,
     /// Its copies that are to be formed.
     pub copies_total: u32,
-    /// Those that are formed.
-    pub copies_formed: u32,
+    /// Those that have come to the end of this phase.
+    pub copies_ready: u32,
+    /// The nodes of the others, by name.
+    pub waits_for: Vec<String>,
 }
 
-impl From<&Split> for SplitProgress {
-    fn from(split: &Split) -> Self {
+impl SplitProgress {
+    /// What a row says of its split; its copies are on the nodes of the partition's own.
+    pub(crate) fn of(split: &Split, copies: &[PartitionCopy]) -> Self {
         let count = |copies: usize| u32::try_from(copies).unwrap_or(u32::MAX);
+        let name = |node: NodeId| {
+            let copy = copies.iter().find(|copy| copy.node_id == node.get());
+            copy.map_or_else(|| format!("node-{node}"), |copy| copy.node.clone())
+        };
+        let (ready, waits): (Vec<&RightCopy>, Vec<_>) =
+            split.copies.iter().partition(|copy| copy.stage >= split.goal());
         Self {
             right: split.right,
             at: String::from_utf8_lossy(&split.at).into_owned(),
+            split_phase: Word::Known(split.phase()),
             copies_total: count(split.copies.len()),
-            copies_formed: count(split.formed()),
+            copies_ready: count(ready.len()),
+            waits_for: waits.into_iter().map(|copy| name(copy.node)).collect(),
         }
     }
 }

@@ -77,6 +77,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::NodeAltered { .. }
         | EventKind::TableAltered { .. }
         | EventKind::SplitBegun { .. }
+        | EventKind::SplitCut { .. }
         | EventKind::Parted { .. }
         | EventKind::SplitAbandoned { .. }
         | EventKind::SettingsChanged { .. }

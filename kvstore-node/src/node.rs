@@ -414,6 +414,9 @@ fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
         }
         FlushEvent::QueueDrained => shards.send_all(|| ShardMessage::Flushed(FlushEvent::QueueDrained)),
         // It is not held before it is formed, so that nobody knows its shard.
+        FlushEvent::RowsFormed { space, attempt } => {
+            shards.send_all(|| ShardMessage::Flushed(FlushEvent::RowsFormed { space, attempt }));
+        }
         FlushEvent::Formed { space, attempt } => {
             shards.send_all(|| ShardMessage::Flushed(FlushEvent::Formed { space, attempt }));
         }

@@ -92,6 +92,7 @@ fn key(report: &Report) -> Key {
         Fact::Overtaken { .. } => 8,
         Fact::Dropped => 9,
         Fact::Formed { .. } => 10,
+        Fact::Mirroring { .. } => 11,
     };
     let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)

@@ -137,6 +137,8 @@ coverage! {
     formed,
     /// Splits begun.
     splits_begun,
+    /// Splits of which every copy had the keys, or enough.
+    splits_cut,
     /// Splits done.
     parted,
     /// Splits given up.

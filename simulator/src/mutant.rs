@@ -12,6 +12,8 @@ mod shell {
         DeletedUnsynced = 22,
         /// A node does not take in which tables there are.
         DropUnreported = 26,
+        /// What is written to a partition that is being split is not written to the copy that is formed of it.
+        NotMirrored = 38,
         /// Every retry carries a new number.
         RetryRenumbered = 24,
         /// A retry is stamped anew.

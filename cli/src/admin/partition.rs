@@ -155,9 +155,12 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         lines.push(format!("keys       {}", keys_text(&range.begin, end)));
     }
     if let Some(split) = &partition.split {
-        let SplitProgress { right, at, copies_total, copies_formed } = split;
+        let SplitProgress { right, at, split_phase, copies_total, copies_ready, waits_for } = split;
         let at = shown_key(at.as_bytes());
-        lines.push(format!("splitting  at {at} into {right}; {copies_formed} of its {copies_total} copies are formed"));
+        let waits = if waits_for.is_empty() { String::new() } else { format!("; waits for {}", waits_for.join(", ")) };
+        lines.push(format!(
+            "splitting  at {at} into {right}; {split_phase}, {copies_ready} of {copies_total} copies{waits}"
+        ));
     }
     for reason in &partition.reasons {
         let time =

@@ -55,9 +55,9 @@ pub(crate) enum PartitionVerb {
     /// Split a partition of a table by ranges in two: from --at on its keys become a new partition's.
     ///
     /// The new partition gets a copy beside each copy of the old one, made by each node from its own: nothing crosses the network.
-    /// Keys below --at are served all the while; those from --at on wait while the copies are made, for some milliseconds up to
-    /// seconds with the amount of data, and 5 s at most: then the split is given up and the partition keeps its keys. `archon partition
-    /// describe` says how far it is, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
+    /// Every key is served while the copies are made, which takes half an hour at most; then those from --at on wait for some
+    /// milliseconds, 5 s at most. What is not done by then is given up, and the partition keeps its keys. `archon partition describe`
+    /// says how far it is, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
     ///
     /// Refused (exit 4) while the partition is being moved or split, a copy of it does not count, a node that has one is down, or more
     /// than a third of the nodes are.

@@ -94,6 +94,17 @@ pub enum Edit {
         /// The number of the new partition: the table's next one.
         right: u32,
     },
+    /// A copy of the partition that is split off has every key and gets whatever is written, in that life of its node.
+    Mirroring {
+        /// The version in which the split began.
+        attempt: Version,
+        /// Which copy.
+        placement: PlacementId,
+        /// The life of its node.
+        incarnation: Incarnation,
+    },
+    /// The leader is to give the keys up now: the copies of the new partition have them.
+    Cut,
     /// A copy of the partition that is split off is whole, in that life of its node.
     Formed {
         /// The version in which the split began.

@@ -95,6 +95,8 @@ pub enum EventKind {
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
     /// A partition is being split: its keys from `at` on are to be those of `right`.
     SplitBegun { partition: PartitionId, right: PartitionId, at: Bytes },
+    /// The copies of `right` have the keys, which are given up now.
+    SplitCut { partition: PartitionId, right: PartitionId },
     /// A split is done: `right` has the keys from `at` on.
     Parted { partition: PartitionId, right: PartitionId, at: Bytes, leader: NodeId },
     /// A split was given up: the partition keeps its keys.

@@ -8,10 +8,11 @@ use crate::failover;
 use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
+use crate::splits;
 use crate::state::ClusterState;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeGoal, NodeId, Partition, PartitionStatus,
-    PlacementId, ReplicaName, ReplicaState, Report,
+    PlacementId, ReplicaName, ReplicaState, Report, RightStage,
 };
 use std::collections::BTreeMap;
 
@@ -135,22 +136,15 @@ impl Reports<'_> {
                 }
                 _ => Ok(Vec::new()),
             },
+            Fact::Mirroring { attempt, copy } => {
+                let (attempt, placement) = (*attempt, *copy);
+                let edit = Edit::Mirroring { attempt, placement, incarnation };
+                splits::comes_to(row, node, (attempt, placement), RightStage::Mirroring, edit)
+            }
             Fact::Formed { attempt, copy, position } => {
-                let Some(split) = row.split.as_deref().filter(|split| split.attempt == *attempt) else {
-                    return Ok(Vec::new()); // It is done, or given up: the row says which.
-                };
-                let formed = split.copy_on(node).filter(|formed| formed.id == *copy);
-                match formed {
-                    Some(formed) if formed.formed => Ok(Vec::new()),
-                    Some(_) => {
-                        let (attempt, placement, position) = (*attempt, *copy, *position);
-                        change(row, vec![Edit::Formed { attempt, placement, incarnation, position }])
-                    }
-                    None => {
-                        let message = format!("the split of partition {} has no copy {copy} there", row.id);
-                        Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version))
-                    }
-                }
+                let (attempt, placement, position) = (*attempt, *copy, *position);
+                let edit = Edit::Formed { attempt, placement, incarnation, position };
+                splits::comes_to(row, node, (attempt, placement), RightStage::Formed, edit)
             }
             Fact::Online => {
                 led_by(state, row, own.id, report)?;

@@ -7,15 +7,24 @@ use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::failover;
 use crate::state::ClusterState;
-use archon_types::{Millis, NodeId, Partition, PartitionId, RightCopy, Split, Version};
+use archon_types::{
+    ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, RightCopy,
+    RightStage, Split, SplitPhase, Version,
+};
 use std::collections::BTreeMap;
 
-/// How long a split may take, in milliseconds: for as long the upper half of the partition is not served.
-pub(crate) const SPLIT_MS_MAX: u64 = 5_000;
+/// How long copies may take until they have every key, in milliseconds. Everything is served meanwhile.
+pub(crate) const COPYING_MS_MAX: u64 = 30 * 60 * 1_000;
+/// How long the last copies are waited for once enough have every key, in milliseconds. One that is left out then has to be loaded
+/// from another node.
+pub(crate) const COPYING_STRAGGLERS_MS: u64 = 30_000;
+/// How long a split may take from when the keys are to be given up, in milliseconds: for as long the upper half of the partition
+/// is not served.
+pub(crate) const CUT_MS_MAX: u64 = 5_000;
 /// How long the last copies are waited for once enough are formed, in milliseconds.
 pub(crate) const STRAGGLERS_MS: u64 = 1_000;
 
-/// Since when splits are under way, and since when enough copies of each are formed.
+/// Since when each split is in its phase, and since when enough copies are as far as that phase brings them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Splits {
     seen: BTreeMap<PartitionId, Seen>,
@@ -24,6 +33,7 @@ pub(crate) struct Splits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seen {
     attempt: Version,
+    cut: bool,
     begun: Millis,
     enough: Option<Millis>,
 }
@@ -52,38 +62,100 @@ impl Splits {
         now: Millis,
         able: impl Fn(NodeId) -> bool,
     ) -> Step {
-        let fresh = Seen { attempt: split.attempt, begun: now, enough: None };
+        let fresh = Seen { attempt: split.attempt, cut: split.cut, begun: now, enough: None };
         let seen = self.seen.entry(row.id).or_insert(fresh);
-        if seen.attempt != split.attempt {
+        if (seen.attempt, seen.cut) != (split.attempt, split.cut) {
             *seen = fresh;
         }
+        let phase = Phase::of(split);
         let change = |edit: Edit| Step::Change(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
         let abandon = |why: String| change(Edit::AbandonSplit(why));
         let least = usize::from(row.min_in_sync).max(1);
-        let pending = |copy: &&RightCopy| !copy.formed && state.is_active(copy.node);
+        let pending = |copy: &&RightCopy| copy.stage < phase.goal && state.is_active(copy.node);
         let pending: Vec<NodeId> = split.copies.iter().filter(pending).map(|copy| copy.node).collect();
-        let formed = split.formed();
-        if formed + pending.len() < least {
-            return abandon(format!("only {} of {least} copies can be formed", formed + pending.len()));
+        let there = phase.there(state, split);
+        if there + pending.len() < least {
+            return abandon(format!("only {} of {least} copies can be formed", there + pending.len()));
         }
-        if formed >= least {
+        if there >= least {
             let since = *seen.enough.get_or_insert(now);
-            let stragglers_until = since.plus(STRAGGLERS_MS);
+            let stragglers_until = since.plus(phase.stragglers_ms);
             if !pending.is_empty() && now < stragglers_until {
                 return Step::Wait(stragglers_until);
             }
-            let right = split.right_row(row);
-            let mut named = BTreeMap::new();
-            if let Some((leader, incarnation)) = failover::candidate(state, &right, &mut named, |node| !able(node)) {
-                return change(Edit::Part { leader, incarnation });
+            if let Some(edit) = phase_end(state, row, split, able) {
+                return change(edit);
             }
         }
-        let over_at = seen.begun.plus(SPLIT_MS_MAX);
+        let over_at = seen.begun.plus(phase.ms_max);
         if now >= over_at {
             let waits: Vec<String> = pending.iter().map(|node| state.node_name(*node)).collect();
-            let of = if waits.is_empty() { "no copy that is formed can lead".to_owned() } else { waits.join(", ") };
-            return abandon(format!("it was not formed within {SPLIT_MS_MAX} ms; waited for: {of}"));
+            let of = match (waits.is_empty(), split.cut) {
+                (false, _) => waits.join(", "),
+                (true, false) => "a leader of the partition".to_owned(),
+                (true, true) => "a copy that is formed and can lead".to_owned(),
+            };
+            let what = if split.cut { "formed" } else { "copied" };
+            return abandon(format!("it was not {what} within {} ms; waited for: {of}", phase.ms_max));
         }
         Step::Wait(over_at)
+    }
+}
+
+/// What a split waits for while it is in a phase, and for how long.
+struct Phase {
+    /// To where the copies are to come.
+    goal: RightStage,
+    ms_max: u64,
+    stragglers_ms: u64,
+}
+
+impl Phase {
+    const fn of(split: &Split) -> Self {
+        let goal = split.goal();
+        match split.phase() {
+            SplitPhase::Forming => Self { goal, ms_max: CUT_MS_MAX, stragglers_ms: STRAGGLERS_MS },
+            _ => Self { goal, ms_max: COPYING_MS_MAX, stragglers_ms: COPYING_STRAGGLERS_MS },
+        }
+    }
+
+    /// How many copies are where this phase brings them. What mirrors writes does so on a node that is there; what is formed stays.
+    fn there(&self, state: &ClusterState, split: &Split) -> usize {
+        let there = |copy: &&RightCopy| copy.stage >= self.goal && (copy.is_formed() || state.is_active(copy.node));
+        split.copies.iter().filter(there).count()
+    }
+}
+
+/// What ends the phase of a split of which enough copies have come to its end, if somebody is there who can go on.
+fn phase_end(state: &ClusterState, row: &Partition, split: &Split, able: impl Fn(NodeId) -> bool) -> Option<Edit> {
+    if !split.cut {
+        return (row.leader.is_some() && row.status == PartitionStatus::Online).then_some(Edit::Cut);
+    }
+    let right = split.right_row(row);
+    let (leader, incarnation) = failover::candidate(state, &right, &mut BTreeMap::new(), |node| !able(node))?;
+    Some(Edit::Part { leader, incarnation })
+}
+
+/// What follows when a node says of its copy, as named by the attempt and its number, that it has come to a stage.
+///
+/// # Errors
+/// `NotFound` if that node is to form no such copy.
+pub(crate) fn comes_to(
+    row: &Partition,
+    node: NodeId,
+    (attempt, copy): (Version, PlacementId),
+    stage: RightStage,
+    edit: Edit,
+) -> Result<Vec<Command>, ErrorDetail> {
+    let Some(split) = row.split.as_deref().filter(|split| split.attempt == attempt) else {
+        return Ok(Vec::new()); // It is done, or given up: the row says which.
+    };
+    match split.copy_on(node).filter(|right| right.id == copy) {
+        Some(right) if right.stage >= stage => Ok(Vec::new()),
+        Some(_) => Ok(vec![Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])]),
+        None => {
+            let message = format!("the split of partition {} has no copy {copy} there", row.id);
+            Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version))
+        }
     }
 }

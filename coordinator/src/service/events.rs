@@ -132,6 +132,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let (right, at) = (state.partition_name(*right), shown_key(at));
             (format!("is being split at {at}: its keys from there on are to be those of {right}"), of(partition))
         }
+        EventKind::SplitCut { partition, right } => {
+            let right = state.partition_name(*right);
+            (format!("gives up the keys of {right}: the copies of that one have them"), of(partition))
+        }
         EventKind::Parted { partition, right, at, leader } => {
             let (right, leader) = (state.partition_name(*right), state.node_name(*leader));
             (format!("is split: {right} has the keys from {} on, and {leader} leads it", shown_key(at)), of(partition))
@@ -214,6 +218,7 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::TableAltered { .. } => EventCode::TableAltered,
         EventKind::TableDropped { .. } => EventCode::TableDropped,
         EventKind::SplitBegun { .. } => EventCode::SplitBegun,
+        EventKind::SplitCut { .. } => EventCode::SplitCut,
         EventKind::Parted { .. } => EventCode::Parted,
         EventKind::SplitAbandoned { .. } => EventCode::SplitAbandoned,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,

@@ -3,25 +3,30 @@
 use crate::form::FormJob;
 use archon_kv::engine::{Change, Engine, EngineError, PageLimit, Row};
 use archon_kv::row;
+use archon_replica::Position;
 use archon_types::{KeyRange, PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// A copy that is being formed: its space is emptied, then it gets users' rows of the range, and last the rows that a pulled
-/// copy has of its own: log time and position. Nothing else of the source goes along, above all no records of clients. One that
-/// a crash interrupted is formed anew.
+/// A copy that is being formed: its space is emptied, then it gets users' rows of the range while the source goes on: whatever is
+/// written there to a key that is copied already is written here as well. When the end is known it gets the rows that a
+/// pulled copy has of its own: log time and position. Nothing else of the source goes along, above all no records of clients. One
+/// that a crash interrupted is formed anew.
 #[derive(Clone, Debug)]
 pub struct Forming {
     job: FormJob,
     stage: Stage,
+    end: Option<Position>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Stage {
     /// What the space held is removed.
     Emptying,
     /// Rows from here on are copied.
     Copying(Bound<Bytes>),
+    /// Every row is copied.
+    Mirroring,
     /// All is written.
     Written,
 }
@@ -31,14 +36,23 @@ enum Stage {
 pub struct FormStep {
     /// Bytes of keys and values written.
     pub bytes: usize,
-    /// Everything is written: once the engine has brought it to the disk, the copy is formed.
-    pub written: bool,
+    /// Something has come to its end by this step, which counts once the engine has brought it to the disk.
+    pub done: Option<FormedPart>,
+}
+
+/// What has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FormedPart {
+    /// Every row is there, and whatever is written at the source follows.
+    Rows,
+    /// The whole copy.
+    Copy,
 }
 
 impl Forming {
     /// A job that begins.
-    pub fn new(job: FormJob) -> Self {
-        Self { job, stage: Stage::Emptying }
+    pub const fn new(job: FormJob) -> Self {
+        Self { job, stage: Stage::Emptying, end: None }
     }
 
     /// The job.
@@ -46,14 +60,48 @@ impl Forming {
         &self.job
     }
 
+    /// The copy ends there, where the source gave the keys up: its log goes on from that. The engine was given everything of the
+    /// source up to there.
+    pub const fn end_at(&mut self, end: Position) {
+        self.end = Some(end);
+    }
+
     /// Whether everything is written.
     pub const fn is_written(&self) -> bool {
         matches!(self.stage, Stage::Written)
     }
 
+    /// Whether every row was copied, so that it only follows the source until its end is known.
+    pub const fn is_mirroring(&self) -> bool {
+        matches!(self.stage, Stage::Mirroring)
+    }
+
+    /// Whether the next step would do anything.
+    pub const fn has_step(&self) -> bool {
+        match self.stage {
+            Stage::Emptying | Stage::Copying(_) => true,
+            Stage::Mirroring => self.end.is_some(),
+            Stage::Written => false,
+        }
+    }
+
     /// Whether clearing these keys of a space takes away what is to be copied: then it must be given up.
     pub fn is_spoilt_by(&self, space: PlacementId, keys: &KeyRange) -> bool {
         self.job.from == space && !keys.clone().and(&self.job.range).is_empty()
+    }
+
+    /// What this change of the source does to the copy, at the same time. A key that is still to be copied needs nothing.
+    pub fn mirrored(&self, change: &Change) -> Option<Change> {
+        let copied = match &self.stage {
+            Stage::Emptying | Stage::Written | Stage::Copying(Bound::Included(_) | Bound::Unbounded) => false,
+            Stage::Copying(Bound::Excluded(last)) => change.key <= *last,
+            Stage::Mirroring => true,
+        };
+        if !copied || change.space != self.job.from {
+            return None;
+        }
+        let (begin, end) = row::value_bounds(&self.job.range);
+        (begin <= change.key && change.key < end).then(|| Change { space: self.job.to, ..change.clone() })
     }
 
     /// Removes up to `clear_rows` rows, or writes a page of `limit`.
@@ -70,25 +118,35 @@ impl Forming {
             },
             Stage::Copying(from) => {
                 let keys = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
-                let mut page = engine.page(self.job.from, keys, ScanOrder::Ascending, limit)?;
+                let page = engine.page(self.job.from, keys, ScanOrder::Ascending, limit)?;
                 let next = page.rows.last().filter(|_| page.more).map(|row| Bound::Excluded(row.key.clone()));
-                if next.is_none() {
-                    self.add_own(engine, &mut page.rows)?;
-                }
                 bytes = self.write(engine, page.rows)?;
-                next.map_or(Stage::Written, Stage::Copying)
+                next.map_or(Stage::Mirroring, Stage::Copying)
             }
+            Stage::Mirroring => match self.end {
+                Some(end) => {
+                    bytes = self.write(engine, self.own_rows(engine, end)?)?;
+                    Stage::Written
+                }
+                None => Stage::Mirroring,
+            },
             Stage::Written => Stage::Written,
         };
-        Ok(FormStep { bytes, written: self.is_written() })
+        let done = match self.stage {
+            Stage::Mirroring => Some(FormedPart::Rows),
+            Stage::Written => Some(FormedPart::Copy),
+            Stage::Emptying | Stage::Copying(_) => None,
+        };
+        Ok(FormStep { bytes, done })
     }
 
-    /// Rows of a copy's own, written with the last page: before it the space is nobody's.
-    fn add_own(&self, engine: &dyn Engine, rows: &mut Vec<Row>) -> Result<(), EngineError> {
+    /// Rows of a copy's own, written last: before them the space is nobody's.
+    fn own_rows(&self, engine: &dyn Engine, end: Position) -> Result<Vec<Row>, EngineError> {
         let time = engine.get(self.job.from, row::LOG_TIME_KEY)?;
-        rows.extend(time.map(|value| Row { key: Bytes::from_static(row::LOG_TIME_KEY), value }));
-        row::note_copied(rows, self.job.at.seq);
-        Ok(())
+        let mut rows: Vec<Row> =
+            time.map(|value| Row { key: Bytes::from_static(row::LOG_TIME_KEY), value }).into_iter().collect();
+        row::note_copied(&mut rows, end.seq);
+        Ok(rows)
     }
 
     fn write(&self, engine: &dyn Engine, rows: Vec<Row>) -> Result<usize, EngineError> {
@@ -105,13 +163,14 @@ mod tests {
     use archon_kv::{MemoryEngine, Seal};
     use archon_replica::Position;
     use archon_types::{ClientId, Epoch, Millis, Seq, Version};
+    use proptest::prelude::*;
 
     const FROM: PlacementId = PlacementId::new(1);
     const TO: PlacementId = PlacementId::new(2);
 
     fn job(begin: &'static [u8], end: Option<&'static [u8]>) -> FormJob {
         let range = KeyRange { begin: Bytes::from_static(begin), end: end.map(Bytes::from_static) };
-        FormJob { attempt: 7, from: FROM, to: TO, range, at: Position::new(Epoch::new(2), Seq::new(40)) }
+        FormJob { attempt: 7, from: FROM, to: TO, range }
     }
 
     fn put(engine: &MemoryEngine, space: PlacementId, key: Bytes, value: &[u8]) {
@@ -148,6 +207,24 @@ mod tests {
     /// A range, and the numbers of the rows that are in it.
     type Sought = (&'static [u8], Option<&'static [u8]>, std::ops::Range<u8>);
 
+    const END: Position = Position::new(Epoch::new(2), Seq::new(40));
+    const LIMIT: PageLimit = PageLimit { rows_max: 7, bytes_max: usize::MAX };
+
+    /// Takes steps until there is none, and gives how many and what they wrote.
+    fn steps(forming: &mut Forming, engine: &MemoryEngine) -> (usize, usize) {
+        let (mut steps, mut bytes) = (0, 0);
+        while forming.has_step() {
+            let step = forming.step(engine, 4, LIMIT).unwrap();
+            (steps, bytes) = (steps + 1, bytes + step.bytes);
+            assert_eq!(step.done == Some(FormedPart::Rows), forming.is_mirroring());
+            assert_eq!(step.done == Some(FormedPart::Copy), forming.is_written());
+            let position = engine.get(TO, row::POSITION_KEY).unwrap();
+            let may_be = forming.is_written() || forming.stage == Stage::Emptying;
+            assert!(may_be || position.is_none(), "it is not formed yet");
+        }
+        (steps, bytes)
+    }
+
     #[test]
     fn it_gets_users_rows_of_the_range_and_its_own_and_nothing_else() {
         let ranges: [Sought; 4] =
@@ -156,44 +233,95 @@ mod tests {
             let engine = engine();
             let before = all(&engine, FROM);
             let mut forming = Forming::new(job(begin, end));
-            let limit = PageLimit { rows_max: 7, bytes_max: usize::MAX };
-            let (mut steps, mut bytes) = (0, 0);
-            loop {
-                let step = forming.step(&engine, 4, limit).unwrap();
-                (steps, bytes) = (steps + 1, bytes + step.bytes);
-                assert_eq!(step.written, forming.is_written());
-                assert!(step.written || engine.get(TO, row::POSITION_KEY).unwrap().is_none(), "it is not formed yet");
-                if step.written {
-                    break;
-                }
-            }
-            assert_eq!(steps, 3 + numbers.len().div_ceil(7).max(1), "each of a few rows");
+            let copied = steps(&mut forming, &engine);
+            assert_eq!(copied.0, 3 + numbers.len().div_ceil(7).max(1), "each of a few rows");
+            assert!(forming.is_mirroring() && !forming.has_step(), "it waits for its end");
+            forming.end_at(END);
+            let ended = steps(&mut forming, &engine);
+            assert_eq!(ended.0, 1);
             let mut expected: Vec<_> =
                 numbers.map(|number| (row::value_key(&[number]), Bytes::from(vec![number; 10]))).collect();
             expected.push((Bytes::from_static(row::POSITION_KEY), row::encode_position(Seq::new(40))));
             expected.push((Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(Millis::new(9))));
             assert_eq!(all(&engine, TO), expected);
-            assert_eq!(bytes, expected.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>());
+            assert_eq!(copied.1 + ended.1, expected.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>());
             assert_eq!(all(&engine, FROM), before);
-            assert_eq!(forming.step(&engine, 4, limit).unwrap(), FormStep { bytes: 0, written: true });
         }
     }
 
     #[test]
     fn one_that_was_interrupted_anywhere_is_formed_anew() {
-        let limit = PageLimit { rows_max: 7, bytes_max: usize::MAX };
-        let formed = |engine: &MemoryEngine, steps: usize| {
-            let mut forming = Forming::new(job(&[30], Some(&[60])));
-            (0..steps).any(|_| forming.step(engine, 4, limit).unwrap().written)
-        };
-        for steps in 0..9 {
+        for interrupted in 0..10 {
             let engine = engine();
             let rows = all(&engine, FROM).into_iter().filter(|(key, _)| key[0] == row::KIND_VALUE && key[1] >= 30);
             let rows: Vec<_> = rows.filter(|(key, _)| key[1] < 60).collect();
-            formed(&engine, steps);
-            assert!(formed(&engine, 100));
-            assert_eq!(all(&engine, TO)[..30], rows, "after {steps} steps");
+            let new = || Forming::new(job(&[30], Some(&[60])));
+            let mut first = new();
+            first.end_at(END);
+            for _ in 0..interrupted {
+                first.step(&engine, 4, LIMIT).unwrap();
+            }
+            let mut again = new();
+            again.end_at(END);
+            steps(&mut again, &engine);
+            assert!(again.is_written());
+            assert_eq!(all(&engine, TO)[..30], rows, "after {interrupted} steps");
             assert_eq!(all(&engine, TO).len(), 32);
+        }
+    }
+
+    /// What happens to the source and to the copy.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Put(u8, u8),
+        Remove(u8),
+        Step,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            3 => (0..100_u8, any::<u8>()).prop_map(|(key, value)| Event::Put(key, value)),
+            2 => (0..100_u8).prop_map(Event::Remove),
+            3 => Just(Event::Step),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+        /// Writes go to the source at any time, and with each to the copy what follows from it. When the end comes, the copy
+        /// has the rows that the source has then, and from then on follows no more.
+        #[test]
+        fn what_is_written_meanwhile_is_in_the_copy(events in proptest::collection::vec(event(), 1..80), ends in 0..80_usize) {
+            let engine = engine();
+            let mut forming = Forming::new(job(&[30], Some(&[60])));
+            let write = |forming: &Forming, key: u8, value: Option<Bytes>| {
+                let change = Change { space: FROM, key: row::value_key(&[key]), value };
+                let follows = forming.mirrored(&change);
+                engine.write(&[change]).unwrap();
+                engine.write(&follows.into_iter().collect::<Vec<_>>()).unwrap();
+            };
+            for (at, event) in events.iter().enumerate() {
+                if at == ends {
+                    break;
+                }
+                match event {
+                    Event::Put(key, value) => write(&forming, *key, Some(Bytes::from(vec![*value; 3]))),
+                    Event::Remove(key) => write(&forming, *key, None),
+                    Event::Step if forming.has_step() => drop(forming.step(&engine, 4, LIMIT).unwrap()),
+                    Event::Step => {}
+                }
+            }
+            forming.end_at(END);
+            let wanted: Vec<_> = all(&engine, FROM)
+                .into_iter()
+                .filter(|(key, _)| key[0] == row::KIND_VALUE && (30..60).contains(&key[1]))
+                .collect();
+            steps(&mut forming, &engine);
+            prop_assert_eq!(&all(&engine, TO)[..wanted.len()], &wanted[..]);
+            prop_assert_eq!(all(&engine, TO).len(), wanted.len() + 2);
+            write(&forming, 40, Some(Bytes::from_static(b"later")));
+            prop_assert_eq!(&all(&engine, TO)[..wanted.len()], &wanted[..]);
         }
     }
 

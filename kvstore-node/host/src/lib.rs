@@ -51,6 +51,7 @@ mod request;
 mod retention;
 mod shell;
 mod split;
+mod split_off;
 mod stale;
 #[cfg(test)]
 mod test_shell;
@@ -62,9 +63,9 @@ pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
 pub use form::FormJob;
-pub use forming::{FormStep, Forming};
+pub use forming::{FormStep, FormedPart, Forming};
 pub use forward::{Origin, PassedOn};
-pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
+pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, Haste, LocalCopy, Outcome};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
@@ -76,6 +77,6 @@ pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
-pub use split::FormedCopy;
+pub use split_off::FormedCopy;
 pub use stale::StaleRow;
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

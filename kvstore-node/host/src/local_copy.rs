@@ -75,8 +75,20 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) emptied: Emptied,
     /// The split of its partition.
     pub(crate) split: SplitWork,
-    /// Committed rows are to go to the engine now, however few they are.
-    pub in_a_hurry: bool,
+    /// How soon committed rows are to go to the engine, however few they are.
+    pub haste: Haste,
+}
+
+/// How soon committed rows are to go to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Haste {
+    /// When enough have gathered, or for long enough.
+    #[default]
+    None,
+    /// In a moment: somebody is about to wait for them.
+    Soon,
+    /// Now: somebody waits.
+    Now,
 }
 
 impl<S: Shell> LocalCopy<S> {
@@ -108,7 +120,7 @@ impl<S: Shell> LocalCopy<S> {
             touched: false,
             emptied,
             split: SplitWork::default(),
-            in_a_hurry: false,
+            haste: Haste::None,
         }
     }
 

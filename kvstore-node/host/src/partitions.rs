@@ -8,7 +8,7 @@ use crate::park::Patience;
 use crate::refusal::{Cause, CopyRefusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
-use crate::split::FormedCopy;
+use crate::split_off::FormedCopy;
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_replica::{Input, Position};

@@ -10,10 +10,11 @@ use crate::log_write::LogWrite;
 use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::retention::RetentionLimits;
-use crate::split::FormedCopy;
+use crate::split_off::FormedCopy;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
-    Alarm, Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
+    Alarm, Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, ReplicaAddress,
+    Timing,
 };
 use archon_types::{
     Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq, Version,
@@ -212,8 +213,11 @@ pub trait Shell: Sized {
     /// Pulls no more pages for this placement.
     fn stop_copy(&mut self, placement: PlacementId);
     /// Forms a copy in its space of the engine, in place of any other job for the same placement; [`crate::Partitions::formed`]
-    /// tells when it is done. It ends without a word when its space is cleared, or what it is to have at the source.
+    /// tells when it is done, and [`crate::Partitions::mirroring`] before that when every row is copied. It ends without a word when its
+    /// space is cleared, or what it is to have at the source.
     fn form(&mut self, job: FormJob);
+    /// A copy that is formed from this source ends there: the engine was given everything of the source up to `end`.
+    fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position);
     /// Forms this copy no further.
     fn stop_form(&mut self, placement: PlacementId);
     /// Brings a copy that was formed here to whoever has its partition, to be taken up by

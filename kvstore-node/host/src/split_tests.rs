@@ -1,10 +1,14 @@
 use super::*;
+use crate::local_copy::Haste;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
-use archon_kv::Engine;
+use archon_kv::{Engine, row as rows};
 use archon_replica::Input;
-use archon_types::{Answer, ClientId, Epoch, Millis, Op, OpId, ReplicaState, RightCopy, Seq};
+use archon_types::{
+    Answer, ClientId, Epoch, Fact, KeyRange, Millis, Op, OpId, Partition, PartitionId, PlacementId, ReplicaState,
+    Report, RightCopy, RightStage, Seq, Split, Version,
+};
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -24,10 +28,19 @@ archon_types::shown_by! {
 
 /// The row while it is being split at `m`, in an attempt that began at version 2.
 fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
-    let copies = vec![RightCopy { id: FORMED, node: LIFE.node, formed: false }];
+    let copies = vec![RightCopy { id: FORMED, node: LIFE.node, stage: RightStage::Copying }];
     let at = Bytes::from_static(b"m");
-    let split = Split { attempt: Version::new(2), at, right: RIGHT.index, copies, position: None };
+    let split = Split { attempt: Version::new(2), at, right: RIGHT.index, copies, cut: true, position: None };
     Partition { split: Some(Box::new(split)), ..row(version, others) }
+}
+
+/// The row while the copy is made and nothing is given up yet.
+fn copying(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
+    let mut row = splitting(version, others);
+    if let Some(split) = &mut row.split {
+        split.cut = false;
+    }
+    row
 }
 
 /// The row when the split is done.
@@ -94,7 +107,7 @@ fn when_the_split_is_done_those_who_waited_are_sent_on_and_the_rows_are_cleared(
     assert_eq!((refusal(&node, "put"), refusal(&node, "get")), (Some(&Refusal::Moved), Some(&Refusal::Moved)));
     let local = &node.copies()[&OWN];
     let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Committed);
-    assert_eq!(archon_kv::View::get(&view, &row::value_key(b"z")).expect("readable"), None, "it is another's");
+    assert_eq!(archon_kv::View::get(&view, &rows::value_key(b"z")).expect("readable"), None, "it is another's");
     assert_eq!(Seal::standing(&view).expect("readable"), None);
     assert!(node.turn.splitting.is_empty(), "nothing is left to do");
 }
@@ -135,12 +148,12 @@ fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
     let job = node.shell().forms.first().cloned().expect("a job");
     let range = KeyRange { begin: Bytes::from_static(b"m"), end: None };
     assert_eq!((job.from, job.to, &job.range, job.attempt), (OWN, FORMED, &range, 2));
-    assert!(node.shell().engine.get(OWN, &row::value_key(b"z")).expect("readable").is_some(), "what is to be copied");
+    assert!(node.shell().engine.get(OWN, &rows::value_key(b"z")).expect("readable").is_some(), "what is to be copied");
     node.formed(FORMED, 7);
     assert!(node.shell().formed.is_empty(), "of another attempt");
     node.formed(FORMED, 2);
     let formed = node.shell_mut().formed.pop().expect("formed");
-    assert_eq!((formed.partition, formed.at), (RIGHT, job.at));
+    assert_eq!((formed.partition, node.shell().ends.clone()), (RIGHT, vec![(FORMED, formed.at)]));
     let told = |node: &Partitions<TestShell>| {
         node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Formed { .. })).count()
     };
@@ -166,6 +179,49 @@ fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
     settle(&mut node);
     let local = &node.copies()[&FORMED];
     assert!(local.serving && local.replica.last().seq >= formed.at.seq);
+}
+
+#[test]
+fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    ask(&mut node, put("z"), "before");
+    configure(&mut node, copying(2, &[]));
+    for (op, reply) in [(put("m"), "put"), (get("z"), "get")] {
+        ask(&mut node, op, reply);
+        assert!(is_answered(&node, reply), "nothing is given up");
+    }
+    let shell = node.shell();
+    assert_eq!((shell.forms.len(), shell.ends.len()), (1, 0));
+    let told = |node: &Partitions<TestShell>| {
+        let fact = |report: &&Report| matches!(report.fact, Fact::Mirroring { copy: FORMED, .. });
+        node.shell().reports.iter().filter(fact).count()
+    };
+    assert_eq!((told(&node), node.copies()[&OWN].haste), (0, Haste::None));
+    node.mirroring(FORMED, 3);
+    settle(&mut node);
+    assert_eq!(told(&node), 0, "of another attempt");
+    node.mirroring(FORMED, 2);
+    settle(&mut node);
+    tick(&mut node, 1_100);
+    assert_eq!((told(&node), node.copies()[&OWN].haste), (1, Haste::Soon));
+    configure(&mut node, splitting(3, &[]));
+    assert_eq!((told(&node), node.shell().forms.len()), (2, 1));
+    let last = node.copies()[&OWN].replica.last().seq;
+    let ends: Vec<_> = node.shell().ends.iter().map(|(copy, end)| (*copy, end.seq)).collect();
+    assert_eq!(ends, [(FORMED, last)], "where its entry stands");
+    assert_eq!(node.copies()[&OWN].haste, Haste::None);
+    tick(&mut node, 1_200);
+    assert_eq!((told(&node), node.shell().ends.len()), (2, 1), "nothing is said or ended twice");
+}
+
+#[test]
+fn a_split_that_is_given_up_while_rows_are_copied_leaves_the_log_alone() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    configure(&mut node, copying(2, &[]));
+    let last = node.copies()[&OWN].replica.last();
+    configure(&mut node, row(3, &[]));
+    assert_eq!((node.copies()[&OWN].replica.last(), node.shell().stopped.clone()), (last, vec![FORMED]));
+    assert!(node.turn.splitting.is_empty(), "nothing is left to do");
 }
 
 #[test]
@@ -278,7 +334,8 @@ fn no_copy_is_formed_of_what_is_not_committed(mutant: Option<Mutant>) -> bool {
     local.flushing = Seq::new(1);
     settle(&mut node);
     node.split();
-    node.shell().forms.is_empty()
+    assert_eq!(node.shell().forms.len(), 1, "its rows are copied meanwhile");
+    node.shell().ends.is_empty()
 }
 
 fn nothing_is_cleared_before_the_keys_are_another_partitions(mutant: Option<Mutant>) -> bool {
@@ -286,7 +343,7 @@ fn nothing_is_cleared_before_the_keys_are_another_partitions(mutant: Option<Muta
     tick(&mut node, 1_100);
     let local = &node.copies()[&OWN];
     let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Newest);
-    archon_kv::View::get(&view, &row::value_key(b"z")).expect("readable").is_some()
+    archon_kv::View::get(&view, &rows::value_key(b"z")).expect("readable").is_some()
 }
 
 fn named(op: Op, reply: &'static str) -> Request<&'static str> {

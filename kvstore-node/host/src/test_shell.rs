@@ -1,12 +1,12 @@
 //! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
 
 use crate::{
-    Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Life, LocalCopy, LogWrite, Observed, Offered,
-    Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
+    Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Haste, Life, LocalCopy, LogWrite, Observed,
+    Offered, Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
 };
 use archon_kv::engine::Change;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
-use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
     PlacementId, ReplicaState, Report, Seq, TableId, Version,
@@ -48,6 +48,10 @@ pub(crate) struct TestShell {
     pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
     pub(crate) life: Life,
     pub(crate) forms: Vec<FormJob>,
+    /// Copies of which the end is known.
+    pub(crate) ends: Vec<(PlacementId, Position)>,
+    /// Copies that are formed no further.
+    pub(crate) stopped: Vec<PlacementId>,
     pub(crate) formed: Vec<FormedCopy>,
 }
 
@@ -68,6 +72,8 @@ impl Default for TestShell {
             leader: None,
             forwarded: Vec::new(),
             life: LIFE,
+            ends: Vec::new(),
+            stopped: Vec::new(),
             forms: Vec::new(),
             formed: Vec::new(),
         }
@@ -184,7 +190,12 @@ impl Shell for TestShell {
     fn form(&mut self, job: FormJob) {
         self.forms.push(job);
     }
-    fn stop_form(&mut self, _: PlacementId) {}
+    fn end_form(&mut self, _: PlacementId, to: PlacementId, end: Position) {
+        self.ends.push((to, end));
+    }
+    fn stop_form(&mut self, copy: PlacementId) {
+        self.stopped.push(copy);
+    }
     fn adopt(&mut self, formed: FormedCopy) {
         self.formed.push(formed);
     }
@@ -195,7 +206,7 @@ impl Shell for TestShell {
         panic!("{at:?}: {error}");
     }
     fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
-        if !local.in_a_hurry {
+        if local.haste == Haste::None {
             return;
         }
         local.freeze();

@@ -19,6 +19,9 @@ fn set(key: u8, value: &str) -> RowChange {
     RowChange::set(row::value_key(&[key]), Bytes::copy_from_slice(value.as_bytes()))
 }
 
+/// Where copies end.
+const END: Position = Position::new(Epoch::new(3), Seq::new(40));
+
 /// Users' rows of a space: their keys and values.
 fn values(rig: &Rig, number: u64) -> BTreeMap<u8, String> {
     let limit = PageLimit::bytes(usize::MAX);
@@ -102,7 +105,14 @@ fn a_clearing_that_a_restart_interrupted_is_carried_out_again() {
 }
 
 fn job(attempt: u64, range: KeyRange) -> FormJob {
-    FormJob { attempt, from: space(1), to: space(2), range, at: Position::new(Epoch::new(3), Seq::new(40)) }
+    FormJob { attempt, from: space(1), to: space(2), range }
+}
+
+/// Forms a copy that ends where its source is now.
+fn form(handle: &FlusherHandle, job: FormJob) -> Result<(), FlusherError> {
+    let (from, to) = (job.from, job.to);
+    handle.form(job)?;
+    handle.end_form(from, to, END)
 }
 
 /// A source of 200 rows, and remains in the space of the copy.
@@ -126,7 +136,7 @@ fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
     rig.set(|state| state.clear_steps = Some(3));
-    handle.form(job(5, range(100, None))).unwrap();
+    form(&handle, job(5, range(100, None))).unwrap();
     rig.wait_for("the fourth step", |state| state.waiting);
     put(&handle, 3, 1, 0, "a");
     // The source goes on as well, beside the range.
@@ -149,7 +159,7 @@ fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
     rig.set(|state| state.clear_steps = Some(3));
-    handle.form(job(5, range(100, None))).unwrap();
+    form(&handle, job(5, range(100, None))).unwrap();
     rig.wait_for("the fourth step", |state| state.waiting);
     handle.stop_form(space(2)).unwrap();
     let clear = handle.clear(space(2)).unwrap();
@@ -157,19 +167,19 @@ fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(2, clear)));
     assert_eq!((values(&rig, 2).len(), position(&rig, 2)), (0, None));
     // Whoever asked for that has the space: nothing is formed there any more.
-    assert_eq!(handle.form(job(6, range(0, None))), Err(FlusherError::Clearing { space: space(2) }));
+    assert_eq!(form(&handle, job(6, range(0, None))), Err(FlusherError::Clearing { space: space(2) }));
     assert!(handle.was_cleared(space(2)) && !handle.was_cleared(space(4)));
     // In place of one that is under way, and by a clearing alone.
     let fourth = |attempt, keys| FormJob { to: space(4), ..job(attempt, keys) };
     rig.set(|state| state.clear_steps = Some(0));
-    handle.form(fourth(6, range(0, None))).unwrap();
+    form(&handle, fourth(6, range(0, None))).unwrap();
     rig.wait_for("the first step", |state| state.waiting);
-    handle.form(fourth(7, range(190, None))).unwrap();
+    form(&handle, fourth(7, range(190, None))).unwrap();
     rig.set(|state| state.clear_steps = None);
     rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(4, 7)));
     assert_eq!(values(&rig, 4).len(), 10);
     rig.set(|state| state.clear_steps = Some(0));
-    handle.form(fourth(8, range(0, None))).unwrap();
+    form(&handle, fourth(8, range(0, None))).unwrap();
     rig.wait_for("the first step", |state| state.waiting);
     let clear = handle.clear(space(4)).unwrap();
     rig.set(|state| state.clear_steps = None);
@@ -186,13 +196,13 @@ fn a_copy_that_a_restart_interrupted_is_formed_anew() {
         let rig = Rig::default();
         let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
         rig.set(|state| state.clear_steps = Some(steps));
-        flusher.handle().form(job(5, range(50, None))).unwrap();
+        form(&flusher.handle(), job(5, range(50, None))).unwrap();
         rig.wait_for("the step", |state| state.waiting);
         flusher.stop();
         rig.set(|state| state.clear_steps = None);
         flusher.shutdown(PATIENCE).unwrap();
         let flusher = rig.start(lazy());
-        flusher.handle().form(job(6, range(100, Some(120)))).unwrap();
+        form(&flusher.handle(), job(6, range(100, Some(120)))).unwrap();
         rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 6)));
         flusher.shutdown(PATIENCE).unwrap();
         assert_eq!(values(&rig, 2).into_keys().collect::<Vec<_>>(), (100..120).collect::<Vec<_>>());
@@ -206,7 +216,7 @@ fn a_copy_is_not_formed_from_what_is_cleared_meanwhile() {
         let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
         let handle = flusher.handle();
         rig.set(|state| state.clear_steps = Some(3));
-        handle.form(job(5, range(100, None))).unwrap();
+        form(&handle, job(5, range(100, None))).unwrap();
         rig.wait_for("the fourth step", |state| state.waiting);
         let done = match whole {
             true => Note::Cleared(1, handle.clear(space(1)).unwrap()),
@@ -224,11 +234,52 @@ fn a_copy_is_not_formed_from_what_is_cleared_meanwhile() {
 }
 
 #[test]
+fn a_copy_follows_its_source_until_its_end_is_known() {
+    let rig = Rig::default();
+    let flusher = source(&rig, lazy());
+    let handle = flusher.handle();
+    handle.form(job(5, range(100, None))).unwrap();
+    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
+    put(&handle, 1, 7, 150, "new");
+    put(&handle, 1, 8, 20, "beside");
+    rig.wait_for("the row", |state| state.journal.contains(&Note::Written(1, 8)));
+    assert_eq!((values(&rig, 2)[&150].as_str(), position(&rig, 2)), ("new", None));
+    handle.end_form(space(1), space(2), END).unwrap();
+    put(&handle, 1, 9, 151, "later");
+    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    put(&handle, 1, 10, 152, "after it was told");
+    rig.wait_for("the row", |state| state.journal.contains(&Note::Written(1, 10)));
+    let formed = values(&rig, 2);
+    assert_eq!((formed[&152].as_str(), formed.len()), ("old", 100));
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_copy_ends_behind_what_waits_for_its_source() {
+    let rig = Rig::default();
+    let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
+    let handle = flusher.handle();
+    handle.form(job(5, range(150, None))).unwrap();
+    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
+    rig.set(|state| state.clear_steps = Some(3));
+    handle.apply(space(1), Seq::new(7), clearing()).unwrap();
+    rig.wait_for("the fourth step", |state| state.waiting);
+    // It waits for the clearing, and the end of the copy for it.
+    put(&handle, 1, 8, 180, "later");
+    handle.end_form(space(1), space(2), END).unwrap();
+    rig.set(|state| state.clear_steps = None);
+    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    let formed = values(&rig, 2);
+    assert_eq!((formed[&180].as_str(), formed[&200].as_str()), ("later", "after"));
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
 fn a_copy_waits_for_space_on_the_disk() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());
     rig.set(|state| state.full = true);
-    flusher.handle().form(job(5, range(100, None))).unwrap();
+    form(&flusher.handle(), job(5, range(100, None))).unwrap();
     put(&flusher.handle(), 3, 1, 0, "a");
     let until = Instant::now() + PATIENCE;
     while !flusher.handle().is_disk_full() {
@@ -271,7 +322,10 @@ proptest! {
     /// Lists of two spaces follow each other without waiting, a third is cleared again and again, and copies are formed from
     /// the first: each space ends in what its entries say, and its positions are told in order.
     #[test]
-    fn spaces_end_in_what_their_entries_say(steps in proptest::collection::vec(step(), 1..60)) {
+    fn spaces_end_in_what_their_entries_say(
+        steps in proptest::collection::vec(step(), 1..60),
+        writes in proptest::collection::vec((0..12_u8, any::<bool>()), 0..30),
+    ) {
         let rig = Rig::default();
         let flusher = rig.start(FlusherConfig { clear_rows: 1, write_bytes_max: 2_000, ..lazy() });
         let handle = flusher.handle();
@@ -331,9 +385,28 @@ proptest! {
             });
             prop_assert!(told.collect::<Vec<_>>().is_sorted(), "positions fall");
         }
-        let handle = flusher.handle();
-        handle.form(FormJob { to: space(4), ..job(attempt + 1_000, range(3, Some(9))) }).unwrap();
-        rig.wait_for("the last copy", |state| state.journal.contains(&Note::Formed(4, attempt + 1_000)));
+        // The last copy is formed while more is written.
+        let last = FormJob { to: space(4), ..job(attempt + 1_000, range(3, Some(9))) };
+        handle.form(last.clone()).unwrap();
+        for (at, (key, removed)) in (1_000..).zip(writes) {
+            let key = row::value_key(&[key]);
+            let change = match removed {
+                true => RowChange::remove(key.clone()),
+                false => RowChange::set(key.clone(), Bytes::from(format!("{at:09}"))),
+            };
+            models[0].remove(&key[1]);
+            if !removed {
+                models[0].insert(key[1], format!("{at:09}"));
+            }
+            let mut memtable = Memtable::new(Seq::new(at - 1), MemtableBudget::default());
+            memtable.push(Seq::new(at), Effect::new(Millis::new(at), vec![change])).unwrap();
+            memtable.commit(Seq::new(at));
+            handle.apply(space(1), Seq::new(at), memtable.freeze().unwrap()).unwrap();
+        }
+        handle.end_form(last.from, last.to, END).unwrap();
+        rig.wait_for("the last copy", |state| state.journal.contains(&Note::Formed(4, last.attempt)));
+        let rows = rig.journal().iter().filter(|note| **note == Note::RowsFormed(4, last.attempt)).count();
+        prop_assert_eq!(rows, 1);
         let mut part = models[0].clone();
         part.retain(|key, _| (3..9).contains(key));
         prop_assert_eq!(values(&rig, 4), part);

@@ -1,8 +1,10 @@
 //! Work that takes long and goes in steps, so that other spaces' work goes on meanwhile. The work of its own space waits.
 
 use super::Work;
-use archon_host::Forming;
+use crate::engine::Change;
+use archon_host::{FormJob, Forming};
 use archon_kv::Frozen;
+use archon_replica::Position;
 use archon_types::{KeyRange, PlacementId, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,6 +28,15 @@ pub(super) enum Job {
     Form(Forming),
 }
 
+impl Job {
+    fn has_step(&self) -> bool {
+        match self {
+            Self::Form(forming) => forming.has_step(),
+            Self::Clear { .. } | Self::ClearRanges { .. } => true,
+        }
+    }
+}
+
 /// One job per space at most, of which each takes a step in turn.
 #[derive(Default)]
 pub(super) struct Jobs {
@@ -37,9 +48,9 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Whether there is nothing to do.
+    /// Whether there is nothing to do now.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && self.ready.is_empty()
+        self.ready.is_empty() && !self.under_way.iter().any(|(_, job)| job.has_step())
     }
 
     /// Whether nothing waits but for jobs that are under way.
@@ -57,6 +68,8 @@ impl Jobs {
         let spaces = match &work {
             Work::Apply { space, .. } | Work::Clear { space, .. } => [Some(*space), None],
             Work::Form(job) => [Some(job.to), Some(job.from)],
+            // The copy's own space has a job, which this is for.
+            Work::EndForm { from, .. } => [Some(*from), None],
             Work::Cleared { .. } | Work::Barrier(_) | Work::LetGo(_) | Work::StopForm(_) => [None, None],
         };
         match spaces.into_iter().flatten().find(|space| self.behind.contains_key(space)) {
@@ -90,9 +103,10 @@ impl Jobs {
         forms.map(|(to, _)| *to).collect()
     }
 
-    /// The job whose turn it is; it is given back by [`Jobs::go_on`] or ended by [`Jobs::end`].
+    /// The job whose turn it is, if any has something to do; it is given back by [`Jobs::go_on`] or ended by [`Jobs::end`].
     pub(super) fn next(&mut self) -> Option<(PlacementId, Job)> {
-        self.under_way.pop_front()
+        let at = self.under_way.iter().position(|(_, job)| job.has_step())?;
+        self.under_way.remove(at)
     }
 
     /// There are steps left.
@@ -108,9 +122,42 @@ impl Jobs {
         self.ready = then.into_iter().chain(waited).chain(later).collect();
     }
 
+    /// The copy that is formed in this space ends there.
+    pub(super) fn end_form(&mut self, to: PlacementId, end: Position) {
+        for (space, job) in &mut self.under_way {
+            if let Job::Form(forming) = job
+                && *space == to
+            {
+                forming.end_at(end);
+            }
+        }
+    }
+
+    /// These changes, and what follows from them for copies that are formed.
+    pub(super) fn mirrored(&self, changes: Vec<Change>) -> Vec<Change> {
+        let forming = |(_, job): &'_ (PlacementId, Job)| matches!(job, Job::Form(_));
+        if !self.under_way.iter().any(forming) {
+            return changes;
+        }
+        let mut all = Vec::with_capacity(changes.len() * 2);
+        for change in changes {
+            let follow = self.under_way.iter().filter_map(|(_, job)| match job {
+                Job::Form(forming) => forming.mirrored(&change),
+                Job::Clear { .. } | Job::ClearRanges { .. } => None,
+            });
+            let follow: Vec<Change> = follow.collect();
+            all.push(change);
+            all.extend(follow);
+        }
+        all
+    }
+
     /// No copy is formed in this space any more, whether it has begun or waits.
     pub(super) fn stop_form(&mut self, to: PlacementId) {
-        let waits = |work: &Work| matches!(work, Work::Form(job) if job.to == to);
+        let waits = |work: &Work| match work {
+            Work::Form(FormJob { to: of, .. }) | Work::EndForm { to: of, .. } => *of == to,
+            _ => false,
+        };
         self.behind.values_mut().for_each(|behind| behind.retain(|work| !waits(work)));
         self.ready.retain(|work| !waits(work));
         let before = self.under_way.len();

@@ -14,6 +14,7 @@ use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
 use archon_host::FormJob;
 use archon_kv::Frozen;
+use archon_replica::Position;
 use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,6 +81,13 @@ pub(crate) enum FlushEvent {
         space: PlacementId,
         /// The number of the clearing.
         clear: u64,
+    },
+    /// A copy that is formed has every row by now, on the disk too, and what is written to its source follows.
+    RowsFormed {
+        /// The copy.
+        space: PlacementId,
+        /// Of the job that forms it.
+        attempt: u64,
     },
     /// A copy is formed, on the disk too. Whoever has given it up since may hear of it all the same.
     Formed {
@@ -174,6 +182,12 @@ enum Work {
         rows: Frozen,
     },
     Form(FormJob),
+    /// The copy that is formed from this source ends there.
+    EndForm {
+        from: PlacementId,
+        to: PlacementId,
+        end: Position,
+    },
     /// The copy that is formed in this space is given up.
     StopForm(PlacementId),
     Barrier(Barrier),
@@ -316,7 +330,8 @@ impl FlusherHandle {
     }
 
     /// Forms a copy, after what was queued for it and for its source before, in place of any other job for the same copy.
-    /// [`FlushEvent::Formed`] tells when it is on the disk. What is applied to the copy's space meanwhile waits. Without a word
+    /// [`FlushEvent::RowsFormed`] tells when every row is on the disk; from then on it follows its source until
+    /// [`FlusherHandle::end_form`]. What is applied to the copy's space meanwhile waits. Without a word
     /// it ends by [`FlusherHandle::stop_form`], by a clearing of its space, and by one of what it is to have at the source.
     ///
     /// A space of which a clearing was asked for has an owner by now, perhaps with rows in it: another thread of the node heard of
@@ -329,6 +344,15 @@ impl FlusherHandle {
             return Err(FlusherError::Clearing { space: job.to });
         }
         self.queue(Work::Form(job))
+    }
+
+    /// The copy that is formed from this source is whole with what was queued for the source before: its log goes on from `end`.
+    /// [`FlushEvent::Formed`] tells when it is on the disk.
+    ///
+    /// # Errors
+    /// [`FlusherError::Stopped`].
+    pub(crate) fn end_form(&self, from: PlacementId, to: PlacementId, end: Position) -> Result<(), FlusherError> {
+        self.queue(Work::EndForm { from, to, end })
     }
 
     /// Whether a clearing of this space was asked for: then it has an owner, and what was formed in it before is nobody's.

@@ -17,6 +17,7 @@ pub(super) enum Note {
     Synced(u64, u64),
     QueueDrained,
     Cleared(u64, u64),
+    RowsFormed(u64, u64),
     Formed(u64, u64),
     Failed,
     Panicked,
@@ -50,6 +51,7 @@ impl Rig {
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
                 FlushEvent::QueueDrained => Note::QueueDrained,
                 FlushEvent::Cleared { space, clear } => Note::Cleared(space.get(), clear),
+                FlushEvent::RowsFormed { space, attempt } => Note::RowsFormed(space.get(), attempt),
                 FlushEvent::Formed { space, attempt } => Note::Formed(space.get(), attempt),
                 FlushEvent::Failed(_) => Note::Failed,
             });

@@ -3,7 +3,7 @@
 use super::jobs::{Job, Jobs};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit};
-use archon_host::{FormJob, Forming};
+use archon_host::{FormJob, FormedPart, Forming};
 use archon_kv::{Frozen, RowChange, row};
 use archon_types::{PlacementId, Seq};
 use std::collections::BTreeMap;
@@ -119,6 +119,7 @@ impl Writer {
             // What a job does comes after the rows of this turn, which were queued before it.
             match self.jobs.admit(work) {
                 None | Some(Work::StopForm(_)) => {}
+                Some(Work::EndForm { to, end, .. }) => self.jobs.end_form(to, end),
                 Some(Work::Barrier(done)) => turn.barrier = Some(done),
                 Some(Work::LetGo(frozen)) => turn.gone.push(frozen),
                 Some(Work::Clear { space, clear }) => self.jobs.begin(space, Job::Clear { clear, removed: false }),
@@ -181,7 +182,8 @@ impl Writer {
         let _busy = SetIdle(Arc::clone(&self.shared));
         self.set_busy();
         drop(turn.gone);
-        let changes: Vec<Change> = turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).collect();
+        let changes = turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).collect();
+        let changes = self.jobs.mirrored(changes);
         let bytes = changes.iter().map(size).sum::<usize>();
         let mut rest = &changes[..];
         while !rest.is_empty() {
@@ -293,13 +295,19 @@ impl Writer {
         // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
         self.unsynced_bytes += step.bytes;
         self.unsynced_since.get_or_insert_with(Instant::now);
-        if !step.written {
-            self.jobs.go_on(space, Job::Form(forming));
-            return Ok(());
+        let attempt = forming.job().attempt;
+        if step.done.is_some() {
+            self.sync()?;
         }
-        self.sync()?;
-        self.jobs.end(space, None);
-        (self.on_event)(FlushEvent::Formed { space, attempt: forming.job().attempt });
+        match step.done {
+            Some(FormedPart::Copy) => self.jobs.end(space, None),
+            Some(FormedPart::Rows) | None => self.jobs.go_on(space, Job::Form(forming)),
+        }
+        match step.done {
+            Some(FormedPart::Rows) => (self.on_event)(FlushEvent::RowsFormed { space, attempt }),
+            Some(FormedPart::Copy) => (self.on_event)(FlushEvent::Formed { space, attempt }),
+            None => {}
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::Shard;
 use super::shell::ShardShell;
 use crate::flusher::{FlushEvent, FlusherError};
-use archon_host::LocalCopy;
+use archon_host::{Haste, LocalCopy};
 use archon_types::Millis;
 
 /// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
@@ -11,6 +11,8 @@ use archon_types::Millis;
 const FLUSH_MS: u64 = 15_000;
 /// How long they gather if they are few.
 const FLUSH_MIN_MS: u64 = 2_000;
+/// How long they gather when somebody is about to wait until the engine has them.
+const FLUSH_SOON_MS: u64 = 50;
 /// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
 const FLUSH_FEW_BYTES: usize = 64 * 1024;
 /// Bytes of a partition's committed rows after which they do not wait any longer.
@@ -48,8 +50,13 @@ fn has_gathered(shell: &ShardShell, local: &LocalCopy<ShardShell>, now: Millis) 
     let step = local.placement.get() % FLUSH_STEPS;
     let log_bytes_max = staggered(FLUSH_LOG_BYTES / partitions, step).max(64 * 1024);
     let few = local.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
-    now.since(since) >= if few { FLUSH_MIN_MS } else { staggered(FLUSH_MS, step) }
-        || local.in_a_hurry
+    let gathers_ms = match local.haste {
+        Haste::Now => 0,
+        Haste::Soon => FLUSH_SOON_MS,
+        Haste::None if few => FLUSH_MIN_MS,
+        Haste::None => staggered(FLUSH_MS, step),
+    };
+    now.since(since) >= gathers_ms
         || local.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
         || local.retention.logged_bytes() - local.gathered_from >= log_bytes_max
         || shell.context.budget.is_half_full()
@@ -85,6 +92,7 @@ impl Shard {
                 self.partitions.each(|shell, local| hand_to_flusher(shell, local, now));
             }
             FlushEvent::Cleared { space, clear } => self.partitions.cleared(space, clear),
+            FlushEvent::RowsFormed { space, attempt } => self.partitions.mirroring(space, attempt),
             FlushEvent::Formed { space, attempt } => self.partitions.formed(space, attempt),
             FlushEvent::Failed(error) => {
                 tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");

@@ -16,7 +16,7 @@ use archon_host::{
     RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
-use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Report, Seq, Version,
 };
@@ -255,6 +255,12 @@ impl Shell for ShardShell {
 
     fn form(&mut self, job: FormJob) {
         if let Err(error) = self.context.flusher.form(job) {
+            tracing::debug!(%error, "nothing more is formed");
+        }
+    }
+
+    fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position) {
+        if let Err(error) = self.context.flusher.end_form(from, to, end) {
             tracing::debug!(%error, "nothing more is formed");
         }
     }

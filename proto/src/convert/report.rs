@@ -63,6 +63,9 @@ impl From<Report> for v1::ReplicaReport {
                 copy: copy.get(),
                 position: Some(position.into()),
             }),
+            Fact::Mirroring { attempt, copy } => {
+                Wire::Mirroring(v1::FactMirroring { attempt: attempt.get(), copy: copy.get() })
+            }
             Fact::Overtaken { by } => Wire::Overtaken(v1::FactOvertaken { by: by.get() }),
         };
         Self {
@@ -101,6 +104,10 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 attempt: Version::new(fact.attempt),
                 copy: PlacementId::new(ids::non_zero(fact.copy, "FactFormed.copy")?),
                 position: required(fact.position, "FactFormed.position")?.into(),
+            },
+            Wire::Mirroring(fact) => Fact::Mirroring {
+                attempt: Version::new(fact.attempt),
+                copy: PlacementId::new(ids::non_zero(fact.copy, "FactMirroring.copy")?),
             },
             Wire::Overtaken(fact) => Fact::Overtaken { by: Epoch::new(fact.by) },
         };
@@ -178,6 +185,7 @@ mod tests {
             Fact::Dropped,
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
+            Fact::Mirroring { attempt: Version::new(6), copy: PlacementId::new(4) },
             Fact::Formed {
                 attempt: Version::new(6),
                 copy: PlacementId::new(4),

@@ -1,7 +1,7 @@
 //! Splits of partitions.
 
 use super::kv::bounded_part;
-use super::table::PLACEMENTS_MAX;
+use super::table::{PLACEMENTS_MAX, enum_field};
 use super::{ConvertError, bounded, ids};
 use crate::v1;
 use archon_types::{Epoch, NodeId, PlacementId, Position, RightCopy, Seq, Split, Version};
@@ -20,13 +20,18 @@ impl From<v1::LogPosition> for Position {
 
 impl From<Split> for v1::Split {
     fn from(split: Split) -> Self {
-        let copy = |copy: RightCopy| v1::RightCopy { id: copy.id.get(), node: copy.node.get(), formed: copy.formed };
+        let copy = |copy: RightCopy| v1::RightCopy {
+            id: copy.id.get(),
+            node: copy.node.get(),
+            stage: v1::RightStage::from(copy.stage).into(),
+        };
         Self {
             attempt: split.attempt.get(),
             at: split.at,
             right: split.right,
             copies: split.copies.into_iter().map(copy).collect(),
             position: split.position.map(Into::into),
+            cut: split.cut,
         }
     }
 }
@@ -41,7 +46,7 @@ impl TryFrom<v1::Split> for Split {
             Ok(RightCopy {
                 id: PlacementId::new(ids::non_zero(copy.id, "RightCopy.id")?),
                 node: NodeId::new(ids::non_zero(copy.node, "RightCopy.node")?),
-                formed: copy.formed,
+                stage: enum_field::<v1::RightStage, _>(copy.stage, "RightCopy.stage")?,
             })
         };
         Ok(Self {
@@ -50,6 +55,7 @@ impl TryFrom<v1::Split> for Split {
             right: wire.right,
             copies: wire.copies.into_iter().map(copy).collect::<Result<_, ConvertError>>()?,
             position: wire.position.map(Into::into),
+            cut: wire.cut,
         })
     }
 }

@@ -7,8 +7,8 @@ use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
     Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Keys, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Table, TableDelta,
-    TableId, TablePiece, Version,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, RightStage, Table,
+    TableDelta, TableId, TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -39,6 +39,7 @@ wire_enum!(ReplicaState, v1::ReplicaState, "ReplicaState", Load, Live, Unload);
 wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable, Offline);
 wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Alive, Failed, Lost);
 wire_enum!(Holds, v1::TableHolds, "TableHolds", Data, Lease);
+wire_enum!(RightStage, v1::RightStage, "RightStage", Copying, Mirroring, Formed);
 wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain, Maintain);
 
 /// An enum field, checked: `W` is the wire's enum, `T` the vocabulary's.

@@ -11,7 +11,7 @@ use archon_types::{
     NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
     ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
-use archon_types::{KeyRange, Keys, Position, RightCopy, ScanOrder, Seq, Split};
+use archon_types::{KeyRange, Keys, Position, RightCopy, RightStage, ScanOrder, Seq, Split};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
@@ -138,16 +138,18 @@ fn node() -> impl Strategy<Value = Node> {
 }
 
 fn split() -> impl Strategy<Value = Box<Split>> {
-    let copies = vec((1u64.., 1u64.., any::<bool>()), 0..4);
-    let numbers = (any::<u64>(), any::<u32>(), option::of((any::<u64>(), any::<u64>())));
-    (numbers, "[a-z]{1,4}", copies).prop_map(|((attempt, right, position), at, copies)| {
-        let copy = |(id, node, formed)| RightCopy { id: PlacementId::new(id), node: NodeId::new(node), formed };
+    let stages = select(&[RightStage::Copying, RightStage::Mirroring, RightStage::Formed][..]);
+    let copies = vec((1u64.., 1u64.., stages), 0..4);
+    let numbers = (any::<u64>(), any::<u32>(), option::of((any::<u64>(), any::<u64>())), any::<bool>());
+    (numbers, "[a-z]{1,4}", copies).prop_map(|((attempt, right, position, cut), at, copies)| {
+        let copy = |(id, node, stage)| RightCopy { id: PlacementId::new(id), node: NodeId::new(node), stage };
         Box::new(Split {
             attempt: Version::new(attempt),
             at: at.into(),
             right,
             copies: copies.into_iter().map(copy).collect(),
             position: position.map(|(epoch, seq)| Position::new(Epoch::new(epoch), Seq::new(seq))),
+            cut,
         })
     })
 }

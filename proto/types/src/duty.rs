@@ -132,6 +132,15 @@ pub enum Fact {
         /// Where the entry stands in this partition's log with which it gave the keys up.
         position: Position,
     },
+    /// The partition is being split, and the reporter's copy of the one that is split off has every key by now and gets whatever
+    /// is written to the reporter's copy of this one. It says when the keys may be given up with the least ado, and nothing that
+    /// must be true rests on it.
+    Mirroring {
+        /// The version of the row in which the split began.
+        attempt: Version,
+        /// The copy that is formed.
+        copy: PlacementId,
+    },
     /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
     /// it.
     Emptied,

@@ -64,6 +64,8 @@ words! {
         TableDropped = "table_dropped",
         /// A partition is being split.
         SplitBegun = "split_begun",
+        /// The copies of the new partition have the keys, which are given up now.
+        SplitCut = "split_cut",
         /// A split is done: there is another partition.
         Parted = "parted",
         /// A split was given up: the partition keeps its keys.

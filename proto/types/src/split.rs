@@ -8,6 +8,7 @@ use crate::limits::check_key;
 use crate::partition::{Partition, PartitionStatus, Placement, ReplicaState};
 use crate::position::Position;
 use crate::text::shown_key;
+use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub struct Split {
     pub right: u32,
     /// Right's copies, each on a node with a copy of left, in order of placement.
     pub copies: Vec<RightCopy>,
+    /// Left's leader is to give the keys up: enough copies have them, so that this takes a moment only.
+    pub cut: bool,
     /// Where the entry stands in left's log with which left gave the keys up. Right's log begins after it. `None` until a copy of
     /// right was formed.
     pub position: Option<Position>,
@@ -36,8 +39,38 @@ pub struct RightCopy {
     pub id: PlacementId,
     /// The node on which it is.
     pub node: NodeId,
+    /// How far it is.
+    pub stage: RightStage,
+}
+
+words! {
+    /// How far the split of a partition is.
+    #[non_exhaustive]
+    pub enum SplitPhase: "phase of a split" {
+        /// The new partition's copies get the keys, and everything is served.
+        Copying = "copying",
+        /// The keys are given up: they wait for the new partition's copies to be whole.
+        Forming = "forming",
+    }
+}
+
+/// How far a copy of right is. Each stage follows the one before; a node that lost what it had begins with the first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum RightStage {
+    /// Its node copies the keys, and serves them as left's meanwhile.
+    #[default]
+    Copying,
+    /// It has every key, and whatever is written to left's copy is written to it as well.
+    Mirroring,
     /// It is whole, durably, as of the split's position.
-    pub formed: bool,
+    Formed,
+}
+
+impl RightCopy {
+    /// It is whole, durably, as of the split's position.
+    pub fn is_formed(&self) -> bool {
+        self.stage == RightStage::Formed
+    }
 }
 
 impl Split {
@@ -56,9 +89,19 @@ impl Split {
         self.copies.iter().find(|copy| copy.node == node)
     }
 
+    /// How far it is.
+    pub const fn phase(&self) -> SplitPhase {
+        if self.cut { SplitPhase::Forming } else { SplitPhase::Copying }
+    }
+
+    /// The stage to which the present phase brings the copies.
+    pub const fn goal(&self) -> RightStage {
+        if self.cut { RightStage::Formed } else { RightStage::Mirroring }
+    }
+
     /// How many copies are formed.
     pub fn formed(&self) -> usize {
-        self.copies.iter().filter(|copy| copy.formed).count()
+        self.copies.iter().filter(|copy| copy.is_formed()).count()
     }
 
     /// Right's row when the split is done, without a leader: the copies that are formed, which count. Its epoch is left's, so that
@@ -70,7 +113,7 @@ impl Split {
             epoch: left.epoch,
             version: left.version,
             leader: None,
-            placements: self.copies.iter().filter(|copy| copy.formed).map(placement).collect(),
+            placements: self.copies.iter().filter(|copy| copy.is_formed()).map(placement).collect(),
             status: PartitionStatus::Unavailable,
             min_in_sync: left.min_in_sync,
             range: self.right_range(&left.range),

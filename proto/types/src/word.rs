@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::{
         Condition, CoordinatorRole, ErrorKind, EventCode, MoveCode, MoveKind, MovePhase, NodeGoal, NodeStatus,
-        PartitionStatus, ReasonCode, ReplicaState, UnmetCode,
+        PartitionStatus, ReasonCode, ReplicaState, SplitPhase, UnmetCode,
     };
 
     fn snake(name: &str) -> String {
@@ -243,6 +243,7 @@ mod tests {
         check::<PartitionStatus>();
         check::<ReasonCode>();
         check::<ReplicaState>();
+        check::<SplitPhase>();
         check::<UnmetCode>();
     }
 

@@ -66,6 +66,7 @@ impl World {
                 EventKind::RepairDone { .. } => coverage.repairs_done += 1,
                 EventKind::CopyRetired { .. } => coverage.copies_retired += 1,
                 EventKind::SplitBegun { .. } => coverage.splits_begun += 1,
+                EventKind::SplitCut { .. } => coverage.splits_cut += 1,
                 EventKind::Parted { .. } => coverage.parted += 1,
                 EventKind::SplitAbandoned { .. } => coverage.splits_abandoned += 1,
                 EventKind::MigrationOver { outcome, .. } if outcome == "done" => coverage.migrations_done += 1,

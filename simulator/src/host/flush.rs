@@ -56,17 +56,20 @@ impl World {
             let job = forming.job();
             shell.clearing.contains_key(&job.to) || shell.clearing.contains_key(&job.from)
         };
-        for forming in shell.forming.values_mut().filter(|forming| !waits(forming)) {
+        for forming in shell.forming.values_mut().filter(|forming| forming.has_step() && !waits(forming)) {
             let step = forming.step(&machine.disk.engine, FORM_ROWS, limit);
             debug_assert!(step.is_ok(), "a simulated engine takes every row");
         }
     }
 
-    /// The engine has brought to the disk what was written: copies of which that is all are formed.
+    /// The engine has brought to the disk what was written: copies of which that is all are formed, or have all rows.
     fn copies_formed(&mut self, host: usize) {
         self.drive(host, |partitions| {
             let forming = &mut partitions.shell_mut().forming;
+            let mirroring = forming.values().filter(|forming| forming.is_mirroring());
+            let mirroring: Vec<_> = mirroring.map(|forming| (forming.job().to, forming.job().attempt)).collect();
             let written: Vec<_> = forming.extract_if(.., |_, forming| forming.is_written()).collect();
+            mirroring.into_iter().for_each(|(placement, attempt)| partitions.mirroring(placement, attempt));
             written.into_iter().for_each(|(placement, forming)| partitions.formed(placement, forming.job().attempt));
             let formed = std::mem::take(&mut partitions.shell_mut().adopting);
             formed.into_iter().for_each(|formed| partitions.adopt(formed));
@@ -118,7 +121,7 @@ fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
         }
     }
     let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-    let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
+    let changes = shell.mirrored(frozen.rows().iter().map(change).collect());
     if shell.disk.engine.write(&changes).is_err() {
         return;
     }

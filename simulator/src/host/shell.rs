@@ -15,7 +15,7 @@ use archon_host::{
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
 use archon_member::Grants;
-use archon_replica::{Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, KeyRange, Millis, NodeId, PartitionId, PlacementId, Report,
     Seq, TableList, Version,
@@ -112,6 +112,18 @@ impl MachineShell {
     /// These keys of a space are cleared: copies that are formed from them would lack them.
     pub(super) fn spoil_forms(&mut self, space: PlacementId, keys: &KeyRange) {
         self.forming.retain(|_, forming| !forming.is_spoilt_by(space, keys));
+    }
+
+    /// These changes of a space, and what follows from them for copies that are formed.
+    pub(super) fn mirrored(&self, changes: Vec<Change>) -> Vec<Change> {
+        if self.breaks(ShellMutant::NotMirrored) {
+            return changes;
+        }
+        let follow = |change: &Change| -> Vec<Change> {
+            self.forming.values().filter_map(|forming| forming.mirrored(change)).collect()
+        };
+        let follows: Vec<Change> = changes.iter().flat_map(follow).collect();
+        changes.into_iter().chain(follows).collect()
     }
 
     fn note_entries(&mut self, placement: PlacementId, write: &LogWrite) {
@@ -311,6 +323,12 @@ impl Shell for MachineShell {
 
     fn form(&mut self, job: FormJob) {
         self.forming.insert(job.to, Forming::new(job));
+    }
+
+    fn end_form(&mut self, _: PlacementId, to: PlacementId, end: Position) {
+        if let Some(forming) = self.forming.get_mut(&to) {
+            forming.end_at(end);
+        }
     }
 
     fn stop_form(&mut self, placement: PlacementId) {

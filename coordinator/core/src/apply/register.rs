@@ -14,7 +14,7 @@ use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,
-    Version,
+    RightStage, Version,
 };
 use std::collections::BTreeSet;
 
@@ -239,7 +239,8 @@ fn end_life(
         let spoiled = placement.state != ReplicaState::Live
             && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
         let unformed = row.split.as_ref().and_then(|split| split.copy_on(node)).is_some_and(|copy| {
-            copy.formed && (other_copy || !held.contains(&copy.id)) && !state.breaks(Mutant::FormedLost) // rule 39
+            let whole = copy.is_formed() && !other_copy && held.contains(&copy.id);
+            copy.stage > RightStage::Copying && !whole && !state.breaks(Mutant::FormedLost) // rule 39
         });
         if !leads && !lost && !spoiled && !unformed {
             continue;
@@ -247,7 +248,7 @@ fn end_life(
         let mut row = staged.row(row.id)?;
         let split_off = row.split.iter_mut().flat_map(|split| &mut split.copies);
         for copy in split_off.filter(|copy| unformed && copy.node == node) {
-            copy.formed = false;
+            copy.stage = RightStage::Copying;
         }
         if leads {
             staged.remember(FormerLeader {

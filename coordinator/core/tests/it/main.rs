@@ -27,6 +27,7 @@ mod pushes;
 mod random;
 mod removed;
 mod repair;
+mod split_copying;
 mod splits;
 mod term;
 mod unserved;

@@ -18,7 +18,7 @@ archon_types::shown_by! {
     RightEpochRestarts => epochs_of_the_new_partition_go_on,
 }
 
-fn times(index: u32) -> PartitionId {
+pub(crate) fn times(index: u32) -> PartitionId {
     PartitionId::new(TIMES, index)
 }
 
@@ -27,7 +27,7 @@ fn key(text: &str) -> Bytes {
 }
 
 /// Three nodes and a table by ranges of one partition with a copy on each; and nothing has happened in it yet.
-fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
+pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
     let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
     bed.state.mutant = mutant;
     let partitioning = Partitioning::Range { split_at: vec![] };
@@ -37,37 +37,68 @@ fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
 }
 
 impl Bed {
-    fn times(&self, index: u32) -> &Partition {
+    pub(crate) fn times(&self, index: u32) -> &Partition {
         self.state.partition(times(index)).expect("a partition")
     }
 
     #[track_caller]
-    fn begin_split(&mut self, index: u32, at: &str) -> Split {
+    pub(crate) fn begin_split(&mut self, index: u32, at: &str) -> Split {
         let plan = check_split(&self.state, times(index), &key(at)).expect("can be split");
         self.ok(plan.command);
         (**self.times(index).split.as_ref().expect("a split")).clone()
     }
 
+    /// A split of which every copy has the keys, so that they are given up.
+    #[track_caller]
+    pub(crate) fn begin_cut(&mut self, index: u32, at: &str) -> Split {
+        let split = self.begin_split(index, at);
+        for copy in &split.copies {
+            self.mirrors(copy.node, index).expect("it counts");
+        }
+        let commands = self.turn();
+        self.commit(commands);
+        let split = (**self.times(index).split.as_ref().expect("a split")).clone();
+        assert!(split.cut);
+        split
+    }
+
+    /// The node says that its copy has the keys.
+    pub(crate) fn mirrors(&mut self, node: NodeId, index: u32) -> Result<Vec<Response>, ErrorDetail> {
+        self.tells(node, index, |attempt, copy| Fact::Mirroring { attempt, copy })
+    }
+
     /// The node says that it has formed its copy.
-    fn forms(&mut self, node: NodeId, index: u32, position: Position) -> Result<Vec<Response>, ErrorDetail> {
+    pub(crate) fn forms(&mut self, node: NodeId, index: u32, position: Position) -> Result<Vec<Response>, ErrorDetail> {
+        self.tells(node, index, |attempt, copy| Fact::Formed { attempt, copy, position })
+    }
+
+    pub(crate) fn tells(
+        &mut self,
+        node: NodeId,
+        index: u32,
+        fact: impl Fn(Version, PlacementId) -> Fact,
+    ) -> Result<Vec<Response>, ErrorDetail> {
         let row = self.times(index).clone();
         let split = row.split.as_deref().expect("a split");
-        let (attempt, copy) = (split.attempt, split.copy_on(node).expect("a copy").id);
+        let fact = fact(split.attempt, split.copy_on(node).expect("a copy").id);
         let placement = row.placement_on(node).expect("a copy of the left one").id;
-        let fact = Fact::Formed { attempt, copy, position };
         self.report(node, &Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact })
     }
 
-    fn is_split(&self, index: u32) -> bool {
+    pub(crate) fn leader_of(&self, index: u32) -> Option<NodeId> {
+        self.times(index).leader_placement().map(|leader| leader.node)
+    }
+
+    pub(crate) fn is_split(&self, index: u32) -> bool {
         self.times(index).split.is_some()
     }
 
-    fn nodes(&self) -> Vec<NodeId> {
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
         CITIES.map(|name| self.node(name)).to_vec()
     }
 }
 
-fn last_event(bed: &Bed, fits: impl Fn(&EventKind) -> bool) -> bool {
+pub(crate) fn last_event(bed: &Bed, fits: impl Fn(&EventKind) -> bool) -> bool {
     bed.state.events.iter().any(|event| fits(&event.what))
 }
 
@@ -95,7 +126,7 @@ fn a_split_partition_is_two_that_share_its_keys() {
 #[test]
 fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
     let mut bed = ranges(3, None);
-    let split = bed.begin_split(0, "m");
+    let split = bed.begin_cut(0, "m");
     bed.pass(4_800, &[]);
     assert!(bed.is_split(0), "it has five seconds");
     bed.pass(400, &[]);
@@ -115,7 +146,7 @@ fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
 #[test]
 fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
     let mut bed = ranges(3, None);
-    let split = bed.begin_split(0, "m");
+    let split = bed.begin_cut(0, "m");
     let nodes = bed.nodes();
     for node in &nodes[..2] {
         bed.forms(*node, 0, FORMED_AT).expect("it counts");
@@ -136,7 +167,7 @@ fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
 #[test]
 fn all_copies_formed_end_it_at_once() {
     let mut bed = ranges(3, None);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     for node in bed.nodes() {
         bed.forms(node, 0, FORMED_AT).expect("it counts");
         assert_eq!(bed.forms(node, 0, FORMED_AT), Ok(vec![]), "said again");
@@ -150,7 +181,7 @@ fn all_copies_formed_end_it_at_once() {
 #[test]
 fn a_copy_of_another_position_does_not_count() {
     let mut bed = ranges(3, None);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     let nodes = bed.nodes();
     bed.forms(nodes[0], 0, FORMED_AT).expect("it counts");
     let refused = bed.forms(nodes[1], 0, Position::new(Epoch::new(2), Seq::new(8))).expect("an answer");
@@ -161,7 +192,7 @@ fn a_copy_of_another_position_does_not_count() {
 #[test]
 fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
     let mut bed = ranges(3, None);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     let nodes = bed.nodes();
     let least = usize::from(bed.times(0).min_in_sync);
     assert_eq!(least, 2);
@@ -174,7 +205,7 @@ fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
     bed.settle();
 
     let mut bed = ranges(3, None);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     bed.fail(nodes[2]);
     bed.fail(nodes[1]);
     bed.pass(100, &[nodes[1], nodes[2]]);
@@ -211,7 +242,7 @@ fn a_dropped_table_takes_its_split_along() {
 #[test]
 fn a_lost_node_takes_its_copies_out_of_both() {
     let mut bed = ranges(3, None);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     let node = bed.nodes()[1];
     bed.forms(node, 0, FORMED_AT).expect("it counts");
     bed.fail(node);
@@ -285,7 +316,7 @@ fn what_was_formed_in_an_earlier_split_does_not_count(mutant: Option<Mutant>) ->
 
 fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     let node = bed.node("cyrene");
     bed.forms(node, 0, FORMED_AT).expect("it counts");
     bed.fail(node);
@@ -301,7 +332,7 @@ fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
 
 fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
-    bed.begin_split(0, "m");
+    bed.begin_cut(0, "m");
     let node = bed.nodes()[0];
     bed.forms(node, 0, FORMED_AT).expect("it counts");
     let row = bed.times(0).clone();

@@ -143,6 +143,7 @@ impl Coordinator {
             | Fact::Overtaken { .. }
             | Fact::Dropped
             | Fact::Formed { .. }
+            | Fact::Mirroring { .. }
             | Fact::Emptied => {}
         }
     }

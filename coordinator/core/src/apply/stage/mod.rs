@@ -151,6 +151,10 @@ impl<'a> Staged<'a> {
                 Ok(())
             }
             Edit::Split { at, right } => self.begin_split(row, at, *right),
+            Edit::Mirroring { attempt, placement, incarnation } => {
+                self.mirroring(row, *attempt, *placement, *incarnation)
+            }
+            Edit::Cut => self.cut(row),
             Edit::Formed { attempt, placement, incarnation, position } => {
                 self.formed(row, *attempt, *placement, *incarnation, *position)
             }

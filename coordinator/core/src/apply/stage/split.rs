@@ -10,7 +10,7 @@ use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::split::check_split_at;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, Placement, PlacementId, Position,
-    ReplicaState, RightCopy, Split, Version,
+    ReplicaState, RightCopy, RightStage, Split, Version,
 };
 use bytes::Bytes;
 
@@ -46,9 +46,9 @@ impl Staged<'_> {
         for left in &row.placements {
             let id = PlacementId::new(self.effect.placement_last.get() + 1);
             self.effect.placement_last = id;
-            copies.push(RightCopy { id, node: left.node, formed: false });
+            copies.push(RightCopy { id, node: left.node, stage: RightStage::Copying });
         }
-        let split = Split { attempt: version, at: at.clone(), right, copies, position: None };
+        let split = Split { attempt: version, at: at.clone(), right, copies, cut: false, position: None };
         let (partition, right) = (row.id, split.right_of(row.id));
         self.effect.events.push(EventKind::SplitBegun { partition, right, at: at.clone() });
         self.effect.tables.insert(table.id, table);
@@ -65,23 +65,54 @@ impl Staged<'_> {
         incarnation: Incarnation,
         position: Position,
     ) -> Result<(), ErrorDetail> {
-        let at = self.copy_to_form(row, attempt, id)?;
-        let acts = self.state.is_active(at) && self.state.incarnation(at) == Some(incarnation);
-        let unchecked = self.state.breaks(Mutant::FormedLost); // rule 39
+        self.check_forms(row, attempt, id, incarnation)?;
         let Some(split) = row.split.as_deref_mut() else { return Err(no_split(row)) };
-        if !acts && !unchecked {
-            let node = self.state.node_name(at);
-            return Err(refused(format!("{node} is not in incarnation {incarnation} any more")));
-        }
         if split.position.is_some_and(|formed| formed != position) {
             let message = format!("copy {id} was formed as of another position than the others, {position:?}");
             return Err(refused(message));
         }
         split.position = Some(position);
-        for copy in split.copies.iter_mut().filter(|copy| copy.id == id) {
-            copy.formed = true;
-        }
+        advance(split, id, RightStage::Formed);
         Ok(())
+    }
+
+    /// A copy of right has every key of it, and gets whatever is written from now on.
+    pub(super) fn mirroring(
+        &mut self,
+        row: &mut Partition,
+        attempt: Version,
+        id: PlacementId,
+        incarnation: Incarnation,
+    ) -> Result<(), ErrorDetail> {
+        self.check_forms(row, attempt, id, incarnation)?;
+        let Some(split) = row.split.as_deref_mut() else { return Err(no_split(row)) };
+        advance(split, id, RightStage::Mirroring);
+        Ok(())
+    }
+
+    /// From now on left's leader is to give the keys up.
+    pub(super) fn cut(&mut self, row: &mut Partition) -> Result<(), ErrorDetail> {
+        let Some(split) = row.split.as_deref_mut() else { return Err(no_split(row)) };
+        split.cut = true;
+        self.effect.events.push(EventKind::SplitCut { partition: row.id, right: split.right_of(row.id) });
+        Ok(())
+    }
+
+    /// Whether what is said of a copy of right is said of this attempt, and by the life of its node that goes on.
+    fn check_forms(
+        &self,
+        row: &Partition,
+        attempt: Version,
+        id: PlacementId,
+        incarnation: Incarnation,
+    ) -> Result<(), ErrorDetail> {
+        let at = self.copy_to_form(row, attempt, id)?;
+        let acts = self.state.is_active(at) && self.state.incarnation(at) == Some(incarnation);
+        if acts || self.state.breaks(Mutant::FormedLost) {
+            return Ok(()); // rule 39
+        }
+        let node = self.state.node_name(at);
+        Err(refused(format!("{node} is not in incarnation {incarnation} any more")))
     }
 
     fn copy_to_form(&self, row: &Partition, attempt: Version, id: PlacementId) -> Result<NodeId, ErrorDetail> {
@@ -111,7 +142,7 @@ impl Staged<'_> {
         }
         self.lead(&mut right, leader, incarnation, Ending::Released)?;
         // Whatever they have formed by now is of no known time: repair makes others in their place.
-        for copy in split.copies.iter().filter(|copy| !copy.formed) {
+        for copy in split.copies.iter().filter(|copy| !copy.is_formed()) {
             self.condemn(copy.node, copy.id, right.id);
         }
         row.range.end = Some(split.at.clone());
@@ -149,6 +180,13 @@ impl Staged<'_> {
         if may_hold(self.state, node) {
             self.effect.condemned.push((node, copy, partition));
         }
+    }
+}
+
+/// A copy has come to this stage, or is past it.
+fn advance(split: &mut Split, id: PlacementId, stage: RightStage) {
+    for copy in split.copies.iter_mut().filter(|copy| copy.id == id) {
+        copy.stage = copy.stage.max(stage);
     }
 }
 

@@ -240,10 +240,14 @@ impl Bed {
                 reports.push(Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact });
             };
             if let Some(split) = row.split.as_deref()
-                && let Some(copy) = split.copy_on(node).filter(|copy| !copy.formed)
+                && let Some(copy) = split.copy_on(node).filter(|copy| !copy.is_formed())
             {
                 let (attempt, copy, position) = (split.attempt, copy.id, FORMED_AT);
-                add(Fact::Formed { attempt, copy, position });
+                add(if split.cut {
+                    Fact::Formed { attempt, copy, position }
+                } else {
+                    Fact::Mirroring { attempt, copy }
+                });
             }
             match duty {
                 Duty::Unload { .. } => add(Fact::Unloaded),

@@ -1,0 +1,110 @@
+//! What a split waits for before keys are given up: copies that have them and get whatever is written.
+
+use crate::bed::{Bed, FORMED_AT};
+use crate::splits::{last_event, ranges, times};
+use archon_coordinator_core::*;
+use archon_types::*;
+
+/// Turns until nothing is left to commit.
+fn turn(bed: &mut Bed) {
+    let commands = bed.turn();
+    bed.commit(commands);
+}
+
+fn is_cut(bed: &Bed) -> bool {
+    bed.times(0).split.as_ref().is_some_and(|split| split.cut)
+}
+
+fn stages(bed: &Bed) -> Vec<RightStage> {
+    bed.times(0).split.iter().flat_map(|split| &split.copies).map(|copy| copy.stage).collect()
+}
+
+#[test]
+fn keys_are_given_up_once_every_copy_has_them() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    for node in bed.nodes() {
+        turn(&mut bed);
+        assert!(!is_cut(&bed), "{:?}", stages(&bed));
+        bed.mirrors(node, 0).expect("it counts");
+        assert_eq!(bed.mirrors(node, 0), Ok(vec![]), "said again");
+    }
+    turn(&mut bed);
+    assert!(is_cut(&bed));
+    assert!(last_event(&bed, |what| matches!(what, EventKind::SplitCut { right, .. } if *right == times(1))));
+}
+
+#[test]
+fn the_last_copy_is_waited_for_as_long_as_nobody_misses_the_keys() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    for node in &bed.nodes()[..2] {
+        bed.mirrors(*node, 0).expect("it counts");
+    }
+    bed.pass(29_000, &[]);
+    assert!(!is_cut(&bed));
+    bed.pass(2_000, &[]);
+    assert!(is_cut(&bed), "it is loaded then");
+}
+
+#[test]
+fn copies_that_never_have_the_keys_end_the_split_after_half_an_hour() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    bed.mirrors(bed.nodes()[0], 0).expect("it counts");
+    bed.pass(29 * 60_000, &[]);
+    assert!(bed.is_split(0) && !is_cut(&bed));
+    bed.pass(61_000, &[]);
+    assert!(!bed.is_split(0) && bed.times(0).range.is_all());
+    let why =
+        |what: &EventKind| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("not copied within"));
+    assert!(last_event(&bed, why), "{:#?}", bed.state.events.back());
+}
+
+#[test]
+fn a_node_that_begins_anew_copies_anew() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let nodes = bed.nodes();
+    for node in &nodes {
+        bed.mirrors(*node, 0).expect("it counts");
+    }
+    let follower = bed.times(0).live().map(|copy| copy.node).find(|node| Some(*node) != bed.leader_of(0)).expect("one");
+    bed.fail(follower);
+    bed.pass(3_000, &[follower]);
+    // Two are left, which is enough.
+    assert!(is_cut(&bed));
+    bed.rejoin(follower, 9_001);
+    assert_eq!(stages(&bed).iter().filter(|stage| **stage == RightStage::Copying).count(), 1, "{:?}", stages(&bed));
+    bed.settle();
+    assert!(!bed.is_split(0) && bed.times(1).live().count() == 3);
+}
+
+#[test]
+fn keys_are_not_given_up_while_nobody_leads() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    for node in bed.nodes() {
+        bed.mirrors(node, 0).expect("it counts");
+    }
+    let leader = bed.leader_of(0).expect("led");
+    bed.rejoin(leader, 9_001);
+    bed.mirrors(leader, 0).expect("it counts");
+    let row = bed.times(0);
+    assert!(row.leader.is_none() || row.status != PartitionStatus::Online);
+    let before = bed.times(0).clone();
+    turn(&mut bed);
+    assert!(!is_cut(&bed), "{before:?}");
+    bed.settle();
+    assert!(!bed.is_split(0));
+}
+
+#[test]
+fn what_is_formed_already_needs_no_word_before() {
+    let mut bed = ranges(3, None);
+    let split = bed.begin_cut(0, "m");
+    let node = split.copies[0].node;
+    bed.forms(node, 0, FORMED_AT).expect("it counts");
+    assert_eq!(bed.mirrors(node, 0), Ok(vec![]), "late");
+    assert_eq!(stages(&bed)[0], RightStage::Formed);
+}

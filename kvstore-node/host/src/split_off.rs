@@ -1,0 +1,288 @@
+//! The copy of a new partition that a node forms from its own copy of the partition that is split (PROTOCOL rules 38 to 40).
+//!
+//! It is begun as soon as the row speaks of the split: rows are copied and whatever is written follows, while every key is served.
+//! When the keys are given up in the log, what the engine lacks up to there is brought to it, and the copy is whole.
+
+use crate::form::FormJob;
+use crate::local_copy::{Found, Haste, LocalCopy};
+use crate::log_write::LogWrite;
+use crate::mutant::Mutant;
+use crate::partitions::Partitions;
+use crate::shell::{At, Observed, Shell};
+use crate::split::SplitWork;
+use crate::turn::Turn;
+use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
+use archon_replica::{Position, Recovered};
+use archon_types::{Fact, Incarnation, PartitionId, PlacementId, Report, RightCopy, RightStage, Version};
+
+/// A copy of the partition that is split off, which this node forms.
+#[derive(Debug)]
+pub(crate) struct OwnCopy {
+    attempt: Version,
+    partition: PartitionId,
+    copy: PlacementId,
+    stage: Stage,
+    /// In which life, and under which version of the row, its stage was said last.
+    said: Option<(Incarnation, Version)>,
+}
+
+/// What a row wants formed on this node.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedCopy {
+    attempt: Version,
+    partition: PartitionId,
+    pub(crate) copy: RightCopy,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The engine copies rows.
+    Copying,
+    /// It has them all, and what is written follows.
+    Mirroring,
+    /// The keys are given up there: the engine was given everything, and brings it to the disk.
+    Ending(Position),
+    /// Whoever has its partition takes it up.
+    Adopting(Position),
+    /// It is whole.
+    Formed(Position),
+    /// It is opened, or deleted: whatever an old row says, its rows are not to be written over.
+    Over,
+}
+
+/// A copy that was formed and that nobody knows yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FormedCopy {
+    /// The partition that is split off.
+    pub partition: PartitionId,
+    /// Its copy.
+    pub placement: PlacementId,
+    /// Where its log begins.
+    pub at: Position,
+}
+
+impl OwnCopy {
+    fn come_to(&mut self, stage: Stage) {
+        (self.stage, self.said) = (stage, None);
+    }
+
+    /// It reads rows that whoever pulls the other copy anew throws away.
+    const fn follows(&self) -> bool {
+        matches!(self.stage, Stage::Copying | Stage::Mirroring)
+    }
+
+    /// How far it is, as the row says it.
+    const fn is_at(&self) -> RightStage {
+        match self.stage {
+            Stage::Copying => RightStage::Copying,
+            Stage::Mirroring | Stage::Ending(_) | Stage::Adopting(_) => RightStage::Mirroring,
+            Stage::Formed(_) | Stage::Over => RightStage::Formed,
+        }
+    }
+
+    fn fact(&self) -> Option<Fact> {
+        let (attempt, copy) = (self.attempt, self.copy);
+        match self.stage {
+            Stage::Mirroring => Some(Fact::Mirroring { attempt, copy }),
+            Stage::Formed(position) => Some(Fact::Formed { attempt, copy, position }),
+            Stage::Copying | Stage::Ending(_) | Stage::Adopting(_) | Stage::Over => None,
+        }
+    }
+}
+
+impl SplitWork {
+    /// Whether the copy here is being brought to its end, or is past it.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| !own.follows())
+    }
+}
+
+impl<S: Shell> Partitions<S> {
+    /// Every row of that copy is there, on the disk, and what is written follows.
+    pub fn mirroring(&mut self, copy: PlacementId, attempt: u64) {
+        if let Some(own) = self.own_copy_of(copy, attempt).filter(|own| own.stage == Stage::Copying) {
+            own.come_to(Stage::Mirroring);
+        }
+    }
+
+    /// A copy was formed in that attempt: the engine holds it, on its disk. Whoever has its partition is to take it up, who alone
+    /// writes to its log.
+    pub fn formed(&mut self, copy: PlacementId, attempt: u64) {
+        let Some(own) = self.own_copy_of(copy, attempt) else { return };
+        let Stage::Ending(at) = own.stage else { return };
+        own.come_to(Stage::Adopting(at));
+        let partition = own.partition;
+        self.turn.shell.adopt(FormedCopy { partition, placement: copy, at });
+    }
+
+    fn own_copy_of(&mut self, copy: PlacementId, attempt: u64) -> Option<&mut OwnCopy> {
+        let fits = |own: &&mut OwnCopy| own.copy == copy && own.attempt.get() == attempt;
+        self.copies.values_mut().filter_map(|local| local.split.own.as_mut()).find(fits)
+    }
+
+    /// Takes up a copy that was formed, unless it is known here by now: its log begins where the keys were given away.
+    pub fn adopt(&mut self, formed: FormedCopy) {
+        let FormedCopy { partition, placement, at } = formed;
+        if self.is_taken(placement) || self.dormant.contains_key(&placement) {
+            return;
+        }
+        self.turn.shell.log(placement, LogWrite::Begin { partition, epoch: at.epoch, base: at });
+        self.turn.shell.log_token(placement, 0);
+        self.adopting.insert(placement, formed);
+    }
+
+    /// The log knows of a copy that was formed, on the disk: it is held from here on.
+    pub(crate) fn adopted(&mut self, placement: PlacementId) {
+        let Some(FormedCopy { partition, at: base, .. }) = self.adopting.remove(&placement) else { return };
+        let at = At { partition, placement, epoch: base.epoch, commit: base.seq };
+        match self.found_formed(placement, partition, base) {
+            Ok(found) => {
+                self.dormant.insert(placement, found);
+                self.turn.shell.observe(at, Observed::Formed);
+            }
+            Err(error) => self.turn.shell.fail(at, &error),
+        }
+    }
+
+    /// What is held of a copy that was formed.
+    fn found_formed(&self, copy: PlacementId, partition: PartitionId, base: Position) -> Result<Found, ViewError> {
+        let stamp = self.turn.shell.engine().get(copy, row::LOG_TIME_KEY)?;
+        let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose()?;
+        Ok(Found {
+            partition,
+            recovered: Recovered { epoch: base.epoch, base, runs: Vec::new(), last: base.seq, commit: base.seq },
+            complete: base,
+            memtable: Memtable::new(base.seq, self.turn.shell.budget()),
+            log_time: LogTime::starting_at(stamp.unwrap_or_default()),
+        })
+    }
+
+    /// Forms this copy no more: another is opened in its place, or it is deleted.
+    pub(crate) fn form_no_more(&mut self, copy: PlacementId) {
+        for placement in &self.turn.splitting {
+            let own = self.copies.get_mut(placement).and_then(|local| local.split.own.as_mut());
+            if let Some(own) = own.filter(|own| own.copy == copy) {
+                own.come_to(Stage::Over);
+                self.turn.shell.stop_form(copy);
+            }
+        }
+    }
+}
+
+impl<S: Shell> Turn<S> {
+    /// The copy of the other partition that belongs on this node.
+    pub(crate) fn own_copy(&self, local: &LocalCopy<S>) -> Option<WantedCopy> {
+        let row = local.row()?;
+        let split = row.split.as_deref()?;
+        let copy = *split.copy_on(self.shell.life()?.node)?;
+        Some(WantedCopy { attempt: split.attempt, partition: split.right_of(row.id), copy })
+    }
+
+    /// Forms the copy of the other partition that belongs on this node, and says so. `held` says of which partition a copy is that is
+    /// held here and not served, `taken` that somebody has it already.
+    pub(crate) fn form_own(
+        &mut self,
+        local: &mut LocalCopy<S>,
+        taken: bool,
+        held: impl Fn(PlacementId) -> Option<PartitionId>,
+    ) {
+        if self.shell.life().is_none() {
+            return;
+        }
+        let wanted = self.own_copy(local);
+        let pulls = local.is_pulling();
+        let over =
+            |own: &mut OwnCopy| wanted.is_none_or(|wanted| wanted.attempt != own.attempt) || (pulls && own.follows());
+        if let Some(own) = local.split.own.take_if(over) {
+            self.shell.stop_form(own.copy);
+            local.haste = Haste::None;
+        }
+        let Some(wanted) = wanted else { return };
+        let WantedCopy { attempt, partition, copy } = wanted;
+        let held = held(copy.id).or_else(|| self.shell.holds(copy.id)).filter(|of| *of == partition);
+        if local.split.own.is_none() {
+            if taken || pulls {
+                return;
+            }
+            let Some(stage) = self.first_stage(local, wanted, held.is_some()) else { return };
+            local.split.own = Some(OwnCopy { attempt, partition, copy: copy.id, stage, said: None });
+        }
+        self.end_own(local);
+        let Some(own) = &mut local.split.own else { return };
+        if let (Stage::Adopting(at), Some(_)) = (own.stage, held) {
+            own.come_to(Stage::Formed(at));
+        }
+        self.say_own(local, copy.stage);
+    }
+
+    /// Where forming a copy begins. One that is held is whole: the log knows of it only since it was, before a restart.
+    fn first_stage(&mut self, local: &mut LocalCopy<S>, wanted: WantedCopy, held: bool) -> Option<Stage> {
+        if held {
+            return self.sealed_for(local, wanted.attempt).map(Stage::Formed);
+        }
+        let row = local.row()?;
+        let range = row.split.as_deref()?.right_range(&row.range);
+        let (attempt, to) = (wanted.attempt.get(), wanted.copy.id);
+        self.shell.form(FormJob { attempt, from: local.placement, to, range });
+        Some(Stage::Copying)
+    }
+
+    /// Brings the copy to its end, if its keys are given up by now and once the engine was given everything up to there: it
+    /// works in order.
+    fn end_own(&mut self, local: &mut LocalCopy<S>) {
+        let Some(own) = local.split.own.as_ref().filter(|own| own.follows()) else { return };
+        let (attempt, copy, copying) = (own.attempt, own.copy, own.stage == Stage::Copying);
+        let cut = local.row().and_then(|row| row.split.as_deref()).is_some_and(|split| split.cut);
+        let end = self.sealed_for(local, attempt);
+        // Little is to be left to write when the keys are given up: somebody waits for them then.
+        local.haste = match (cut || end.is_some(), copying) {
+            (true, _) => Haste::Now,
+            (false, false) => Haste::Soon,
+            (false, true) => Haste::None,
+        };
+        if local.haste > Haste::None {
+            self.shell.ticked(local, self.now);
+        }
+        let Some(end) = end.filter(|end| local.flushing >= end.seq) else { return };
+        local.haste = Haste::None;
+        self.shell.end_form(local.placement, copy, end);
+        if let Some(own) = &mut local.split.own {
+            own.come_to(Stage::Ending(end));
+        }
+    }
+
+    /// Says how far the copy is, once in each life and for each version of the row that does not know it.
+    fn say_own(&mut self, local: &mut LocalCopy<S>, known: RightStage) {
+        let Some(life) = self.shell.life() else { return };
+        // Before this life is told anything nobody listens to it: what it says would be refused for good.
+        if local.split.told != Some(life.incarnation) {
+            return;
+        }
+        let version = local.replica.version();
+        let said = Some((life.incarnation, version));
+        let Some(own) = local.split.own.as_mut().filter(|own| own.said != said && own.is_at() > known) else { return };
+        let Some(fact) = own.fact() else { return };
+        own.said = said;
+        let (partition, placement, epoch) = (local.partition, local.placement, local.replica.epoch());
+        self.shell.report(Report { partition, placement, epoch, version, fact });
+    }
+
+    /// Where this attempt's seal stands in the log, if it is committed and known to be here.
+    fn sealed_for(&mut self, local: &LocalCopy<S>, attempt: Version) -> Option<Position> {
+        let early = self.broken.breaks(Mutant::FormedEarly); // rule 38
+        let reader = if early { Reader::Newest } else { Reader::Committed };
+        let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
+        match Seal::standing(&view) {
+            Ok(seal) => {
+                let seal = seal.filter(|seal| seal.attempt == attempt)?;
+                let at = seal.position;
+                // Rows of a copy that is being pulled are of no position at all yet.
+                (early || (at.seq <= local.memtable.committed() && !local.is_pulling())).then_some(at)
+            }
+            Err(error) => {
+                self.unusable(local, &error);
+                None
+            }
+        }
+    }
+}
