@@ -126,17 +126,27 @@ pub struct Probers {
 impl Probers {
     /// Starts `writers` and `readers` on `client`, spread evenly over the partitions of a table that has `partitions`.
     pub fn start(client: &Client, writers: u16, readers: u16, partitions: u32) -> Self {
-        let stop = CancellationToken::new();
-        let (mut probers, mut tasks) = (Vec::new(), JoinSet::new());
-        for (count, writes) in [(writers, true), (readers, false)] {
-            for number in 0..count {
+        let kinds = [(writers, true), (readers, false)];
+        let probers = kinds.into_iter().flat_map(|(count, writes)| {
+            (0..count).map(move |number| {
                 let partition = u32::from(number) * partitions / u32::from(count);
                 let key = key_in(partition, partitions, if writes { "write" } else { "read" }, number);
-                let prober = Arc::new(Prober::new(key, partition, writes));
-                tasks.spawn(prober.clone().run(client.clone(), stop.clone()));
-                probers.push(prober);
-            }
-        }
+                Prober::new(key, partition, writes)
+            })
+        });
+        Self::begin(client, probers)
+    }
+
+    /// Starts a writer for each of these keys, which are in this partition.
+    pub fn write(client: &Client, partition: u32, keys: impl IntoIterator<Item = String>) -> Self {
+        Self::begin(client, keys.into_iter().map(|key| Prober::new(key, partition, true)))
+    }
+
+    fn begin(client: &Client, probers: impl Iterator<Item = Prober>) -> Self {
+        let stop = CancellationToken::new();
+        let probers: Vec<Arc<Prober>> = probers.map(Arc::new).collect();
+        let run = |prober: &Arc<Prober>| Arc::clone(prober).run(client.clone(), stop.clone());
+        let tasks = probers.iter().map(run).collect();
         Self { probers, tasks, stop }
     }
 

@@ -80,6 +80,14 @@ Examples:
   archon bench rebalance --local --keys 1000000     what many keys and their clients make of it
   archon bench rebalance --writers 96")]
     Rebalance(MovesArgs),
+    /// Measure how long writers stand still while a partition is split, those of keys that stay and those of keys that move.
+    ///
+    /// Makes the table `bench-split` for that, of one range of keys, and drops it at the end.
+    #[command(after_help = "\
+Examples:
+  archon bench split --local --keys 1000000
+  archon bench split --keys 100000 --value-bytes 100")]
+    Split(SplitArgs),
     /// Measure how much abusive clients slow down ordinary ones.
     ///
     /// `scans`: messages that each hold 4,096 scans. `slow-readers`: ask for large replies and never read them.
@@ -225,6 +233,32 @@ pub(crate) struct MovesArgs {
     /// Everything else.
     #[command(flatten)]
     pub(crate) probe: ProbeArgs,
+}
+
+/// Options of `archon bench split`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SplitArgs {
+    /// Write so many keys first; the upper half of them moves.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    pub(crate) keys: u64,
+    /// How large their values are, in bytes.
+    #[arg(long, value_name = "N", default_value_t = 1_024)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub(crate) value_bytes: u32,
+    /// How many clients read all of them meanwhile, and how many others write them.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) clients: u32,
+    /// Writers in each half, each with a key of its own in a closed loop, of whom the gaps are told.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    pub(crate) writers: u16,
+    /// How long to measure before and after.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    pub(crate) calm: Duration,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
 }
 
 /// How much load, and for how long.

@@ -18,6 +18,7 @@ pub(crate) use admin::{
 };
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
+    SplitArgs,
 };
 pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
 pub(crate) use config::{ConfigVerb, SetArgs};

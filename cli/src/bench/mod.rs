@@ -1,12 +1,14 @@
-//! `archon bench put | get | mixed | scan | failover | rebalance | attack`: puts load on a cluster and says what came of it.
+//! `archon bench put | get | mixed | scan | failover | rebalance | split | attack`: puts load on a cluster and says what came of it.
 
 mod attack;
 mod disturb;
+mod load;
 mod local;
 mod moves;
 mod nodes;
 mod report;
 mod rounds;
+mod split;
 mod victim;
 
 use crate::args::{BenchArgs, BenchVerb, Connection, LoadArgs, ReadArgs};
@@ -74,6 +76,10 @@ pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Fai
         BenchVerb::Rebalance(probe) => {
             let output = Output::new(connection.output);
             return on_runtime(moves::rebalance(probe, &args.table, connection, &output));
+        }
+        BenchVerb::Split(split) => {
+            let output = Output::new(connection.output);
+            return on_runtime(split::run(split, connection, &output));
         }
         BenchVerb::Attack(attack) => {
             let output = Output::new(connection.output);

@@ -1,20 +1,19 @@
 //! `archon bench rebalance`: what moving partitions costs those who read and write meanwhile, and how fast it goes.
 
 use super::disturb::{PATIENCE, Report, Stage, sleep_or_interrupt};
+use super::load::{Load, Running, Seen, print_seen};
 use super::nodes::{Cost, Counted};
-use super::report::micros_text;
 use super::rounds::Round;
-use super::{LOADERS, local, over, settled, watched};
+use super::{local, settled};
 use crate::args::{Connection, MovesArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Output};
+use crate::output::Output;
 use archon_client::NodeStatus;
 use archon_load::watch::Moved;
-use archon_load::{Archon, End, KEY_BYTES, Measured, Mix, Run, Workload, watch};
+use archon_load::{Mix, Workload, watch};
 use archon_local_cluster::LATE_NODE;
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long moves may take.
@@ -52,63 +51,6 @@ struct Loaded {
     keys_missing: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Seen {
-    get: Measured,
-    put: Measured,
-}
-
-/// The readers and writers of many keys.
-struct Load {
-    archon: Arc<Archon>,
-    workload: Workload,
-}
-
-/// Readers and writers under way.
-struct Running {
-    gets: Run,
-    puts: Run,
-}
-
-impl Load {
-    fn new(args: &MovesArgs, table: &str, connection: &Connection) -> Option<Self> {
-        let endpoints = connection.coordinators.clone();
-        let archon = Archon { endpoints, table: table.to_owned(), timeout: connection.timeout };
-        let workload = Workload {
-            keys: args.keys?,
-            value_bytes: args.value_bytes as usize,
-            warm_up: Duration::ZERO,
-            end: End::After(MOVES_PATIENCE),
-            ..Workload::puts(args.clients as usize)
-        };
-        Some(Self { archon: Arc::new(archon), workload })
-    }
-
-    fn begin(&self) -> Result<Running, Failure> {
-        let run = |mix| Run::start(&self.archon, &Workload { mix, ..self.workload.clone() });
-        Ok(Running { gets: run(Mix::Get)?, puts: run(Mix::Put)? })
-    }
-
-    async fn every_key(&self, mix: Mix, what: &str, output: &Output) -> Result<Measured, Failure> {
-        match watched(what, &self.archon, &self.workload.each_key_once(mix, LOADERS), output).await? {
-            (_, true) => Err(Failure::failed(format!("interrupted while {what}"))),
-            (measured, false) => Ok(measured),
-        }
-    }
-
-    fn bytes_each(&self) -> u64 {
-        (KEY_BYTES + self.workload.value_bytes) as u64
-    }
-}
-
-impl Running {
-    async fn end(self) -> Result<Seen, Failure> {
-        self.gets.stop();
-        self.puts.stop();
-        Ok(Seen { get: over(self.gets).await?, put: over(self.puts).await? })
-    }
-}
-
 /// Starts readers and writers, if a load was asked for.
 fn begin(load: Option<&Load>) -> Result<Option<Running>, Failure> {
     load.map(Load::begin).transpose()
@@ -138,7 +80,7 @@ pub(super) async fn rebalance(
         return Err(Failure::new(Exit::Refused, "there is nothing to move, so there is nothing to measure")
             .with_remedy("start another node, or drain one (`archon node drain`), or say --local"));
     }
-    let load = Load::new(args, table, &connection);
+    let load = args.keys.map(|keys| Load::new(keys, args.value_bytes, args.clients, table, &connection));
     if let Some(load) = &load {
         settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     }
@@ -213,27 +155,7 @@ impl Moving {
                 .line(format!("CPU of the nodes while moving, of one core: {}", cost.cpu_percent(self.move_seconds)))?;
         }
         let Some(load) = &self.load else { return Ok(()) };
-        let columns = [
-            Column::text("WHEN"),
-            Column::text("OPERATION"),
-            Column::number("PER SECOND"),
-            Column::number("P50"),
-            Column::number("P99"),
-            Column::number("LONGEST"),
-            Column::number("FAILED"),
-        ];
-        let mut rows = Vec::new();
-        for (when, seen) in [("before", &load.before), ("during", &load.during), ("after", &load.after)] {
-            for (name, measured, latency) in [("put", &seen.put, &seen.put.put), ("get", &seen.get, &seen.get.get)] {
-                let Some(latency) = latency else { continue };
-                let times = [latency.p50_us, latency.p99_us, latency.max_us].map(micros_text);
-                let mut row = vec![when.to_owned(), name.to_owned(), format!("{:.0}", measured.ops_per_second)];
-                row.extend(times);
-                row.push(measured.failed.to_string());
-                rows.push(row);
-            }
-        }
-        output.rows(&columns, rows, "")?;
+        print_seen([("before", &load.before), ("during", &load.during), ("after", &load.after)], output)?;
         output.line(format!(
             "moved {:.0} MB in {} copies: {:.1} MB/s; {} of {} keys missing",
             load.moved_megabytes, self.copies, load.megabytes_per_second, load.keys_missing, load.keys

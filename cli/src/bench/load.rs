@@ -1,0 +1,102 @@
+//! Readers and writers of many keys, under way beside what is measured.
+
+use super::report::micros_text;
+use super::{LOADERS, over, watched};
+use crate::args::Connection;
+use crate::exit::Failure;
+use crate::output::{Column, Output};
+use archon_load::{Archon, End, KEY_BYTES, Measured, Mix, Run, Workload};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long they go on if nobody stops them.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What they measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Seen {
+    pub(super) get: Measured,
+    pub(super) put: Measured,
+}
+
+/// The readers and writers of many keys.
+pub(super) struct Load {
+    archon: Arc<Archon>,
+    pub(super) workload: Workload,
+}
+
+/// Readers and writers under way.
+pub(super) struct Running {
+    gets: Run,
+    puts: Run,
+}
+
+impl Load {
+    /// Of so many keys, with so many readers and as many writers.
+    pub(super) fn new(keys: u64, value_bytes: u32, clients: u32, table: &str, connection: &Connection) -> Self {
+        let endpoints = connection.coordinators.clone();
+        let archon = Archon { endpoints, table: table.to_owned(), timeout: connection.timeout };
+        let workload = Workload {
+            keys,
+            value_bytes: value_bytes as usize,
+            warm_up: Duration::ZERO,
+            end: End::After(LONGEST),
+            ..Workload::puts(clients as usize)
+        };
+        Self { archon: Arc::new(archon), workload }
+    }
+
+    /// Starts them.
+    pub(super) fn begin(&self) -> Result<Running, Failure> {
+        let run = |mix| Run::start(&self.archon, &Workload { mix, ..self.workload.clone() });
+        Ok(Running { gets: run(Mix::Get)?, puts: run(Mix::Put)? })
+    }
+
+    /// Writes every key once, or reads it back.
+    pub(super) async fn every_key(&self, mix: Mix, what: &str, output: &Output) -> Result<Measured, Failure> {
+        match watched(what, &self.archon, &self.workload.each_key_once(mix, LOADERS), output).await? {
+            (_, true) => Err(Failure::failed(format!("interrupted while {what}"))),
+            (measured, false) => Ok(measured),
+        }
+    }
+
+    /// Bytes of a key and its value.
+    pub(super) const fn bytes_each(&self) -> u64 {
+        (KEY_BYTES + self.workload.value_bytes) as u64
+    }
+}
+
+impl Running {
+    /// Stops them, and says what they measured.
+    pub(super) async fn end(self) -> Result<Seen, Failure> {
+        self.gets.stop();
+        self.puts.stop();
+        Ok(Seen { get: over(self.gets).await?, put: over(self.puts).await? })
+    }
+}
+
+/// Prints what was measured when, a line for each operation.
+pub(super) fn print_seen<const N: usize>(windows: [(&str, &Seen); N], output: &Output) -> Result<(), Failure> {
+    let columns = [
+        Column::text("WHEN"),
+        Column::text("OPERATION"),
+        Column::number("PER SECOND"),
+        Column::number("P50"),
+        Column::number("P99"),
+        Column::number("LONGEST"),
+        Column::number("FAILED"),
+    ];
+    let mut rows = Vec::new();
+    for (when, seen) in windows {
+        for (name, measured, latency) in [("put", &seen.put, &seen.put.put), ("get", &seen.get, &seen.get.get)] {
+            let Some(latency) = latency else { continue };
+            let times = [latency.p50_us, latency.p99_us, latency.max_us].map(micros_text);
+            let mut row = vec![when.to_owned(), name.to_owned(), format!("{:.0}", measured.ops_per_second)];
+            row.extend(times);
+            row.push(measured.failed.to_string());
+            rows.push(row);
+        }
+    }
+    output.rows(&columns, rows, "")
+}

@@ -1,0 +1,245 @@
+//! `archon bench split`: what splitting a partition costs those who read and write meanwhile, and how long keys that move wait.
+
+use super::disturb::{PATIENCE, sleep_or_interrupt};
+use super::load::{Load, Seen, print_seen};
+use super::{local, settled};
+use crate::args::{Connection, SplitArgs};
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use archon_client::{Admin, Client, ErrorKind, Event, EventCode, PartitionStatus, Subject};
+use archon_load::{Mix, Probers, Window, watch};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The table that is made for it.
+const TABLE: &str = "bench-split";
+/// How long a split may take: longer than the coordinators give it.
+const SPLIT_PATIENCE: Duration = Duration::from_secs(60 * 60);
+
+/// What was seen. The names of these fields are a contract with scripts.
+#[derive(Debug, Serialize)]
+struct Splitting {
+    keys: u64,
+    value_bytes: usize,
+    /// Keys and values that moved, without what stands around them, in megabytes (10^6).
+    moved_megabytes: f64,
+    /// From the order to when there were two partitions.
+    split_seconds: f64,
+    /// From when it began to when keys were given up, and from then on until there were two partitions, by the coordinators' clock, in
+    /// milliseconds.
+    copied_ms: Option<u64>,
+    cut_ms: Option<u64>,
+    /// Writers of keys that stay, and of keys that move.
+    stays: Gaps,
+    moves: Gaps,
+    before: Seen,
+    during: Seen,
+    after: Seen,
+    /// Acknowledged writes that were not there at the end.
+    missing: Vec<String>,
+    /// Keys that were not there at the end, or with a value that nobody wrote.
+    keys_missing: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Gaps {
+    calm: Window,
+    split: Window,
+}
+
+/// Measures what a split costs those who use the table.
+///
+/// # Errors
+/// Nobody there, a split that is refused or given up, or an acknowledged write that is lost.
+pub(super) async fn run(args: &SplitArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    let local = local::start(&args.local, output).await?;
+    let connection = local::connection(local.as_ref(), connection);
+    let admin = connect::admin(&connection)?;
+    admin.create_range_table(TABLE, Vec::new(), args.local.replication).await?;
+    let measured = measure(args, &connection, &admin, output).await;
+    let table = admin.check_table(TABLE).await?;
+    admin.drop_table(TABLE, table.table.id).await?;
+    let splitting = measured?;
+    match output.is_json() {
+        true => output.json(&splitting)?,
+        false => splitting.print(output)?,
+    }
+    splitting.verdict()
+}
+
+async fn measure(
+    args: &SplitArgs,
+    connection: &Connection,
+    admin: &Admin,
+    output: &Output,
+) -> Result<Splitting, Failure> {
+    until_partitions(admin, 1).await?;
+    let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection);
+    settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
+    let client: Client = connect::client(connection, TABLE, None).await?;
+    let middle = args.keys / 2;
+    // Keys of their own between those that are there.
+    let keys = |from: u64| {
+        let number = move |writer: u16| from + u64::from(writer) * middle / u64::from(args.writers);
+        (0..args.writers).map(move |writer| format!("{}/write-{writer}", key(number(writer))))
+    };
+    let (stays, moves) = (Probers::write(&client, 0, keys(0)), Probers::write(&client, 1, keys(middle)));
+    for probers in [&stays, &moves] {
+        probers.all_succeed(PATIENCE).await?;
+        probers.mark();
+    }
+    let running = load.begin()?;
+    sleep(args.calm).await?;
+    let calm = (stays.window(), moves.window());
+    let before = running.end().await?;
+    stays.mark();
+    moves.mark();
+
+    let running = load.begin()?;
+    let began = Instant::now();
+    let split = admin.split_partition(TABLE, 0, key(middle).as_bytes(), false).await?;
+    until_over(admin, split.right).await?;
+    let took = began.elapsed();
+    // A gap that is open then is told too.
+    stays.all_succeed(PATIENCE).await?;
+    moves.all_succeed(PATIENCE).await?;
+    let disturbed = (stays.window(), moves.window());
+    let during = running.end().await?;
+
+    let running = load.begin()?;
+    sleep(args.calm).await?;
+    let after = running.end().await?;
+    let (copied_ms, cut_ms) = phases(admin, &split.table, split.partition).await?;
+    let mut missing = stays.stop(&client).await?;
+    missing.extend(moves.stop(&client).await?);
+    let read = load.every_key(Mix::ReadBack, "reading every key back", output).await?;
+    Ok(Splitting {
+        keys: args.keys,
+        value_bytes: args.value_bytes as usize,
+        moved_megabytes: ((args.keys - middle) * load.bytes_each()) as f64 / 1e6,
+        split_seconds: took.as_secs_f64(),
+        copied_ms,
+        cut_ms,
+        stays: Gaps { calm: calm.0, split: disturbed.0 },
+        moves: Gaps { calm: calm.1, split: disturbed.1 },
+        before,
+        during,
+        after,
+        missing,
+        keys_missing: read.failed,
+    })
+}
+
+/// A key of the workload.
+fn key(number: u64) -> String {
+    format!("bench/{number:010}")
+}
+
+async fn sleep(length: Duration) -> Result<(), Failure> {
+    match sleep_or_interrupt(length).await {
+        true => Err(Failure::failed("interrupted; nothing was measured")),
+        false => Ok(()),
+    }
+}
+
+async fn until_partitions(admin: &Admin, count: usize) -> Result<(), Failure> {
+    let look = async || {
+        let rows = admin.table(TABLE).await.map_err(|error| error.to_string())?;
+        let served = rows.iter().filter(|row| row.status == PartitionStatus::Online).count();
+        if served == count && rows.len() == count { Ok(()) } else { Err(format!("{served} of {}", rows.len())) }
+    };
+    watch::until("the table to be served", PATIENCE, look).await?;
+    Ok(())
+}
+
+/// Waits for the end of the split, whichever it is.
+async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
+    let look = async || {
+        let left = admin.describe_partition(TABLE, 0).await.map_err(|error| error.to_string())?;
+        match left.split {
+            Some(split) => {
+                Err(format!("{}, {} of {} copies", split.split_phase, split.copies_ready, split.copies_total))
+            }
+            None => Ok(()),
+        }
+    };
+    watch::until("the split", SPLIT_PATIENCE, look).await?;
+    match admin.describe_partition(TABLE, right).await {
+        Ok(_) => until_partitions(admin, 2).await,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Failure::failed("the split was given up").with_remedy("`archon events` says why"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How long each phase of the last split of this partition took, as far as the events still say.
+async fn phases(admin: &Admin, table: &str, partition: u32) -> Result<(Option<u64>, Option<u64>), Failure> {
+    let events = admin.events(1_000).await?;
+    let about = |event: &&Event| matches!(&event.subject, Subject::Partition { table: of, partition: number, .. } if of == table && *number == partition);
+    let last = |code: EventCode| {
+        let of_code = events.iter().filter(about).filter(|event| event.code == code);
+        of_code.map(|event| event.at_ms).max()
+    };
+    let (begun, cut, parted) = (last(EventCode::SplitBegun), last(EventCode::SplitCut), last(EventCode::Parted));
+    let between = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
+    Ok((between(begun, cut), between(cut, parted)))
+}
+
+impl Splitting {
+    /// A lost write makes the verb fail.
+    fn verdict(&self) -> Result<Exit, Failure> {
+        if let Some(first) = self.missing.first() {
+            let count = self.missing.len();
+            return Err(Failure::failed(format!("{count} acknowledged writes are not there, the first: {first}")));
+        }
+        match self.keys_missing {
+            0 => Ok(Exit::Done),
+            lost => {
+                Err(Failure::failed(format!("{lost} of {} keys are not there or hold what nobody wrote", self.keys)))
+            }
+        }
+    }
+
+    fn print(&self, output: &Output) -> Result<(), Failure> {
+        let columns = [
+            Column::text("WRITERS"),
+            Column::text("WHEN"),
+            Column::number("LONGEST GAP"),
+            Column::number("MEDIAN"),
+            Column::number("OPERATIONS"),
+            Column::number("FAILED"),
+        ];
+        let row = |whose: &str, when: &str, window: &Window| {
+            vec![
+                whose.to_owned(),
+                when.to_owned(),
+                format!("{:.1} ms", window.write_gap_ms),
+                format!("{:.1} ms", window.write_gap_median_ms),
+                window.operations.to_string(),
+                window.failed.to_string(),
+            ]
+        };
+        let (stays, moves) = ("of keys that stay", "of keys that move");
+        let rows = vec![
+            row(stays, "calm", &self.stays.calm),
+            row(stays, "split", &self.stays.split),
+            row(moves, "calm", &self.moves.calm),
+            row(moves, "split", &self.moves.split),
+        ];
+        output.rows(&columns, rows, "")?;
+        print_seen([("before", &self.before), ("during", &self.during), ("after", &self.after)], output)?;
+        let text = |time: Option<u64>| time.map_or_else(|| "?".to_owned(), |time| format!("{time} ms"));
+        let (copied, cut) = (text(self.copied_ms), text(self.cut_ms));
+        output.line(format!("keys copied within {copied}, given up and taken over within {cut}"))?;
+        output.line(format!(
+            "split in {:.2} s, {:.0} MB moved; acknowledged writes missing: {}, keys missing: {} of {}",
+            self.split_seconds,
+            self.moved_megabytes,
+            self.missing.len(),
+            self.keys_missing,
+            self.keys
+        ))
+    }
+}
