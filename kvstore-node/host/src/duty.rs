@@ -53,6 +53,7 @@ impl<S: Shell> Partitions<S> {
         self.form_no_more(placement);
         // Its log began already, and what follows is written after that.
         self.adopted(placement);
+        let early = self.early.remove(&placement);
         let found = match self.dormant.remove(&placement) {
             Some(found) => found,
             None if fresh => {
@@ -76,6 +77,9 @@ impl<S: Shell> Partitions<S> {
                 self.copies.insert(placement, local);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
+                if let Some(message) = early {
+                    self.step(placement, Input::Message(message));
+                }
             }
             Err(error) => self.refuse(&partition, placement, &error.to_string()),
         }
@@ -151,6 +155,7 @@ impl<S: Shell> Partitions<S> {
         self.form_no_more(placement);
         self.adopting.remove(&placement);
         self.dormant.remove(&placement);
+        self.early.remove(&placement);
         if let Some(mut local) = self.copies.remove(&placement) {
             self.turn.rest(&mut local);
             let cause = self.turn.gone(partition, Cause::Unloaded);

@@ -11,7 +11,7 @@ use crate::shell::{At, Observed, Shell};
 use crate::split_off::FormedCopy;
 use crate::turn::Turn;
 use archon_kv::Memtable;
-use archon_replica::{Input, Position};
+use archon_replica::{Body, Input, Message, Position};
 use archon_types::{Epoch, Fact, Incarnation, Millis, PartitionId, PlacementId, Report, Seq, Version};
 use std::collections::BTreeMap;
 
@@ -31,6 +31,8 @@ pub struct Completes {
 pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
     pub(crate) dormant: BTreeMap<PlacementId, Found>,
+    /// What leaders asked of those, the newest each: they heard of it first that a duty names them.
+    pub(crate) early: BTreeMap<PlacementId, Message>,
     pub(crate) copies: BTreeMap<PlacementId, LocalCopy<S>>,
     /// The copy that answers for a partition.
     pub(crate) active: BTreeMap<PartitionId, PlacementId>,
@@ -52,6 +54,7 @@ impl<S: Shell> Partitions<S> {
     pub const fn new(shell: S, dormant: BTreeMap<PlacementId, Found>, patience: Patience, broken: Broken) -> Self {
         Self {
             dormant,
+            early: BTreeMap::new(),
             copies: BTreeMap::new(),
             active: BTreeMap::new(),
             unloading: BTreeMap::new(),
@@ -137,7 +140,14 @@ impl<S: Shell> Partitions<S> {
     /// Gives a replica an input and carries out what follows.
     pub fn step(&mut self, placement: PlacementId, input: Input) {
         if let Some(local) = self.copies.get_mut(&placement) {
-            self.turn.step(local, input);
+            return self.turn.step(local, input);
+        }
+        // Without an answer the leader would ask again only after a while, and its clients wait for that.
+        if let Input::Message(message) = input
+            && matches!(message.body, Body::Adopt { .. })
+            && self.dormant.contains_key(&placement)
+        {
+            self.early.insert(placement, message);
         }
     }
 

@@ -185,3 +185,30 @@ fn a_copy_that_had_not_caught_up_with_its_pages_led_with_rows_of_different_momen
         );
     }
 }
+
+#[test]
+fn a_leader_that_asked_before_a_copy_was_opened_waited_until_it_asked_again() {
+    let led_by_other = Partition {
+        leader: Some(OTHER),
+        placements: [OWN, OTHER]
+            .map(|id| Placement { id, node: NodeId::new(id.get()), state: ReplicaState::Live })
+            .into(),
+        ..row(1, &[])
+    };
+    let mut partitions = crate::test_shell::partitions(Broken::default());
+    partitions.dormant.insert(OWN, crate::test_shell::held(PARTITION));
+    let address = |placement: PlacementId, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
+    let (from, to) = (address(OTHER, NodeId::new(OTHER.get())), address(OWN, LIFE.node));
+    let at = Position::new(Epoch::new(1), Seq::new(10));
+    let body = Body::Adopt { at, start: Seq::ZERO, commit: at.seq };
+    let ask = Message { partition: PARTITION, from, to, epoch: Epoch::new(1), body };
+    partitions.step(OWN, Input::Message(ask.clone()));
+    partitions.step(PlacementId::new(9), Input::Message(ask));
+    assert_eq!(partitions.early.len(), 1, "of what is here alone");
+    let open = crate::Action::Open { partition: led_by_other, placement: OWN, fresh: false };
+    partitions.duties(LIFE.incarnation, vec![open]);
+    settle(&mut partitions);
+    let adopted = |message: &Message| message.to.placement == OTHER && matches!(message.body, Body::Adopted { .. });
+    assert!(partitions.shell().sent.iter().any(adopted), "{:?}", partitions.shell().sent);
+    assert!(partitions.early.is_empty());
+}

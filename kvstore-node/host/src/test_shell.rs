@@ -48,6 +48,8 @@ pub(crate) struct TestShell {
     pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
     pub(crate) life: Life,
     pub(crate) forms: Vec<FormJob>,
+    /// To other replicas.
+    pub(crate) sent: Vec<Message>,
     /// Copies of which the end is known.
     pub(crate) ends: Vec<(PlacementId, Position)>,
     /// Copies that are formed no further.
@@ -73,6 +75,7 @@ impl Default for TestShell {
             forwarded: Vec::new(),
             life: LIFE,
             ends: Vec::new(),
+            sent: Vec::new(),
             stopped: Vec::new(),
             forms: Vec::new(),
             formed: Vec::new(),
@@ -168,7 +171,9 @@ impl Shell for TestShell {
     fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
         self.gathered.deletions.push((partition, placement));
     }
-    fn send(&mut self, _: Message) {}
+    fn send(&mut self, message: Message) {
+        self.sent.push(message);
+    }
     fn answer(&mut self, _: At, to: &'static str, _: Millis, outcome: Outcome) {
         self.answers.push((to, outcome));
     }
