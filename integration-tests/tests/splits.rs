@@ -140,33 +140,99 @@ fn partitions_are_split_under_load_and_every_write_counts_once() {
     assert!(events.contains("is split: times/1 has the keys from \"key-12\" on"), "{events}");
 }
 
+/// Who is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Victim {
+    Leader,
+    Follower,
+    Coordinator,
+}
+
+/// Waits until the split of this attempt has come to this event, or is over.
+fn wait_event(cluster: &Cluster, code: &str, before: u64) {
+    wait_for("the phase", PATIENCE, || {
+        let events = cluster.json(&["events"]).unwrap_or_default();
+        let since = |event: &&Value| event["index"].as_u64().is_some_and(|index| index > before);
+        let events: Vec<&Value> = events.as_array().into_iter().flatten().filter(since).collect();
+        let found = |codes: &[&str]| events.iter().any(|event| codes.iter().any(|code| event["code"] == *code));
+        if found(&[code, "parted", "split_abandoned"]) { Ok(()) } else { Err(format!("{events:?}")) }
+    });
+}
+
+fn last_event(cluster: &Cluster) -> u64 {
+    let events = cluster.json(&["events"]).unwrap_or_default();
+    events.as_array().into_iter().flatten().filter_map(|event| event["index"].as_u64()).max().unwrap_or(0)
+}
+
+fn kill(cluster: &mut Cluster, victim: Victim, leader: &str) {
+    if victim == Victim::Coordinator {
+        let (leading, _) = cluster.wait_leader();
+        cluster.take_coordinator(leading).kill();
+        cluster.wait_leader();
+        return cluster.start_coordinator(leading);
+    }
+    let node = match victim {
+        Victim::Leader => leader,
+        _ => NODES.into_iter().find(|node| *node != leader).expect("three nodes"),
+    };
+    cluster.take_node(node).kill();
+    cluster.start_node(node);
+    cluster.wait_node(node, "alive");
+}
+
 #[test]
 fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() {
     let mut cluster = cluster();
     let counting = Counting::begin(&cluster);
-    let mut count = 1;
-    for (round, node) in NODES.iter().cycle().take(6).enumerate() {
+    let phases = ["split_begun", "split_cut", "parted"];
+    let rounds =
+        [Victim::Leader, Victim::Follower, Victim::Coordinator].map(|victim| phases.map(|phase| (victim, phase)));
+    for (round, (victim, phase)) in rounds.into_iter().flatten().enumerate() {
         let listed = partitions(&cluster);
         let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
-        let (partition, at) = (last["partition"].to_string(), key(3 * round + 3));
-        let begun = cluster.archon(&["partition", "split", &partition, "--table", "times", "--at", &at]);
-        assert_eq!(begun.code, 0, "{}", begun.stderr);
-        // In all phases: before anything is sealed, while copies are formed, when it is done.
-        std::thread::sleep(Duration::from_millis(40 * round as u64));
-        cluster.take_node(node).kill();
-        cluster.start_node(node);
-        cluster.wait_node(node, "alive");
+        let (partition, at) = (last["partition"].to_string(), key(2 * round + 2));
+        let leader = last["leader"].as_str().expect("led").to_owned();
+        let before = last_event(&cluster);
+        done(&cluster, &["partition", "split", &partition, "--table", "times", "--at", &at]);
+        wait_event(&cluster, phase, before);
+        kill(&mut cluster, victim, &leader);
         wait_for("the split to end", PATIENCE, || {
             let listed = partitions(&cluster);
             let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
-            if ends { Ok(()) } else { Err(format!("{listed:?}")) }
+            if ends { Ok(()) } else { Err(format!("{victim:?} at {phase}: {listed:?}")) }
         });
-        count = partitions(&cluster).len();
+        let count = partitions(&cluster).len();
         wait_served(&cluster, count);
     }
     let seen = counting.end();
+    let count = partitions(&cluster).len();
     println!("{count} partitions, {} increments", seen.iter().map(|seen| seen.done).sum::<i64>());
-    assert!(count > 1, "none was split");
+    assert!(count > 3, "those that were done already when somebody was killed stay: {count}");
+}
+
+#[test]
+fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
+    let cluster = cluster();
+    let runtime = Runtime::new().expect("a runtime");
+    let client = Client::builder(cluster.coordinator_addresses()).table("times").timeout(Duration::from_secs(20));
+    let client = runtime.block_on(client.build()).expect("a client");
+    for counter in 0..COUNTERS {
+        runtime.block_on(client.put(key(counter), "before")).expect("a put");
+    }
+    for split_point in 1..=10 {
+        let listed = partitions(&cluster);
+        let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
+        split(&cluster, &last["partition"].to_string(), &key(2 * split_point));
+        wait_served(&cluster, split_point + 1);
+    }
+    for counter in 0..COUNTERS {
+        let found = runtime.block_on(client.get(key(counter))).expect("a get").expect("a value");
+        assert_eq!(found.value.as_ref(), b"before", "{}", key(counter));
+        runtime.block_on(client.put(key(counter), "after")).expect("a put");
+    }
+    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    let after = listed.lines().filter(|line| line.contains("after")).count();
+    assert_eq!(after, COUNTERS, "{listed}");
 }
 
 #[test]
