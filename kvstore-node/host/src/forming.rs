@@ -76,6 +76,11 @@ impl Forming {
         matches!(self.stage, Stage::Mirroring)
     }
 
+    /// Whether its end is known: somebody waits for it then.
+    pub const fn is_ending(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Whether the next step would do anything.
     pub const fn has_step(&self) -> bool {
         match self.stage {

@@ -7,6 +7,10 @@ use archon_kv::Frozen;
 use archon_replica::Position;
 use archon_types::{KeyRange, PlacementId, Seq};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// A copy for which nobody waits yet rests so many times as long as a step of it took: the disk and the engine are for others then.
+const FORM_REST: u32 = 3;
 
 /// What goes in steps.
 pub(super) enum Job {
@@ -35,6 +39,14 @@ impl Job {
             Self::Clear { .. } | Self::ClearRanges { .. } => true,
         }
     }
+
+    /// Somebody waits for its end.
+    const fn is_waited_for(&self) -> bool {
+        match self {
+            Self::Form(forming) => forming.is_ending(),
+            Self::Clear { .. } | Self::ClearRanges { .. } => true,
+        }
+    }
 }
 
 /// One job per space at most, of which each takes a step in turn.
@@ -45,12 +57,18 @@ pub(super) struct Jobs {
     behind: BTreeMap<PlacementId, VecDeque<Work>>,
     /// To be done before anything that is queued.
     ready: VecDeque<Work>,
+    /// Until when copies rest for which nobody waits yet.
+    rest_until: Option<Instant>,
 }
 
 impl Jobs {
-    /// Whether there is nothing to do now.
-    pub(super) fn is_idle(&self) -> bool {
-        self.ready.is_empty() && !self.under_way.iter().any(|(_, job)| job.has_step())
+    /// When there is something to do: a moment that is past if there is now, `None` if there is not before something is queued.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        if !self.ready.is_empty() {
+            return Some(now);
+        }
+        let due = |job: &Job| if job.is_waited_for() { now } else { self.rest_until.unwrap_or(now) };
+        self.under_way.iter().filter(|(_, job)| job.has_step()).map(|(_, job)| due(job)).min()
     }
 
     /// Whether nothing waits but for jobs that are under way.
@@ -104,9 +122,15 @@ impl Jobs {
     }
 
     /// The job whose turn it is, if any has something to do; it is given back by [`Jobs::go_on`] or ended by [`Jobs::end`].
-    pub(super) fn next(&mut self) -> Option<(PlacementId, Job)> {
-        let at = self.under_way.iter().position(|(_, job)| job.has_step())?;
+    pub(super) fn next(&mut self, now: Instant) -> Option<(PlacementId, Job)> {
+        let rests = self.rest_until.is_some_and(|until| now < until);
+        let at = self.under_way.iter().position(|(_, job)| job.has_step() && (job.is_waited_for() || !rests))?;
         self.under_way.remove(at)
+    }
+
+    /// A copy for which nobody waits yet has worked for so long.
+    pub(super) fn rest_after(&mut self, worked: Duration, now: Instant) {
+        self.rest_until = Some(now + worked * FORM_REST);
     }
 
     /// There are steps left.

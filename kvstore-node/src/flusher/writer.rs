@@ -100,8 +100,13 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let config = &shared.config;
         let mut queue = shared.queue.lock();
-        while queue.work.is_empty() && self.jobs.is_idle() && !queue.stopping {
-            match self.unsynced_since.map(|since| since + config.sync_interval) {
+        while queue.work.is_empty() && !queue.stopping {
+            let now = Instant::now();
+            let job = self.jobs.due(now);
+            if job.is_some_and(|due| due <= now) {
+                break;
+            }
+            match self.unsynced_since.map(|since| since + config.sync_interval).into_iter().chain(job).min() {
                 Some(due) => {
                     if shared.wake.wait_until(&mut queue, due).timed_out() {
                         break;
@@ -242,7 +247,7 @@ impl Writer {
 
     /// One step of one job; several take turns.
     fn step(&mut self) -> Result<(), EngineError> {
-        let Some((space, job)) = self.jobs.next() else { return Ok(()) };
+        let Some((space, job)) = self.jobs.next(Instant::now()) else { return Ok(()) };
         self.set_busy();
         match job {
             Job::Clear { clear, removed } => self.clear(space, clear, removed),
@@ -291,6 +296,7 @@ impl Writer {
 
     fn form(&mut self, space: PlacementId, mut forming: Forming) -> Result<(), EngineError> {
         let limit = PageLimit { rows_max: WRITE_ROWS, bytes_max: WRITE_BYTES };
+        let began = Instant::now();
         let step = forming.step(&*self.engine, self.shared.config.clear_rows, limit)?;
         // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
         self.unsynced_bytes += step.bytes;
@@ -298,6 +304,8 @@ impl Writer {
         let attempt = forming.job().attempt;
         if step.done.is_some() {
             self.sync()?;
+        } else if !forming.is_ending() {
+            self.jobs.rest_after(began.elapsed(), Instant::now());
         }
         match step.done {
             Some(FormedPart::Copy) => self.jobs.end(space, None),
