@@ -16,8 +16,8 @@ use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_nam
 use archon_types::plan::Plan;
 use archon_types::text::into_plain;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RequestId, TablePiece,
-    Word, slot_of,
+    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RequestId, SplitLimits,
+    TablePiece, Word, slot_of,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -142,7 +142,8 @@ impl Admin {
     }
 
     /// Creates a table whose keys are in order, in ranges, with `replication` (1 to 7) copies of each. It begins with one
-    /// partition, or as it is split at these keys: at most 1,023, in order of bytes.
+    /// partition, or as it is split at these keys: at most 1,023, in order of bytes. A partition that comes to be above
+    /// `split_above` is split by itself; without limits operators split.
     ///
     /// # Errors
     /// As [`Admin::create_table`].
@@ -150,9 +151,10 @@ impl Admin {
         &self,
         name: &str,
         split_at: Vec<Bytes>,
+        split_above: SplitLimits,
         replication: u8,
     ) -> Result<TableSummary, Error> {
-        self.create(name, Partitioning::Range { split_at }, replication, Holds::Data).await
+        self.create(name, Partitioning::Range { split_at, split_above }, replication, Holds::Data).await
     }
 
     /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, of which each is owned by one participant of

@@ -8,8 +8,8 @@ use crate::operate_types::TableCheck;
 use archon_proto::convert::admin::DropTable;
 use archon_proto::convert::alter::AlterTable;
 use archon_proto::v1;
-use archon_types::TableId;
 use archon_types::limits::{REPLICAS_MAX, check_name};
+use archon_types::{SplitLimits, TableChange, TableId};
 
 impl Admin {
     /// What dropping a table would delete. Changes nothing.
@@ -30,17 +30,21 @@ impl Admin {
         })
     }
 
-    /// Wants `replication` (1 to 7) copies of each partition of a table. They are made, or retired, from then on. Returns
-    /// the table as it is then, and whether anything changed.
+    /// Changes how many copies (1 to 7) a table wants of each partition, which are made, or retired, from then on; and of a table
+    /// by ranges above what its partitions are split by themselves. Returns the table as it is then, and whether anything
+    /// changed.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
-    pub async fn alter_table(&self, name: &str, replication: u8) -> Result<(TableSummary, bool), Error> {
+    /// `NotFound` if there is no such table, `Refused` if there are fewer nodes than copies, `InvalidArgument` for limits that
+    /// are too low or of a table whose keys are hashed; otherwise see [`Error`].
+    pub async fn alter_table(&self, name: &str, change: &TableChange) -> Result<(TableSummary, bool), Error> {
         check_name("table", name)?;
-        if !(1..=REPLICAS_MAX).contains(&replication) {
+        if let Some(replication) = change.replication.filter(|copies| !(1..=REPLICAS_MAX).contains(copies)) {
             return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
         }
-        let alter = AlterTable { request: request_id(), name: name.to_owned(), replication };
+        let limit = Option::flatten;
+        SplitLimits { bytes: limit(change.split_above_bytes), rate: limit(change.split_above_rate) }.check()?;
+        let alter = AlterTable { request: request_id(), name: name.to_owned(), change: *change };
         let call = |channel, request| async move { client(channel).alter_table(request).await };
         let request = v1::AlterTableRequest::from(alter);
         let wire: v1::AlterTableResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;

@@ -169,6 +169,10 @@ pub struct TableSummary {
     pub partitions_total: u32,
     /// By what its keys are shared among them.
     pub keys: Word<KeysBy>,
+    /// Bytes of keys and values above which a partition is split by itself; none: never.
+    pub split_above_bytes: Option<u64>,
+    /// Operations per second above which a partition is split by itself; none: never.
+    pub split_above_rate: Option<u64>,
     /// Copies wanted of each.
     pub replication: u32,
     /// What they are.
@@ -320,6 +324,8 @@ impl From<v1::TableInfo> for TableSummary {
                 Some(v1::table_info::Keys::RangeNext(_)) => Word::Known(KeysBy::Range),
                 _ => Word::Known(KeysBy::Hash),
             },
+            split_above_bytes: wire.split_above.and_then(|limits| limits.bytes),
+            split_above_rate: wire.split_above.and_then(|limits| limits.rate),
             replication: wire.replication,
             holds: enum_word::<v1::TableHolds, Holds>(wire.holds),
             version: wire.version,

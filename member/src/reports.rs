@@ -69,9 +69,11 @@ impl Reports {
 /// an *operation* so answered may succeed elsewhere: kept, it would block a stopping node until its patience ends.
 /// `StaleVersion` says that the row changed while the report was on its way into the log; but for requests, which name the
 /// version they are about, that takes nothing away from what is reported, and the replica would repeat it much later. `Refused`
-/// says of a release that whoever was to lead next has gone meanwhile: another one is named the next time.
+/// says of a release that whoever was to lead next has gone meanwhile: another one is named the next time. Whether a partition is to
+/// be split is looked at anew in any case.
 fn asks_again(fact: &Fact, kind: ErrorKind) -> bool {
     match kind {
+        _ if matches!(fact, Fact::Outgrown { .. }) => false,
         ErrorKind::StaleEpoch => false,
         ErrorKind::StaleVersion => !matches!(fact, Fact::CaughtUp { .. } | Fact::Silent { .. }),
         ErrorKind::Refused => matches!(fact, Fact::Released | Fact::Dropped),
@@ -93,6 +95,7 @@ fn key(report: &Report) -> Key {
         Fact::Dropped => 9,
         Fact::Formed { .. } => 10,
         Fact::Mirroring { .. } => 11,
+        Fact::Outgrown { .. } => 14,
     };
     let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)
@@ -101,7 +104,7 @@ fn key(report: &Report) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{TableId, Version};
+    use archon_types::{Outgrown, TableId, Version};
 
     fn report(placement: u64, version: u64) -> Report {
         Report {
@@ -133,6 +136,18 @@ mod tests {
         let released = |epoch| Report { epoch: Epoch::new(epoch), fact: Fact::Released, ..report(1, 1) };
         assert!(reports.put(released(3)) && reports.put(released(5)));
         assert_eq!(reports.peek(10).len(), 2);
+    }
+
+    /// It would stay in the queue, and what is told of a partition that is above a limit is of use for a moment only.
+    #[test]
+    fn a_split_that_is_not_wanted_now_is_not_asked_for_again() {
+        let mut reports = Reports::default();
+        let outgrown = Report { fact: Fact::Outgrown { at: "m".into(), by: Outgrown::Bytes(9) }, ..report(1, 5) };
+        for kind in [ErrorKind::StaleVersion, ErrorKind::Refused, ErrorKind::Unavailable] {
+            reports.put(outgrown.clone());
+            assert!(reports.answered(&outgrown, Some(kind)), "{kind:?}");
+            assert!(reports.is_empty());
+        }
     }
 
     /// Nobody owned the partition until the life of its former owner ended.

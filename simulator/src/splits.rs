@@ -7,7 +7,7 @@ use crate::network::{Cut, End};
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_split};
-use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning};
+use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, SplitLimits};
 use bytes::Bytes;
 
 /// Values and counters of a table by ranges: as many of each.
@@ -79,7 +79,8 @@ impl World {
             _ => Vec::new(),
         };
         let replication = self.plan.settings.replication;
-        Command::CreateTable { name, partitioning: Partitioning::Range { split_at }, replication, holds: Holds::Data }
+        let partitioning = Partitioning::Range { split_at, split_above: SplitLimits::default() };
+        Command::CreateTable { name, partitioning, replication, holds: Holds::Data }
     }
 
     /// Whether and how the split that is about to begin is disturbed: soon, as it takes some tenths of a second.

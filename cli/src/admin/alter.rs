@@ -1,10 +1,11 @@
 //! `archon node set`, `archon table alter`.
 
+use super::table::split_text;
 use crate::args::{AlterTableArgs, NodeSetArgs, OrNone};
 use crate::documents::Node;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, ErrorKind, TraitsChange};
+use archon_client::{Admin, ErrorKind, TableChange, TraitsChange};
 
 /// Gives a node another zone, weight or limit.
 pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -33,9 +34,18 @@ pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> 
     Ok(Exit::Done)
 }
 
-/// Wants another number of copies of each partition of a table.
+/// Wants another number of copies of each partition of a table, or other limits above which these are split.
 pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let (table, changed) = match admin.alter_table(&args.name, args.replication).await {
+    let change = TableChange {
+        replication: args.replication,
+        split_above_bytes: args.split_above.clone().map(|OrNone(bytes)| bytes),
+        split_above_rate: args.split_above_rate.clone().map(|OrNone(rate)| rate),
+    };
+    if change == TableChange::default() {
+        let remedy = "say --replication, --split-above or --split-above-rate";
+        return Err(Failure::usage("nothing is said that could be changed", remedy));
+    }
+    let (table, changed) = match admin.alter_table(&args.name, &change).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Failure::from(error).with_remedy("see `archon table list`"));
         }
@@ -47,8 +57,9 @@ pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output)
     }
     let copies = count_text(table.replication as usize, "copy", "copies");
     let verb = if changed { "wants" } else { "wants already" };
-    output.line(format!("table {} {verb} {copies} of each partition", table.name))?;
-    if changed {
+    let limits = split_text(&table).map_or_else(String::new, |limits| format!(", split above {limits}"));
+    output.line(format!("table {} {verb} {copies} of each partition{limits}", table.name))?;
+    if changed && change.replication.is_some() {
         output.talk("copies are made, or deleted, one after the other: archon status");
     }
     Ok(Exit::Done)

@@ -145,6 +145,8 @@ mod tests {
             partitions_total: 9,
             replication: 1,
             keys: archon_client::KeysBy::Hash.into(),
+            split_above_bytes: None,
+            split_above_rate: None,
             holds: archon_client::Holds::Data.into(),
             version: 1,
         };

@@ -4,7 +4,7 @@ use super::{list_text, watch};
 use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, ErrorKind, Holds, TableCheck, TableSummary};
+use archon_client::{Admin, ErrorKind, Holds, SplitLimits, TableCheck, TableSummary};
 use bytes::Bytes;
 
 /// Lists the tables.
@@ -24,6 +24,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
         Column::number("PARTITIONS"),
         Column::number("REPLICATION"),
         Column::text("HOLDS"),
+        Column::text("SPLIT ABOVE"),
         Column::number("VERSION"),
     ];
     let rows = tables.iter().map(|table| {
@@ -34,10 +35,19 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
             table.partitions_total.to_string(),
             table.replication.to_string(),
             table.holds.to_string(),
+            split_text(table).unwrap_or_else(|| "-".to_owned()),
             table.version.to_string(),
         ]
     });
     output.rows_text(&columns, rows.collect(), "there is no table yet: the cluster is not bootstrapped")
+}
+
+/// Above what partitions are split by themselves, if they are.
+pub(super) fn split_text(table: &TableSummary) -> Option<String> {
+    let bytes = table.split_above_bytes.map(bytes_text);
+    let rate = table.split_above_rate.map(|rate| format!("{rate} operations/s"));
+    let limits: Vec<String> = bytes.into_iter().chain(rate).collect();
+    (!limits.is_empty()).then(|| limits.join(", "))
 }
 
 /// Creates a table.
@@ -48,7 +58,8 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
         (None, replication) => {
             let mut split_at: Vec<Bytes> = args.split_at.iter().map(|key| Bytes::from(key.clone())).collect();
             split_at.sort();
-            admin.create_range_table(&args.name, split_at, replication.unwrap_or_default()).await?
+            let split_above = SplitLimits { bytes: args.split_above, rate: args.split_above_rate };
+            admin.create_range_table(&args.name, split_at, split_above, replication.unwrap_or_default()).await?
         }
     };
     if output.is_json() {
@@ -60,7 +71,8 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
         false => count_text(table.replication as usize, "copy each", "copies each"),
     };
     let partitions = count_text(table.partitions_total as usize, "partition", "partitions");
-    output.line(format!("created table {} with {partitions}, {each}", table.name))?;
+    let limits = split_text(&table).map_or_else(String::new, |limits| format!("; they are split above {limits}"));
+    output.line(format!("created table {} with {partitions}, {each}{limits}", table.name))?;
     output.talk(format!("next: archon partition list --table {}", table.name));
     Ok(Exit::Done)
 }
@@ -142,6 +154,8 @@ mod tests {
             partitions_total: 4,
             replication: 3,
             keys: archon_client::KeysBy::Hash.into(),
+            split_above_bytes: None,
+            split_above_rate: None,
             holds: Holds::Data.into(),
             version: 9,
         };

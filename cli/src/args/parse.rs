@@ -1,7 +1,7 @@
 //! Values as they are written on a command line or in a file, each with an error that says what would be right.
 
 use archon_kvstore_node::EngineKind;
-use archon_types::limits;
+use archon_types::{SplitLimits, limits};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -54,6 +54,43 @@ fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<
         return out_of_bounds();
     }
     Ok(Duration::from_millis(milliseconds.round() as u64))
+}
+
+/// A size with its unit: `64MiB`, `1GiB`, `1.5GiB`.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let bytes_each: f64 = match unit.trim() {
+        "B" => 1.0,
+        "KiB" => f64::from(1_u32 << 10),
+        "MiB" => f64::from(1_u32 << 20),
+        "GiB" => f64::from(1_u32 << 30),
+        "TiB" => 1024.0 * f64::from(1_u32 << 30),
+        "" if text.is_empty() => return Err("a size is missing; write 512MiB or 1GiB".to_owned()),
+        "" => return Err(format!("a size needs a unit: say {text}MiB or {text}GiB")),
+        other => {
+            return Err(format!("{other:?} is no unit of size; use B, KiB, MiB, GiB or TiB, as in 512MiB or 1GiB"));
+        }
+    };
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 512MiB or 1GiB"))?;
+    let limits = SplitLimits { bytes: Some((number * bytes_each) as u64), rate: None };
+    limits.check().map_err(|error| error.message)?;
+    Ok(limits.bytes.unwrap_or_default())
+}
+
+/// Operations per second.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let rate =
+        text.trim().parse().map_err(|_| format!("{text:?} is no number of operations per second; write 5000"))?;
+    SplitLimits { bytes: None, rate: Some(rate) }.check().map_err(|error| error.message)?;
+    Ok(rate)
 }
 
 /// A storage engine.
@@ -141,6 +178,25 @@ fn port_of(text: &str) -> Result<u16, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_need_a_unit_and_make_no_dust() {
+        assert_eq!((size("1GiB"), size("1.5 MiB"), size("2097152B")), (Ok(1 << 30), Ok(3 << 19), Ok(1 << 21)));
+        for (bad, why) in [
+            ("", "is missing"),
+            ("64", "64MiB or 64GiB"),
+            ("64MB", "no unit of size"),
+            ("1.2.3GiB", "no number"),
+            ("1023KiB", "the least limit is 1048576"),
+            ("0B", "the least limit"),
+        ] {
+            let error = size(bad).unwrap_err();
+            assert!(error.contains(why), "{bad:?}: {error}");
+        }
+        assert_eq!(rate("5000"), Ok(5_000));
+        assert!(rate("99").unwrap_err().contains("the least limit is 100"));
+        assert!(rate("many").unwrap_err().contains("write 5000"));
+    }
 
     #[test]
     fn times_need_a_unit() {

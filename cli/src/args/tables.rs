@@ -1,8 +1,12 @@
 //! Options of the verbs that look at tables, or make, change and drop one.
 
-use super::WatchArgs;
-use super::parse::name;
+use super::parse::{name, rate, size};
+use super::{OrNone, WatchArgs};
 use clap::Subcommand;
+
+fn or_none<T>(of: impl Fn(&str) -> Result<T, String> + Clone) -> impl Fn(&str) -> Result<OrNone<T>, String> + Clone {
+    move |text| if text == "none" { Ok(OrNone(None)) } else { of(text).map(|value| OrNone(Some(value))) }
+}
 
 /// `archon table …`
 #[derive(Subcommand, Debug)]
@@ -15,16 +19,17 @@ pub(crate) enum TableVerb {
     /// Where keys are hashed, load spreads by itself, and a listing in order asks every partition. Where they are in ranges, `archon
     /// kv scan` lists them in order at the price of what is listed.
     #[command(
-        after_help = "Examples:\n  archon table create orders --partitions 64 --replication 3\n  archon table create jobs --partitions 64 --lease\n  archon table create times --range --split-at 2026-06,2026-07 --replication 3"
+        after_help = "Examples:\n  archon table create orders --partitions 64 --replication 3\n  archon table create jobs --partitions 64 --lease\n  archon table create times --range --split-at 2026-06,2026-07 --replication 3\n  archon table create times --range --split-above 1GiB --replication 3"
     )]
     Create(CreateTableArgs),
-    /// Want another number of copies of each partition.
+    /// Want another number of copies of each partition, or have partitions split by themselves above another size or load.
     ///
-    /// More are made one after the other while the table is served; a partition takes writes with as few copies as before
+    /// More copies are made one after the other while the table is served; a partition takes writes with as few copies as before
     /// until all count. What is too many is deleted, never the last copies that count. More copies than there are nodes are
-    /// refused (exit 4). The number of partitions never changes.
+    /// refused (exit 4). The number of partitions never changes where keys are hashed; a table by ranges can have limits above
+    /// which its partitions are split.
     #[command(
-        after_help = "Examples:\n  archon table alter orders --replication 3\n  archon status                              how many partitions lack copies yet"
+        after_help = "Examples:\n  archon table alter orders --replication 3\n  archon table alter times --split-above 512MiB\n  archon table alter times --split-above none\n  archon status                              how many partitions lack copies yet"
     )]
     Alter(AlterTableArgs),
     /// Drop a table with everything in it. Nothing brings it back.
@@ -57,7 +62,13 @@ pub(crate) struct AlterTableArgs {
     pub(crate) name: String,
     /// Copies of each partition, 1 to 7.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
-    pub(crate) replication: u8,
+    pub(crate) replication: Option<u8>,
+    /// The size of keys and values above which a partition of a table by ranges is split by itself, 1MiB at least, or `none`.
+    #[arg(long, value_name = "SIZE|none", value_parser = or_none(size))]
+    pub(crate) split_above: Option<OrNone<u64>>,
+    /// The operations per second above which it is, 100 at least, or `none`.
+    #[arg(long, value_name = "OPS|none", value_parser = or_none(rate))]
+    pub(crate) split_above_rate: Option<OrNone<u64>>,
 }
 
 /// Options of `archon table create`.
@@ -76,6 +87,12 @@ pub(crate) struct CreateTableArgs {
     /// The keys at which a table by ranges is split from the start, with commas between them; none: it begins with one partition.
     #[arg(long, value_name = "K1,K2", value_delimiter = ',', requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_at: Vec<String>,
+    /// The size of keys and values above which a partition is split by itself, 1MiB at least: 1GiB is ordinary.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
+    pub(crate) split_above: Option<u64>,
+    /// The operations per second above which a partition is split by itself, 100 at least, unless a single key gets most of them.
+    #[arg(long, value_name = "OPS", value_parser = rate, requires = "range", conflicts_with_all = ["partitions", "lease"])]
+    pub(crate) split_above_rate: Option<u64>,
     /// Copies of each partition, 1 to 7.
     #[arg(
         long,

@@ -12,6 +12,7 @@
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
 //! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies count, and falls at once |
+//! | when partitions are split by themselves | the same | the same | the table is by ranges | leaders look, and say when one is above (`automatic_splits`) |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
@@ -23,7 +24,7 @@ use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::registration::Register;
 use archon_types::{
     ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, Partitioning, PlacementId,
-    RequestId, SettingChange, Settings, TableId, Version,
+    RequestId, SettingChange, Settings, TableId, TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -140,14 +141,15 @@ pub enum Command {
         /// What its partitions are.
         holds: Holds,
     },
-    /// Wants another number of copies of each partition of a table. Judged by [`crate::check_alter_table`].
+    /// Wants another number of copies of each partition of a table, or other limits above which they are split. Judged by
+    /// [`crate::check_alter_table`].
     AlterTable {
         /// Which table.
         table: TableId,
         /// The version of its row when the operator decided.
         if_version: Version,
-        /// Copies wanted of each partition, `1..=7`.
-        replication: u8,
+        /// All of it as it is to be.
+        traits: TableTraits,
     },
     /// Drops a table, with everything in it. Named by its number: another table may go by the name by then.
     DropTable {

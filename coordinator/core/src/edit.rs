@@ -1,6 +1,6 @@
 //! Edits of a partition's row, made under one guard.
 
-use archon_types::{Epoch, Incarnation, PartitionId, Placement, PlacementId, Position, Seq, Version};
+use archon_types::{Epoch, Incarnation, Outgrown, PartitionId, Placement, PlacementId, Position, Seq, Version};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,8 @@ pub enum Edit {
         at: Bytes,
         /// The number of the new partition: the table's next one.
         right: u32,
+        /// Nobody asked for it: the partition is above this limit of its table.
+        outgrown: Option<Outgrown>,
     },
     /// A copy of the partition that is split off has every key and gets whatever is written, in that life of its node.
     Mirroring {

@@ -4,7 +4,8 @@ use crate::command::Actor;
 use crate::controls::Bar;
 use crate::migration::MigrationId;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, Seq, SettingStep, TableId,
+    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Seq, SettingStep,
+    TableId, TableTraits,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -89,12 +90,12 @@ pub enum EventKind {
     MaintenanceOver { member: NodeId },
     /// A table was made.
     TableCreated { table: TableId, name: String },
-    /// An operator wants another number of copies of each partition of a table.
-    TableAltered { table: TableId, name: String, before: u8, after: u8 },
+    /// An operator wants another number of copies of each partition of a table, or other limits above which they are split.
+    TableAltered { table: TableId, name: String, before: TableTraits, after: TableTraits },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
-    /// A partition is being split: its keys from `at` on are to be those of `right`.
-    SplitBegun { partition: PartitionId, right: PartitionId, at: Bytes },
+    /// A partition is being split: its keys from `at` on are to be those of `right`. By itself, if it was above a limit of its table.
+    SplitBegun { partition: PartitionId, right: PartitionId, at: Bytes, outgrown: Option<Outgrown> },
     /// The copies of `right` have the keys, which are given up now.
     SplitCut { partition: PartitionId, right: PartitionId },
     /// A split is done: `right` has the keys from `at` on.

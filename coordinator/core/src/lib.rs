@@ -18,6 +18,7 @@
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
 //! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
+//! | `automatic_splits` | which partitions that are above a limit are split by themselves, and when |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `unserved` | since when what ought to be served is not |
@@ -28,6 +29,7 @@
 mod alerts;
 pub mod apply;
 pub mod assign;
+mod automatic_splits;
 pub mod command;
 pub mod condemned;
 pub mod confirm;

@@ -3,6 +3,7 @@
 //!
 //! All instants are on this coordinator's own monotone clock.
 
+use crate::automatic_splits::AutomaticSplits;
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
 use crate::leases::Comings;
@@ -83,6 +84,8 @@ pub struct Liveness {
     pub(crate) unserved: Unserved,
     /// Splits under way.
     pub(crate) splits: Splits,
+    /// Splits that begin by themselves.
+    pub(crate) automatic_splits: AutomaticSplits,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -108,6 +111,7 @@ impl Liveness {
             comings: Comings::new(now),
             unserved: Unserved::default(),
             splits: Splits::default(),
+            automatic_splits: AutomaticSplits::default(),
             wall_ahead_ms: 0,
             nobody_fails_before: None,
         }

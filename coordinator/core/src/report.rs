@@ -146,6 +146,12 @@ impl Reports<'_> {
                 let edit = Edit::Formed { attempt, placement, incarnation, position };
                 splits::comes_to(row, node, (attempt, placement), RightStage::Formed, edit)
             }
+            Fact::Outgrown { at, by } => {
+                led_by(state, row, own.id, report)?;
+                of_version(state, row, report)?;
+                let judged = self.liveness.automatic_splits.judge(state, self.now, row, at, *by);
+                judged.map(|command| command.into_iter().collect())
+            }
             Fact::Online => {
                 led_by(state, row, own.id, report)?;
                 if row.status == PartitionStatus::Online {

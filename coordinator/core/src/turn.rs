@@ -309,6 +309,7 @@ impl Pass<'_> {
             }
         }
         self.liveness.splits = splits;
+        self.liveness.automatic_splits.sync(state, self.now);
     }
 
     /// A number for a new copy.

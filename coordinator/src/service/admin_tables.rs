@@ -44,16 +44,16 @@ impl Admins {
         }
     }
 
-    /// Wants another number of copies of each partition.
+    /// Wants another number of copies of each partition, or other limits above which they are split.
     pub(super) async fn alter(
         &self,
         request: v1::AlterTableRequest,
         within: Duration,
     ) -> Result<v1::AlterTableResponse> {
         let cluster = request.cluster.clone();
-        let AlterTable { request, name, replication } = AlterTable::try_from(request)?;
+        let AlterTable { request, name, change } = AlterTable::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
-            Ok(check_alter_table(state, table_of(state, &name)?, replication)?.ok_or(()))
+            Ok(check_alter_table(state, table_of(state, &name)?, &change)?.ok_or(()))
         };
         let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
         self.look(cluster.as_ref(), within, |_, state| {

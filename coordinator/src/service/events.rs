@@ -119,18 +119,18 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         EventKind::TableCreated { table, name } => {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
-        EventKind::TableAltered { table, name, before, after } => (
-            format!("wants {after} copies of each partition, {before} before"),
-            Subject::Table { table_id: table.get(), table: name.clone() },
-        ),
+        EventKind::TableAltered { table, name, before, after } => {
+            (format!("wants {after}; before: {before}"), Subject::Table { table_id: table.get(), table: name.clone() })
+        }
         EventKind::TableDropped { table, name, partitions, copies, moves } => {
             let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
             let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
             (what, Subject::Table { table_id: table.get(), table: name.clone() })
         }
-        EventKind::SplitBegun { partition, right, at } => {
+        EventKind::SplitBegun { partition, right, at, outgrown } => {
             let (right, at) = (state.partition_name(*right), shown_key(at));
-            (format!("is being split at {at}: its keys from there on are to be those of {right}"), of(partition))
+            let why = outgrown.map_or_else(String::new, |by| format!("by itself, since {by}, "));
+            (format!("is being split {why}at {at}: its keys from there on are to be those of {right}"), of(partition))
         }
         EventKind::SplitCut { partition, right } => {
             let right = state.partition_name(*right);

@@ -395,7 +395,7 @@ fn no_partition(state: &ClusterState, name: &PartitionName) -> ErrorDetail {
     let keys = state.table_by_name(&name.table).map(|table| table.keys);
     let has = match keys {
         Some(Keys::Hash { partitions }) => format!("it has 0 to {}", partitions.saturating_sub(1)),
-        Some(Keys::Range { next }) if name.index < next => "it has been merged with its left neighbour".to_owned(),
+        Some(Keys::Range { next, .. }) if name.index < next => "it has been merged with its left neighbour".to_owned(),
         Some(Keys::Range { .. }) | None => format!("see `archon partition list --table {}`", name.table),
     };
     let message = format!("table {} has no partition {}; {has}", name.table, name.index);

@@ -4,7 +4,7 @@ use super::ids::{request_id, uuid_bytes};
 use super::{ConvertError, checked, in_range};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, WEIGHT_MAX, check_name};
-use archon_types::{RequestId, TraitsChange};
+use archon_types::{RequestId, TableChange, TraitsChange};
 
 /// A request to give a node another zone, weight or limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,15 +17,15 @@ pub struct AlterNode {
     pub change: TraitsChange,
 }
 
-/// A request for another number of copies of each partition of a table.
+/// A request for another number of copies of each partition of a table, or for other limits above which they are split.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlterTable {
     /// Makes a retry have one effect.
     pub request: RequestId,
     /// The table's name.
     pub name: String,
-    /// Copies of each partition, `1..=7`.
-    pub replication: u8,
+    /// What is to change.
+    pub change: TableChange,
 }
 
 impl TryFrom<v1::AlterTableRequest> for AlterTable {
@@ -35,7 +35,14 @@ impl TryFrom<v1::AlterTableRequest> for AlterTable {
         checked(check_name("table", &wire.name), "AlterTableRequest.name")?;
         Ok(Self {
             request: request_id(&wire.request_id, "AlterTableRequest.request_id")?,
-            replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "AlterTableRequest.replication")?,
+            change: TableChange {
+                replication: wire
+                    .replication
+                    .map(|copies| in_range(copies, 1, u32::from(REPLICAS_MAX), "AlterTableRequest.replication"))
+                    .transpose()?,
+                split_above_bytes: wire.split_above_bytes.map(limit),
+                split_above_rate: wire.split_above_rate.map(limit),
+            },
             name: wire.name,
         })
     }
@@ -47,9 +54,16 @@ impl From<AlterTable> for v1::AlterTableRequest {
             cluster: None,
             request_id: uuid_bytes(request.request.get()),
             name: request.name,
-            replication: request.replication.into(),
+            replication: request.change.replication.map(u32::from),
+            split_above_bytes: request.change.split_above_bytes.map(Option::unwrap_or_default),
+            split_above_rate: request.change.split_above_rate.map(Option::unwrap_or_default),
         }
     }
+}
+
+/// Zero stands for none.
+fn limit(wire: u64) -> Option<u64> {
+    Some(wire).filter(|limit| *limit > 0)
 }
 
 impl TryFrom<v1::AlterNodeRequest> for AlterNode {
@@ -121,12 +135,20 @@ mod tests {
 
     #[test]
     fn a_change_of_a_table_round_trips_and_bad_ones_are_named() {
-        let asked = AlterTable { request: RequestId::new(Uuid::from_u128(5)), name: "orders".into(), replication: 3 };
+        let request = RequestId::new(Uuid::from_u128(5));
+        let change =
+            TableChange { replication: Some(3), split_above_bytes: Some(Some(1 << 20)), split_above_rate: Some(None) };
+        let asked = AlterTable { request, name: "orders".into(), change };
         let wire = v1::AlterTableRequest::from(asked.clone());
-        assert_eq!(AlterTable::try_from(wire.clone()), Ok(asked));
+        assert_eq!(AlterTable::try_from(wire.clone()), Ok(asked.clone()));
+        let nothing = AlterTable { change: TableChange::default(), ..asked };
+        assert_eq!(AlterTable::try_from(v1::AlterTableRequest::from(nothing.clone())), Ok(nothing));
         let field = |wire: v1::AlterTableRequest| AlterTable::try_from(wire).unwrap_err().field;
         assert_eq!(field(v1::AlterTableRequest { name: "a b".into(), ..wire.clone() }), "AlterTableRequest.name");
-        assert_eq!(field(v1::AlterTableRequest { replication: 8, ..wire.clone() }), "AlterTableRequest.replication");
+        assert_eq!(
+            field(v1::AlterTableRequest { replication: Some(8), ..wire.clone() }),
+            "AlterTableRequest.replication"
+        );
         let request_id = Default::default();
         assert_eq!(field(v1::AlterTableRequest { request_id, ..wire }), "AlterTableRequest.request_id");
     }

@@ -1,10 +1,12 @@
 //! Facts that a node tells the coordinator, and what became of them.
 
 use super::session::Member;
-use super::{ConvertError, bounded, ids, required};
+use super::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::text::into_plain;
-use archon_types::{Epoch, ErrorDetail, Fact, Incarnation, PlacementId, ReplicaName, Report, Seq, Version, limits};
+use archon_types::{
+    Epoch, ErrorDetail, Fact, Incarnation, Outgrown, PlacementId, ReplicaName, Report, Seq, Version, limits,
+};
 
 /// Most reports in one request.
 pub const REPORTS_MAX: usize = 4_096;
@@ -66,6 +68,13 @@ impl From<Report> for v1::ReplicaReport {
             Fact::Mirroring { attempt, copy } => {
                 Wire::Mirroring(v1::FactMirroring { attempt: attempt.get(), copy: copy.get() })
             }
+            Fact::Outgrown { at, by } => Wire::Outgrown(v1::FactOutgrown {
+                at,
+                by: Some(match by {
+                    Outgrown::Bytes(bytes) => v1::fact_outgrown::By::Bytes(bytes),
+                    Outgrown::Rate(rate) => v1::fact_outgrown::By::Rate(rate),
+                }),
+            }),
             Fact::Overtaken { by } => Wire::Overtaken(v1::FactOvertaken { by: by.get() }),
         };
         Self {
@@ -108,6 +117,16 @@ impl TryFrom<v1::ReplicaReport> for Report {
             Wire::Mirroring(fact) => Fact::Mirroring {
                 attempt: Version::new(fact.attempt),
                 copy: PlacementId::new(ids::non_zero(fact.copy, "FactMirroring.copy")?),
+            },
+            Wire::Outgrown(fact) => Fact::Outgrown {
+                by: match required(fact.by, "FactOutgrown.by")? {
+                    v1::fact_outgrown::By::Bytes(bytes) => Outgrown::Bytes(bytes),
+                    v1::fact_outgrown::By::Rate(rate) => Outgrown::Rate(rate),
+                },
+                at: {
+                    checked(limits::check_key(&fact.at), "FactOutgrown.at")?;
+                    fact.at
+                },
             },
             Wire::Overtaken(fact) => Fact::Overtaken { by: Epoch::new(fact.by) },
         };
@@ -191,6 +210,8 @@ mod tests {
                 copy: PlacementId::new(4),
                 position: Position::new(Epoch::new(2), Seq::new(9)),
             },
+            Fact::Outgrown { at: "m".into(), by: Outgrown::Bytes(5) },
+            Fact::Outgrown { at: "m".into(), by: Outgrown::Rate(u64::MAX) },
         ];
         let reports = facts.map(|fact| Report {
             partition: PartitionId::new(TableId::new(1), 5),

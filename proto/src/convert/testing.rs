@@ -4,6 +4,7 @@ use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::op::Entry;
 use archon_types::plan::{Move, Plan, Unmet};
+use archon_types::split_limits::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
@@ -11,7 +12,7 @@ use archon_types::{
     NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
     ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
-use archon_types::{KeyRange, Keys, Position, RightCopy, RightStage, ScanOrder, Seq, Split};
+use archon_types::{KeyRange, Keys, Position, RightCopy, RightStage, ScanOrder, Seq, Split, SplitLimits};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
@@ -194,6 +195,12 @@ fn removed() -> impl Strategy<Value = RemovedNodes> {
     })
 }
 
+fn limits(count: u32) -> SplitLimits {
+    let count = u64::from(count);
+    let bytes = (count % 2 == 1).then_some(SPLIT_BYTES_MIN + count);
+    SplitLimits { bytes, rate: (count % 5 == 0).then_some(SPLIT_RATE_MIN * count) }
+}
+
 pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
     (1u32..=16_384, 1u8..=7, any::<u64>(), any::<u64>())
         .prop_flat_map(|(partitions, replication, since, version)| {
@@ -208,7 +215,11 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
             table: Table {
                 id: TableId::new(1),
                 name: "default".into(),
-                keys: if count % 3 == 0 { Keys::Range { next: count } } else { Keys::Hash { partitions: count } },
+                keys: if count % 3 == 0 {
+                    Keys::Range { next: count, split_above: limits(count) }
+                } else {
+                    Keys::Hash { partitions: count }
+                },
                 replication,
                 holds: if count % 2 == 0 { Holds::Data } else { Holds::Lease },
                 version: Version::new(version),

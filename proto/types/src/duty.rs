@@ -3,6 +3,8 @@
 use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
 use crate::partition::Partition;
 use crate::position::Position;
+use crate::split_limits::Outgrown;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// What a node should do about one partition. A push carries a node's full list; anything it holds that no duty names
@@ -144,4 +146,11 @@ pub enum Fact {
     /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
     /// it.
     Emptied,
+    /// The reporter leads, and found the partition above a limit of its table, in that version of its row: it should be split.
+    Outgrown {
+        /// The first key that another partition should have: within the range, and not its first.
+        at: Bytes,
+        /// By what.
+        by: Outgrown,
+    },
 }

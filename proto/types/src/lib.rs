@@ -33,6 +33,7 @@ pub mod setting;
 pub mod settings;
 pub mod slot;
 pub mod split;
+pub mod split_limits;
 pub mod subject;
 pub mod table;
 pub mod text;
@@ -66,6 +67,7 @@ pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};
 pub use settings::{Settings, SettingsError};
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use split::{RightCopy, RightStage, Split, SplitPhase};
+pub use split_limits::{Outgrown, SplitLimits, TableChange, TableTraits};
 pub use table::{
     DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
 };

@@ -7,6 +7,7 @@ use crate::node::Node;
 use crate::partition::Partition;
 use crate::removed::RemovedNodes;
 use crate::slot::HASH_PARTITIONS_MAX;
+use crate::split_limits::{SplitLimits, TableTraits};
 use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub enum Keys {
     Range {
         /// The number of the next partition: it never falls, and no number is given twice.
         next: u32,
+        /// Above what a partition is split by itself.
+        split_above: SplitLimits,
     },
 }
 
@@ -56,7 +59,7 @@ impl Keys {
     pub const fn numbers_end(self) -> u32 {
         match self {
             Self::Hash { partitions } => partitions,
-            Self::Range { next } => next,
+            Self::Range { next, .. } => next,
         }
     }
 
@@ -71,6 +74,14 @@ impl Keys {
     /// Whether the keys are in ranges.
     pub const fn is_range(self) -> bool {
         matches!(self, Self::Range { .. })
+    }
+
+    /// Above what a partition is split by itself: never, if keys are hashed.
+    pub const fn split_above(self) -> SplitLimits {
+        match self {
+            Self::Hash { .. } => SplitLimits { bytes: None, rate: None },
+            Self::Range { split_above, .. } => split_above,
+        }
     }
 }
 
@@ -89,6 +100,8 @@ pub enum Partitioning {
     Range {
         /// Where each but the first one begins.
         split_at: Vec<Bytes>,
+        /// Above what a partition is split by itself.
+        split_above: SplitLimits,
     },
 }
 
@@ -104,11 +117,11 @@ impl Partitioning {
                 invalid(format!("a table must have 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}"))
             }
             Self::Hash { .. } => Ok(()),
-            Self::Range { split_at } if split_at.len() >= RANGES_FIRST_MAX => invalid(format!(
+            Self::Range { split_at, .. } if split_at.len() >= RANGES_FIRST_MAX => invalid(format!(
                 "{} split points would make more than {RANGES_FIRST_MAX} partitions; split further later",
                 split_at.len()
             )),
-            Self::Range { split_at } => check_split_points(split_at),
+            Self::Range { split_at, split_above } => split_above.check().and_then(|()| check_split_points(split_at)),
         }
     }
 
@@ -116,7 +129,7 @@ impl Partitioning {
     pub fn ranges(&self) -> Vec<KeyRange> {
         match self {
             Self::Hash { partitions } => vec![KeyRange::ALL; *partitions as usize],
-            Self::Range { split_at } => {
+            Self::Range { split_at, .. } => {
                 let begins = std::iter::once(Bytes::new()).chain(split_at.iter().cloned());
                 let ends = split_at.iter().cloned().map(Some).chain(std::iter::once(None));
                 begins.zip(ends).map(|(begin, end)| KeyRange { begin, end }).collect()
@@ -128,7 +141,10 @@ impl Partitioning {
     pub fn keys(&self) -> Keys {
         match self {
             Self::Hash { partitions } => Keys::Hash { partitions: *partitions },
-            Self::Range { split_at } => Keys::Range { next: u32::try_from(split_at.len() + 1).unwrap_or(u32::MAX) },
+            Self::Range { split_at, split_above } => {
+                let next = u32::try_from(split_at.len() + 1).unwrap_or(u32::MAX);
+                Keys::Range { next, split_above: *split_above }
+            }
         }
     }
 }
@@ -148,6 +164,13 @@ pub struct Table {
     pub holds: Holds,
     /// Log index of its creation or last change.
     pub version: Version,
+}
+
+impl Table {
+    /// What an operator may say otherwise of it.
+    pub const fn traits(&self) -> TableTraits {
+        TableTraits { replication: self.replication, split_above: self.keys.split_above() }
+    }
 }
 
 /// Which tables there are: whoever is told so drops what it knows of every other one that is as old.

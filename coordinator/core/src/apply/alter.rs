@@ -2,11 +2,14 @@
 
 use super::cluster::check_replication;
 use super::{Entry, not_found, refused, stale};
+use crate::automatic_splits::hashed;
 use crate::events::EventKind;
 use crate::response::Response;
 use crate::state::ClusterState;
 use archon_types::settings::min_in_sync_default;
-use archon_types::{ErrorDetail, Holds, NodeId, NodeTraits, Partition, PartitionStatus, TableId, Version};
+use archon_types::{
+    ErrorDetail, Holds, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableId, TableTraits, Version,
+};
 
 /// A node's zone, weight and limit.
 pub(super) fn node(
@@ -34,15 +37,17 @@ pub(super) fn node(
     entry.done()
 }
 
-/// How many copies a table wants of each partition. Which are made or retired for that is for `repair`.
+/// How many copies a table wants of each partition, and above what these are split. Which copies are made or retired for that is
+/// for `repair`.
 pub(super) fn table(
     state: &mut ClusterState,
     entry: Entry<'_>,
     table: TableId,
     if_version: Version,
-    replication: u8,
+    traits: TableTraits,
 ) -> Result<Response, ErrorDetail> {
-    check_replication(replication)?;
+    check_replication(traits.replication)?;
+    traits.split_above.check()?;
     let Some(row) = state.tables.get_mut(&table) else {
         return Err(not_found(format!("there is no table with number {table} any more")));
     };
@@ -52,10 +57,16 @@ pub(super) fn table(
     if row.holds == Holds::Lease {
         return Err(refused(format!("table {} is of leases: there is nothing to copy", row.name)));
     }
-    let (name, before) = (row.name.clone(), row.replication);
-    if before == replication {
+    let (name, before) = (row.name.clone(), row.traits());
+    if before == traits {
         return entry.done();
     }
+    match &mut row.keys {
+        Keys::Range { split_above, .. } => *split_above = traits.split_above,
+        Keys::Hash { .. } if traits.split_above.is_set() => return Err(hashed(&name)),
+        Keys::Hash { .. } => {}
+    }
+    let replication = traits.replication;
     row.replication = replication;
     row.version = entry.version();
     let differs = |row: &&Partition| min_in_sync(row, replication) != row.min_in_sync;
@@ -64,7 +75,7 @@ pub(super) fn table(
         let min_in_sync = min_in_sync(&row, replication);
         state.partitions.insert(Partition { min_in_sync, version: entry.version(), ..row });
     }
-    entry.note(state, EventKind::TableAltered { table, name, before, after: replication });
+    entry.note(state, EventKind::TableAltered { table, name, before, after: traits });
     entry.done()
 }
 

@@ -93,9 +93,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::CreateTable { name, partitioning, replication, holds } => {
             cluster::create_table(state, entry, name, partitioning, *replication, *holds)
         }
-        Command::AlterTable { table, if_version, replication } => {
-            alter::table(state, entry, *table, *if_version, *replication)
-        }
+        Command::AlterTable { table, if_version, traits } => alter::table(state, entry, *table, *if_version, *traits),
         Command::DropTable { table } => dropped::drop_table(state, entry, *table),
         Command::Deleted { node, placement } => dropped::deleted(state, entry, *node, *placement),
         Command::Change(changes) => {

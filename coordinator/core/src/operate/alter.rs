@@ -1,9 +1,10 @@
 //! Changing nodes and tables while they are there.
 
 use super::order::check_there;
+use crate::automatic_splits::hashed;
 use crate::command::Command;
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TraitsChange};
+use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TableChange, TraitsChange};
 
 /// What changing a node comes to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,15 +54,27 @@ pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Res
     Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
 }
 
-/// Whether a table can want so many copies of each partition, and what makes it so; `None` if it does already. Fewer are
-/// always possible: repair retires the superfluous ones, and none that is still needed. For more there must be nodes.
+/// Whether a table can be changed so, and by what; `None` if it is so already. Fewer copies of each partition are always possible:
+/// repair retires the superfluous ones, and none that is still needed. For more there must be nodes. Limits above which
+/// partitions are split are for tables by ranges.
 ///
 /// # Errors
-/// As [`check_nodes_for`].
-pub fn check_alter_table(state: &ClusterState, table: &Table, replication: u8) -> Result<Option<Command>, ErrorDetail> {
-    if replication > table.replication {
-        check_nodes_for(state, &table.name, replication)?;
+/// As [`check_nodes_for`]; `InvalidArgument` for limits of a table whose keys are hashed, and for some that are too low.
+pub fn check_alter_table(
+    state: &ClusterState,
+    table: &Table,
+    change: &TableChange,
+) -> Result<Option<Command>, ErrorDetail> {
+    let before = table.traits();
+    let traits = before.with(change);
+    if traits.replication > before.replication {
+        check_nodes_for(state, &table.name, traits.replication)?;
     }
-    let command = Command::AlterTable { table: table.id, if_version: table.version, replication };
-    Ok((replication != table.replication).then_some(command))
+    let limits = change.split_above_bytes.is_some() || change.split_above_rate.is_some();
+    if limits && !table.keys.is_range() {
+        return Err(hashed(&table.name));
+    }
+    traits.split_above.check()?;
+    let command = Command::AlterTable { table: table.id, if_version: table.version, traits };
+    Ok((traits != before).then_some(command))
 }

@@ -64,7 +64,7 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
         );
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
-    let edit = Edit::Split { at: at.clone(), right };
+    let edit = Edit::Split { at: at.clone(), right, outgrown: None };
     Ok(SplitPlan {
         right: PartitionId::new(partition.table, right),
         left_keys: row.range.clone().before(at.clone()),

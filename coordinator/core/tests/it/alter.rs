@@ -11,8 +11,12 @@ fn copies(bed: &Bed) -> Vec<(usize, u8)> {
     bed.state.partitions.of_table(TABLE).map(|row| (row.live().count(), row.min_in_sync)).collect()
 }
 
+fn so_many(replication: u8) -> TableChange {
+    TableChange { replication: Some(replication), ..TableChange::default() }
+}
+
 fn wants(bed: &mut Bed, replication: u8) {
-    let command = check_alter_table(&bed.state, &bed.state.tables[&TABLE], replication).expect("it may");
+    let command = check_alter_table(&bed.state, &bed.state.tables[&TABLE], &so_many(replication)).expect("it may");
     bed.ok(command.expect("a change"));
 }
 
@@ -140,7 +144,8 @@ fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
     wants(&mut bed, 3);
     assert_eq!(copies(&bed), [(1, 1); 4], "two copies that are to count would keep every write waiting for the second");
     assert!(bed.state.tables[&TABLE].version > version);
-    let event = EventKind::TableAltered { table: TABLE, name: "default".into(), before: 1, after: 3 };
+    let traits = |replication| TableTraits { replication, split_above: SplitLimits::default() };
+    let event = EventKind::TableAltered { table: TABLE, name: "default".into(), before: traits(1), after: traits(3) };
     assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&event));
     assert_eq!(counts(&bed.state).partitions_under_replicated, 4);
     while copies(&bed) != [(3, 2); 4] {
@@ -153,7 +158,7 @@ fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
     }
     bed.settle();
     assert_eq!((copies(&bed), bed.online()), (vec![(3, 2); 4], 4));
-    assert_eq!(check_alter_table(&bed.state, &bed.state.tables[&TABLE], 3), Ok(None));
+    assert_eq!(check_alter_table(&bed.state, &bed.state.tables[&TABLE], &so_many(3)), Ok(None));
 }
 
 #[test]
@@ -203,13 +208,15 @@ fn wishes_that_change_follow_each_other() {
 fn a_table_that_could_never_be_whole_is_refused() {
     let mut bed = Bed::running(settings(3, 1, 1), &["athens", "byzantium"]);
     let table = bed.state.tables[&TABLE].clone();
-    let error = check_alter_table(&bed.state, &table, 3).unwrap_err();
+    let error = check_alter_table(&bed.state, &table, &so_many(3)).unwrap_err();
     assert_eq!((error.kind, error.have, error.need), (ErrorKind::Refused, Some(2), Some(3)));
     assert_eq!(error, check_nodes_for(&bed.state, "default", 3).unwrap_err(), "as when it is made");
-    let command = |replication, if_version| Command::AlterTable { table: TABLE, if_version, replication };
+    let traits = |replication| TableTraits { replication, split_above: SplitLimits::default() };
+    let command =
+        |replication, if_version| Command::AlterTable { table: TABLE, if_version, traits: traits(replication) };
     assert_eq!(bed.refused(command(0, table.version)), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(command(8, table.version)), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(command(2, Version::ZERO)), ErrorKind::StaleVersion);
-    let unknown = Command::AlterTable { table: TableId::new(9), if_version: table.version, replication: 2 };
+    let unknown = Command::AlterTable { table: TableId::new(9), if_version: table.version, traits: traits(2) };
     assert_eq!(bed.refused(unknown), ErrorKind::NotFound);
 }

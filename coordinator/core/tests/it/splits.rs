@@ -30,7 +30,7 @@ fn key(text: &str) -> Bytes {
 pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
     let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
     bed.state.mutant = mutant;
-    let partitioning = Partitioning::Range { split_at: vec![] };
+    let partitioning = Partitioning::Range { split_at: vec![], split_above: SplitLimits::default() };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
     bed.settle();
     bed
@@ -115,7 +115,7 @@ fn a_split_partition_is_two_that_share_its_keys() {
     assert!(left.split.is_none() && right.status == PartitionStatus::Online && right.live().count() == 3);
     let ids: Vec<PlacementId> = right.placements.iter().map(|placement| placement.id).collect();
     assert_eq!(ids, split.copies.iter().map(|copy| copy.id).collect::<Vec<_>>());
-    assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2 });
+    assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2, split_above: SplitLimits::default() });
     assert!(last_event(&bed, |what| matches!(what, EventKind::Parted { right, .. } if *right == times(1))));
     bed.begin_split(1, "t");
     bed.round_trip();
@@ -292,7 +292,8 @@ fn nothing_is_repaired_or_moved_while_it_is_split() {
     let mut bed = ranges(2, None);
     bed.begin_split(0, "m");
     let copies = bed.times(0).placements.clone();
-    bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, replication: 3 });
+    let change = TableChange { replication: Some(3), ..TableChange::default() };
+    bed.ok(check_alter_table(&bed.state, &bed.state.tables[&TIMES], &change).expect("it may").expect("a change"));
     bed.pass(2_000, &[]);
     assert_eq!(bed.times(0).placements, copies);
     bed.settle();

@@ -144,6 +144,7 @@ impl Coordinator {
             | Fact::Dropped
             | Fact::Formed { .. }
             | Fact::Mirroring { .. }
+            | Fact::Outgrown { .. }
             | Fact::Emptied => {}
         }
     }

@@ -150,7 +150,7 @@ impl<'a> Staged<'a> {
                 });
                 Ok(())
             }
-            Edit::Split { at, right } => self.begin_split(row, at, *right),
+            Edit::Split { at, right, outgrown } => self.begin_split(row, at, *right, *outgrown),
             Edit::Mirroring { attempt, placement, incarnation } => {
                 self.mirroring(row, *attempt, *placement, *incarnation)
             }

@@ -9,15 +9,21 @@ use crate::mutant::Mutant;
 use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::split::check_split_at;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, Placement, PlacementId, Position,
-    ReplicaState, RightCopy, RightStage, Split, Version,
+    Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Outgrown, Partition, PartitionId, Placement, PlacementId,
+    Position, ReplicaState, RightCopy, RightStage, Split, Version,
 };
 use bytes::Bytes;
 
 impl Staged<'_> {
     /// The row says from now on that it is to give up its keys from `at` on, and beside each copy of it another partition's is to
     /// be formed. The copies get the next numbers: which node has which is known only here.
-    pub(super) fn begin_split(&mut self, row: &mut Partition, at: &Bytes, right: u32) -> Result<(), ErrorDetail> {
+    pub(super) fn begin_split(
+        &mut self,
+        row: &mut Partition,
+        at: &Bytes,
+        right: u32,
+        outgrown: Option<Outgrown>,
+    ) -> Result<(), ErrorDetail> {
         let name = self.state.partition_name(row.id);
         if let Some(split) = &row.split {
             return Err(refused(format!("partition {name} is being split already, into {}", split.right_of(row.id))));
@@ -41,7 +47,7 @@ impl Staged<'_> {
         let next = right.checked_add(1).ok_or_else(|| refused(format!("table {} has no more numbers", table.name)))?;
         let version = self.entry.version();
         let mut table = table.clone();
-        (table.keys, table.version) = (Keys::Range { next }, version);
+        (table.keys, table.version) = (Keys::Range { next, split_above: table.keys.split_above() }, version);
         let mut copies = Vec::with_capacity(row.placements.len());
         for left in &row.placements {
             let id = PlacementId::new(self.effect.placement_last.get() + 1);
@@ -50,7 +56,7 @@ impl Staged<'_> {
         }
         let split = Split { attempt: version, at: at.clone(), right, copies, cut: false, position: None };
         let (partition, right) = (row.id, split.right_of(row.id));
-        self.effect.events.push(EventKind::SplitBegun { partition, right, at: at.clone() });
+        self.effect.events.push(EventKind::SplitBegun { partition, right, at: at.clone(), outgrown });
         self.effect.tables.insert(table.id, table);
         row.split = Some(Box::new(split));
         Ok(())

@@ -116,7 +116,8 @@ impl World {
             Fault::AlterTable { replication } => {
                 let replication = (*replication).min(count as u8);
                 let Some(table) = self.state.tables.values().next() else { return };
-                let judged = check_alter_table(&self.state, table, replication).ok().flatten();
+                let change = TableChange { replication: Some(replication), ..TableChange::default() };
+                let judged = check_alter_table(&self.state, table, &change).ok().flatten();
                 self.propose(None, judged.into_iter().collect());
             }
             Fault::AlterNode { node, weight, zoned } => {

@@ -1,0 +1,186 @@
+//! Splits that nobody asked for: what becomes of it when a leader says that its partition is above a limit of its table.
+//!
+//! Leaders know how much a partition holds, and what is asked of it; the coordinator knows what else is going on. What it begins is
+//! a split like an operator's, judged by the same check, and goes on by itself. Only how often one was given up is each coordinator's
+//! own memory.
+
+use crate::command::Command;
+use crate::edit::{Edit, PartitionChange};
+use crate::operate::check_split;
+use crate::state::ClusterState;
+use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Outgrown, Partition, PartitionId, SplitLimits, TableId};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Most splits under way, operators' included, beside which another one begins by itself.
+pub(crate) const AT_ONCE_MAX: usize = 4;
+/// How long a proposal may be under way to the state, in milliseconds: after that it is taken for void.
+const PROPOSAL_MS: u64 = 1_000;
+/// How long a partition is left alone after a split of it was given up, in milliseconds; each time in turn twice as long.
+pub(crate) const AGAIN_AFTER_MS: u64 = 10_000;
+/// The longest that it is left alone, in milliseconds.
+pub(crate) const AGAIN_AFTER_MS_MAX: u64 = 600_000;
+
+/// What became of splits that began by themselves, as far as it matters for the next ones.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AutomaticSplits {
+    tried: BTreeMap<PartitionId, Tried>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tried {
+    /// The number that the new partition was to have.
+    right: u32,
+    /// When the last one was proposed.
+    proposed: Millis,
+    /// How many were given up, one after the other.
+    given_up: u32,
+    /// The last one is over, and there is none before that.
+    again_at: Option<Millis>,
+}
+
+impl AutomaticSplits {
+    /// Takes note of how those ended that are over.
+    pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
+        self.tried.retain(|left, tried| {
+            let Some(row) = state.partitions.get(*left).filter(|_| limits_of(state, left.table).is_set()) else {
+                return false;
+            };
+            match (tried.again_at, outcome(state, row, tried, now)) {
+                (Some(again_at), _) => now.since(again_at) < AGAIN_AFTER_MS_MAX,
+                (None, Outcome::UnderWay) => true,
+                (None, Outcome::Done) => false,
+                (None, Outcome::Void) => {
+                    tried.again_at = Some(now);
+                    tried.given_up > 0
+                }
+                (None, Outcome::GivenUp) => {
+                    tried.given_up += 1;
+                    tried.again_at = Some(now.plus(pause_ms(tried.given_up)));
+                    true
+                }
+            }
+        });
+    }
+
+    /// What to do when its leader says that the partition of this row should be split at `at`. `None`: nothing, for it is above no
+    /// limit any more, or that is under way.
+    ///
+    /// # Errors
+    /// `Refused`, with why it is not split now: the leader says it again.
+    pub(crate) fn judge(
+        &mut self,
+        state: &ClusterState,
+        now: Millis,
+        row: &Partition,
+        at: &Bytes,
+        by: Outgrown,
+    ) -> Result<Option<Command>, ErrorDetail> {
+        if !limits_of(state, row.id.table).are_exceeded(by) {
+            return Ok(None);
+        }
+        self.sync(state, now);
+        let given_up = match self.tried.get(&row.id) {
+            Some(Tried { again_at: None, .. }) => return Ok(None),
+            Some(tried) if tried.again_at.is_some_and(|again_at| now < again_at) => {
+                let left_ms = tried.again_at.map_or(0, |again_at| again_at.since(now));
+                return Err(refused(format!(
+                    "{} splits of it were given up; there is none by itself for {left_ms} ms",
+                    tried.given_up
+                )));
+            }
+            tried => tried.map_or(0, |tried| tried.given_up),
+        };
+        self.check_room(state, row)?;
+        let plan = check_split(state, row.id, at).map_err(|error| refused(error.message))?;
+        let right = plan.right.index;
+        self.tried.insert(row.id, Tried { right, proposed: now, given_up, again_at: None });
+        let edit = Edit::Split { at: at.clone(), right, outgrown: Some(by) };
+        Ok(Some(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])))
+    }
+
+    /// Whether one more may begin beside those that are under way: a node copies rows for one at a time.
+    fn check_room(&self, state: &ClusterState, row: &Partition) -> Result<(), ErrorDetail> {
+        let proposed = self.tried.iter().filter(|(_, tried)| tried.again_at.is_none()).map(|(left, _)| *left);
+        let proposed = proposed.filter_map(|left| state.partitions.get(left)).filter(|left| left.split.is_none());
+        let under_way: Vec<&Partition> = state.partitions.splitting().chain(proposed.clone()).collect();
+        if under_way.len() >= AT_ONCE_MAX {
+            return Err(refused(format!(
+                "{} splits are under way, and no more than {AT_ONCE_MAX} begin by themselves",
+                under_way.len()
+            )));
+        }
+        if proposed.into_iter().any(|other| other.id.table == row.id.table) {
+            return Err(refused("another split of the table begins at this moment".to_owned()));
+        }
+        let splits = |node: &NodeId| under_way.iter().any(|other| other.placement_on(*node).is_some());
+        if let Some(node) = row.placements.iter().map(|copy| copy.node).find(splits) {
+            return Err(refused(format!("{} takes part in another split", state.node_name(node))));
+        }
+        Ok(())
+    }
+}
+
+enum Outcome {
+    /// Or on its way into the state.
+    UnderWay,
+    /// The new partition is there.
+    Done,
+    /// It never began.
+    Void,
+    /// It began, and nothing came of it.
+    GivenUp,
+}
+
+fn outcome(state: &ClusterState, row: &Partition, tried: &Tried, now: Millis) -> Outcome {
+    let right = PartitionId::new(row.id.table, tried.right);
+    if row.split.as_ref().is_some_and(|split| split.right == tried.right) {
+        return Outcome::UnderWay;
+    }
+    if state.partitions.get(right).is_some() {
+        return Outcome::Done;
+    }
+    let used = state.tables.get(&row.id.table).is_some_and(|table| table.keys.numbers_end() > tried.right);
+    let others = || state.partitions.splitting().filter_map(|row| Some(row.split.as_ref()?.right_of(row.id)));
+    match used {
+        true if others().any(|other| other == right) => Outcome::Void,
+        true => Outcome::GivenUp,
+        false if now.since(tried.proposed) < PROPOSAL_MS => Outcome::UnderWay,
+        false => Outcome::Void,
+    }
+}
+
+fn limits_of(state: &ClusterState, table: TableId) -> SplitLimits {
+    state.tables.get(&table).map(|table| table.keys.split_above()).unwrap_or_default()
+}
+
+/// How long a partition is left alone after so many splits of it were given up, in milliseconds.
+const fn pause_ms(given_up: u32) -> u64 {
+    let doublings = if given_up == 0 { 0 } else { given_up - 1 };
+    let factor = if doublings < 16 { 1 << doublings } else { 1 << 16 };
+    let pause_ms = AGAIN_AFTER_MS * factor;
+    if pause_ms < AGAIN_AFTER_MS_MAX { pause_ms } else { AGAIN_AFTER_MS_MAX }
+}
+
+/// What is answered to somebody who wants the partitions of a table split by themselves whose keys are hashed.
+pub(crate) fn hashed(table: &str) -> ErrorDetail {
+    let message = format!(
+        "the keys of table {table} are hashed, so that no partition is split; only a table made with --range has limits"
+    );
+    ErrorDetail::new(ErrorKind::InvalidArgument, message)
+}
+
+fn refused(message: String) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Refused, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_left_alone_twice_as_long_each_time_and_not_for_ever() {
+        let pauses: Vec<u64> = [1, 2, 3, 6, 7, 8, 100, u32::MAX].into_iter().map(pause_ms).collect();
+        assert_eq!(pauses, [10_000, 20_000, 40_000, 320_000, 600_000, 600_000, 600_000, 600_000]);
+    }
+}
