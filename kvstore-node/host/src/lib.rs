@@ -22,6 +22,7 @@
 //! | `local_copy` | one copy on its node: its replica and what is kept around it |
 //! | `copy_view` | what the others need to know of it |
 //! | `split` | what a leader's log says of keys that its row gives away, and what is formed of them |
+//! | `split_point`, `heat`, `key_sample`, `byte_halves` | when a leader says that its partition should be split, and where |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
@@ -29,6 +30,7 @@
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
 mod applied_push;
+mod byte_halves;
 mod copy_view;
 mod copying;
 mod duty;
@@ -36,6 +38,8 @@ mod emptied;
 mod form;
 mod forming;
 mod forward;
+mod heat;
+mod key_sample;
 mod local_copy;
 mod log_write;
 mod mutant;
@@ -52,6 +56,7 @@ mod retention;
 mod shell;
 mod split;
 mod split_off;
+mod split_point;
 mod stale;
 #[cfg(test)]
 mod test_shell;
@@ -59,6 +64,7 @@ mod turn;
 mod waiting;
 
 pub use applied_push::{AppliedPush, Pushed};
+pub use byte_halves::ByteHalves;
 pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
@@ -78,5 +84,6 @@ pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
 pub use split_off::FormedCopy;
+pub use split_point::SplitSearch;
 pub use stale::StaleRow;
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

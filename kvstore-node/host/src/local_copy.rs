@@ -8,6 +8,7 @@ use crate::request::Request;
 use crate::retention::Retention;
 use crate::shell::{At, Shell};
 use crate::split::SplitWork;
+use crate::split_point::SplitWatch;
 use crate::waiting::Waiting;
 use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
@@ -75,6 +76,8 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) emptied: Emptied,
     /// The split of its partition.
     pub(crate) split: SplitWork,
+    /// How its partition grows, while it leads and the table has limits.
+    pub(crate) watch: Option<SplitWatch>,
     /// How soon committed rows are to go to the engine, however few they are.
     pub haste: Haste,
 }
@@ -120,6 +123,7 @@ impl<S: Shell> LocalCopy<S> {
             touched: false,
             emptied,
             split: SplitWork::default(),
+            watch: None,
             haste: Haste::None,
         }
     }

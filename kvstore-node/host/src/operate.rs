@@ -19,7 +19,11 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn operate(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         let Some(request) = self.park(local, request) else { return };
         let Some(request) = self.wait_for_split(local, request) else { return };
-        match self.admit(local, &request) {
+        let admitted = self.admit(local, &request);
+        if let Some(watch) = local.watch.as_mut().filter(|_| admitted.is_ok()) {
+            watch.note(&request.op);
+        }
+        match admitted {
             Ok(()) if request.op.is_read() => self.read(local, request),
             Ok(()) => self.write(local, request),
             Err(refusal) => self.turn_away(request, local.waiting.log_time(), refusal),

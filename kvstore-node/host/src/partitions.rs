@@ -40,6 +40,10 @@ pub struct Partitions<S: Shell> {
     pub(crate) unloading: BTreeMap<PlacementId, (PartitionId, Option<u64>)>,
     /// Formed beside copies of the partitions that they are split off, and not yet known to the log.
     pub(crate) adopting: BTreeMap<PlacementId, FormedCopy>,
+    /// When it is looked next for partitions that should be split.
+    pub(crate) looks_at: Millis,
+    /// A table had limits when it was looked last.
+    pub(crate) watched: bool,
     pub(crate) turn: Turn<S>,
 }
 
@@ -59,6 +63,8 @@ impl<S: Shell> Partitions<S> {
             active: BTreeMap::new(),
             unloading: BTreeMap::new(),
             adopting: BTreeMap::new(),
+            looks_at: Millis::ZERO,
+            watched: false,
             turn: Turn::new(shell, patience, broken),
         }
     }
@@ -195,6 +201,7 @@ impl<S: Shell> Partitions<S> {
             self.turn.unpark(local);
             held += local.waiting.held();
         }
+        self.look_for_splits();
         held
     }
 

@@ -11,13 +11,16 @@ use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::retention::RetentionLimits;
 use crate::split_off::FormedCopy;
+use crate::split::FormedCopy;
+use crate::split_point::SplitSearch;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, ReplicaAddress,
     Timing,
 };
 use archon_types::{
-    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq, Version,
+    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
+    SplitLimits, TableId, Version,
 };
 use bytes::Bytes;
 
@@ -223,6 +226,23 @@ pub trait Shell: Sized {
     /// Brings a copy that was formed here to whoever has its partition, to be taken up by
     /// [`Partitions::adopt`](crate::Partitions::adopt).
     fn adopt(&mut self, formed: FormedCopy);
+    /// Whether any table that is known here has limits above which its partitions are split by themselves.
+    fn splits_any(&self) -> bool {
+        false
+    }
+    /// Above what partitions of a table are split by themselves, as far as the tables known here say.
+    fn split_limits(&self, _: TableId) -> SplitLimits {
+        SplitLimits::default()
+    }
+    /// How many bytes a copy holds, about; `None` if they were not counted yet.
+    fn stored_bytes(&self, _: PlacementId) -> Option<u64> {
+        None
+    }
+    /// Has the rows of a partition walked over; [`Partitions::split_point`](crate::Partitions::split_point) tells what was found.
+    /// Returns whether that is begun.
+    fn find_split_point(&mut self, _: SplitSearch) -> bool {
+        false
+    }
     /// Of which partition another thread of the node holds this copy, whole.
     fn holds(&self, _: PlacementId) -> Option<PartitionId> {
         None

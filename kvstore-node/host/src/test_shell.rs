@@ -3,13 +3,14 @@
 use crate::{
     Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Haste, Life, LocalCopy, LogWrite, Observed,
     Offered, Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
+    SplitSearch,
 };
 use archon_kv::engine::Change;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, ReplicaState, Report, Seq, TableId, Version,
+    PlacementId, ReplicaState, Report, Seq, SplitLimits, TableId, Version,
 };
 use bytes::Bytes;
 use std::cell::Cell;
@@ -55,6 +56,9 @@ pub(crate) struct TestShell {
     /// Copies that are formed no further.
     pub(crate) stopped: Vec<PlacementId>,
     pub(crate) formed: Vec<FormedCopy>,
+    pub(crate) split_above: SplitLimits,
+    pub(crate) stored_bytes: Option<u64>,
+    pub(crate) searches: Vec<SplitSearch>,
 }
 
 impl Default for TestShell {
@@ -79,6 +83,9 @@ impl Default for TestShell {
             stopped: Vec::new(),
             forms: Vec::new(),
             formed: Vec::new(),
+            split_above: SplitLimits::default(),
+            stored_bytes: None,
+            searches: Vec::new(),
         }
     }
 }
@@ -203,6 +210,19 @@ impl Shell for TestShell {
     }
     fn adopt(&mut self, formed: FormedCopy) {
         self.formed.push(formed);
+    }
+    fn splits_any(&self) -> bool {
+        self.split_above.is_set()
+    }
+    fn split_limits(&self, _: TableId) -> SplitLimits {
+        self.split_above
+    }
+    fn stored_bytes(&self, _: PlacementId) -> Option<u64> {
+        self.stored_bytes
+    }
+    fn find_split_point(&mut self, search: SplitSearch) -> bool {
+        self.searches.push(search);
+        true
     }
     fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
         Offered::Taken

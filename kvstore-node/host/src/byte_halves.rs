@@ -1,0 +1,116 @@
+//! Where the middle of a partition's bytes is, found in one walk over its rows with little memory.
+
+use bytes::Bytes;
+
+/// Most marks that are kept.
+const MARKS_MAX: usize = 1_024;
+
+/// Rows in order of their keys, of which a mark is kept now and then. When there are too many, every second one goes.
+#[derive(Clone, Debug)]
+pub struct ByteHalves {
+    bytes: u64,
+    /// Keys, each with the bytes of the rows before it.
+    marks: Vec<(Bytes, u64)>,
+    every_bytes: u64,
+}
+
+impl Default for ByteHalves {
+    fn default() -> Self {
+        Self { bytes: 0, marks: Vec::new(), every_bytes: 1 }
+    }
+}
+
+impl ByteHalves {
+    /// The next row: its key, and how much its key and value take.
+    pub fn add(&mut self, key: &[u8], bytes: u64) {
+        let marked = self.marks.last().map(|(_, before)| before + self.every_bytes);
+        if marked.is_none_or(|next| self.bytes >= next) {
+            self.marks.push((Bytes::copy_from_slice(key), self.bytes));
+            if self.marks.len() >= MARKS_MAX {
+                self.thin();
+            }
+        }
+        self.bytes += bytes;
+    }
+
+    fn thin(&mut self) {
+        self.every_bytes = (self.bytes / (MARKS_MAX as u64 / 2)).max(self.every_bytes * 2);
+        let mut next = 0;
+        let every_bytes = self.every_bytes;
+        self.marks.retain(|(_, before)| {
+            let kept = *before >= next;
+            if kept {
+                next = *before + every_bytes;
+            }
+            kept
+        });
+    }
+
+    /// Bytes of all rows.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The key, of those marked, with about as much before it as from it on. `None` if there is no row, or if one is so large that
+    /// a split would part off next to nothing.
+    pub fn middle(&self) -> Option<Bytes> {
+        const LESSER_PART: u64 = 8;
+        let off = |before: u64| (self.bytes - before).abs_diff(before);
+        let (key, before) = self.marks.iter().min_by_key(|(_, before)| off(*before))?;
+        let lesser = (*before).min(self.bytes - before);
+        (lesser.saturating_mul(LESSER_PART) >= self.bytes).then(|| key.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn halves(rows: impl IntoIterator<Item = (u32, u64)>) -> ByteHalves {
+        let mut halves = ByteHalves::default();
+        rows.into_iter().for_each(|(key, bytes)| halves.add(&key.to_be_bytes(), bytes));
+        halves
+    }
+
+    fn middle(halves: &ByteHalves) -> Option<u32> {
+        halves.middle().map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
+    }
+
+    #[test]
+    fn few_rows_are_parted_where_it_is_most_even() {
+        assert_eq!(middle(&halves([])), None);
+        assert_eq!(middle(&halves([(1, 10)])), None, "one row is in one piece");
+        assert_eq!(middle(&halves([(1, 10), (2, 10)])), Some(2));
+        assert_eq!(middle(&halves([(1, 10), (2, 10), (3, 100), (4, 10)])), Some(3));
+        assert_eq!(middle(&halves([(1, 1), (2, 1_000)])), None, "that would be no half");
+    }
+
+    #[test]
+    fn very_many_rows_cost_no_more_than_some() {
+        let halves = halves((0..1_000_000).map(|key| (key, 100)));
+        assert!(halves.marks.len() < MARKS_MAX && halves.marks.len() >= MARKS_MAX / 4, "{}", halves.marks.len());
+        assert_eq!(halves.bytes(), 100_000_000);
+        let at = middle(&halves).unwrap();
+        assert!(at.abs_diff(500_000) < 5_000, "{at}");
+    }
+
+    proptest! {
+        /// It is a key of the rows, not the first one, and both halves have their share but for what the largest row takes.
+        #[test]
+        fn both_halves_have_their_share(sizes in proptest::collection::vec(1..100_000_u64, 1..5_000)) {
+            let halves = halves((0..).zip(sizes.iter().copied()));
+            let total: u64 = sizes.iter().sum();
+            prop_assert_eq!(halves.bytes(), total);
+            let largest = sizes.iter().max().copied().unwrap_or_default();
+            match middle(&halves) {
+                Some(at) => {
+                    prop_assert!(at > 0 && (at as usize) < sizes.len());
+                    let before: u64 = sizes[..at as usize].iter().sum();
+                    prop_assert!((2 * before).abs_diff(total) <= 2 * (largest + 2 * total / (MARKS_MAX as u64 / 4)));
+                }
+                None => prop_assert!(sizes.len() == 1 || largest * 8 >= total * 3, "{sizes:?}"),
+            }
+        }
+    }
+}

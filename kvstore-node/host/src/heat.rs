@@ -1,0 +1,157 @@
+//! How many operations a partition gets, and at which key half of them lie on either side.
+
+use crate::key_sample::KeySample;
+use archon_types::Millis;
+use bytes::Bytes;
+
+/// Over how long operations are counted before their rate is judged, in milliseconds.
+pub(crate) const WINDOW_MS: u64 = 5_000;
+/// Of fewer keys nothing is said.
+const KEYS_MIN: usize = 64;
+/// What the lesser half must get at least, or a split helps little: one part in so many.
+const LESSER_PART: usize = 4;
+
+/// The operations on one partition, in windows of time.
+#[derive(Debug)]
+pub(crate) struct Heat {
+    began: Millis,
+    sample: KeySample,
+    /// Keys of the window before, in order, if the rate was above the limit in it.
+    before: Option<Vec<Bytes>>,
+}
+
+/// A partition gets more operations than it should, and that is how to halve them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Hot {
+    /// Operations per second.
+    pub(crate) rate: u64,
+    /// The first key of the other half.
+    pub(crate) at: Bytes,
+}
+
+impl Heat {
+    /// Nothing has been seen yet.
+    pub(crate) fn new(now: Millis) -> Self {
+        Self { began: now, sample: KeySample::default(), before: None }
+    }
+
+    /// An operation is about this key.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        self.sample.add(key);
+    }
+
+    /// Ends a window, if it is time for that. Says where to split if the rate was above `most` in this one and the one before,
+    /// and if the middle of that one divides this one too: keys that only ever rise, or a single one that gets most, are not
+    /// helped by a split, and neither is a burst.
+    pub(crate) fn judge(&mut self, now: Millis, most: u64) -> Option<Hot> {
+        let elapsed_ms = now.since(self.began);
+        if elapsed_ms < WINDOW_MS {
+            return None;
+        }
+        let ended = std::mem::replace(self, Self::new(now));
+        let rate = ended.sample.operations().saturating_mul(1_000) / elapsed_ms;
+        if rate <= most {
+            return None;
+        }
+        let keys = ended.sample.sorted();
+        let at = ended.before.and_then(|before| middle(&before)).filter(|at| halves(&keys, at));
+        self.before = Some(keys);
+        at.map(|at| Hot { rate, at })
+    }
+}
+
+/// The key, of those in order, that parts them most evenly.
+fn middle(keys: &[Bytes]) -> Option<Bytes> {
+    let of_half = keys.get(keys.len() / 2)?;
+    let begins = keys.partition_point(|key| key < of_half);
+    let ends = keys.partition_point(|key| key <= of_half);
+    let off = |below: &usize| (2 * below).abs_diff(keys.len());
+    let below = [begins, ends].into_iter().filter(|below| *below > 0 && *below < keys.len()).min_by_key(off)?;
+    keys.get(below).cloned()
+}
+
+/// Whether both sides of `at` get enough of these keys, which are in order.
+fn halves(keys: &[Bytes], at: &Bytes) -> bool {
+    let below = keys.partition_point(|key| key < at);
+    keys.len() >= KEYS_MIN && below.min(keys.len() - below) * LESSER_PART >= keys.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What is said after windows in which these keys are asked for, each 10,000 operations in five seconds.
+    fn after(windows: &[&dyn Fn(u32) -> u32], most: u64) -> Option<Hot> {
+        let mut heat = Heat::new(Millis::ZERO);
+        let mut said = None;
+        for (number, key) in (1..).zip(windows) {
+            for operation in 0..10_000 {
+                heat.add(format!("{:08}", key(operation)).as_bytes());
+            }
+            assert_eq!(heat.judge(Millis::new(number * WINDOW_MS - 1), most), None, "the window is not over");
+            said = heat.judge(Millis::new(number * WINDOW_MS), most);
+        }
+        said
+    }
+
+    fn anywhere(operation: u32) -> u32 {
+        operation.wrapping_mul(2_654_435_761) % 1_000
+    }
+
+    #[test]
+    fn load_on_many_keys_is_halved_once_it_lasts() {
+        assert_eq!(after(&[&anywhere], 1_000), None, "a burst");
+        let hot = after(&[&anywhere, &anywhere], 1_000).expect("it is hot");
+        let at: u32 = std::str::from_utf8(&hot.at).unwrap().parse().unwrap();
+        assert!(hot.rate == 2_000 && (400..600).contains(&at), "{hot:?}");
+        assert_eq!(after(&[&anywhere, &anywhere], 2_000), None, "not above the limit");
+    }
+
+    #[test]
+    fn no_split_helps_where_one_key_gets_it_all_or_keys_only_rise() {
+        let one = |_| 7;
+        assert_eq!(after(&[&one, &one, &one], 1_000), None);
+        let mostly_one = |operation| if operation % 5 == 0 { anywhere(operation) } else { 7 };
+        assert_eq!(after(&[&mostly_one, &mostly_one], 1_000), None);
+        let (first, second, third) = (|number| number, |number| 10_000 + number, |number| 20_000 + number);
+        assert_eq!(
+            after(&[&first, &second, &third], 1_000),
+            None,
+            "all that is written next is beyond every key so far"
+        );
+    }
+
+    #[test]
+    fn two_keys_that_share_the_load_are_parted() {
+        let two = |operation| operation % 2;
+        assert_eq!(after(&[&two, &two], 1_000).map(|hot| hot.at), Some(Bytes::from_static(b"00000001")));
+    }
+
+    #[test]
+    fn few_operations_say_nothing() {
+        let mut heat = Heat::new(Millis::ZERO);
+        for window in 1..5 {
+            (0..20_u8).for_each(|key| heat.add(&[key]));
+            assert_eq!(heat.judge(Millis::new(window * WINDOW_MS), 1), None);
+        }
+    }
+
+    proptest! {
+        /// The middle is one of the keys, not the least one, and no other one parts them more evenly.
+        #[test]
+        fn nothing_parts_keys_more_evenly_than_their_middle(mut keys in proptest::collection::vec(0..20_u8, 0..60)) {
+            keys.sort_unstable();
+            let keys: Vec<Bytes> = keys.into_iter().map(|key| Bytes::copy_from_slice(&[key])).collect();
+            let off = |at: &Bytes| (2 * keys.partition_point(|key| key < at)).abs_diff(keys.len());
+            let candidates = keys.iter().filter(|key| Some(*key) != keys.first());
+            match middle(&keys) {
+                Some(at) => {
+                    prop_assert!(keys.contains(&at) && Some(&at) != keys.first());
+                    prop_assert!(candidates.clone().all(|other| off(other) >= off(&at)), "{at:?} of {keys:?}");
+                }
+                None => prop_assert_eq!(candidates.count(), 0),
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A bounded sample of the keys that operations are about.
+
+use bytes::Bytes;
+
+/// Most keys of a sample.
+const KEYS_MAX: usize = 512;
+
+/// Of each run of so many operations the key of one: which one is a matter of a hash, so that clients that take turns are not sampled
+/// at their own pace. When there are too many, every second key goes and runs are twice as long.
+#[derive(Debug)]
+pub(crate) struct KeySample {
+    keys: Vec<Bytes>,
+    run: u64,
+    seen: u64,
+    next: u64,
+}
+
+impl Default for KeySample {
+    fn default() -> Self {
+        Self { keys: Vec::new(), run: 1, seen: 0, next: 0 }
+    }
+}
+
+impl KeySample {
+    /// Another operation is about this key.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        let taken = self.seen == self.next;
+        self.seen += 1;
+        if !taken {
+            return;
+        }
+        // A key as it came would keep the whole message in memory.
+        self.keys.push(Bytes::copy_from_slice(key));
+        if self.keys.len() >= KEYS_MAX {
+            let mut at = 0_usize;
+            self.keys.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.run *= 2;
+        }
+        let run = self.seen.div_ceil(self.run);
+        self.next = run * self.run + mixed(run) % self.run;
+    }
+
+    /// How many operations there were.
+    pub(crate) const fn operations(&self) -> u64 {
+        self.seen
+    }
+
+    /// The keys, in order.
+    pub(crate) fn sorted(&self) -> Vec<Bytes> {
+        let mut keys = self.keys.clone();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// A number that has nothing to do with its neighbours' (the finalizer of splitmix64).
+const fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(keys: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut sample = KeySample::default();
+        keys.for_each(|key| sample.add(&key.to_be_bytes()));
+        sample.sorted().iter().map(|key| u32::from_be_bytes(key[..].try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn it_is_whole_while_there_are_few_and_bounded_when_there_are_many() {
+        assert_eq!(sample(0..200), (0..200).collect::<Vec<_>>());
+        for count in [511_u32, 512, 513, 10_000, 1_000_000] {
+            let found = sample(0..count);
+            assert!(found.len() < KEYS_MAX && found.len() >= (KEYS_MAX / 4).min(count as usize), "{}", found.len());
+            // Early and late ones alike.
+            let below = found.iter().filter(|key| **key < count / 2).count();
+            assert!(below.abs_diff(found.len() / 2) <= found.len() / 8, "{below} of {}", found.len());
+        }
+    }
+
+    #[test]
+    fn clients_that_take_turns_are_all_seen() {
+        for period in [2_u32, 3, 4, 8, 16] {
+            let found = sample((0..100_000).map(|number| number % period));
+            for key in 0..period {
+                let share = found.iter().filter(|found| **found == key).count() as f64 / found.len() as f64;
+                let fair = 1.0 / f64::from(period);
+                assert!(share > fair / 4.0 && share < fair * 3.0, "{key} of {period}: {share}");
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Partitions that are split without anybody asking: how a leader notices that its partition is above a limit of its table, and
+//! finds the key at which it should be split. The coordinator judges that.
+//!
+//! By size: what is stored is counted anyway, roughly and in the background. Where that is above the limit, or not known yet, the
+//! rows of the partition are walked over once, outside the shard, which says exactly how many bytes they are and where the middle
+//! is. By load: see [`Heat`].
+
+use crate::byte_halves::ByteHalves;
+use crate::heat::{Heat, Hot};
+use crate::local_copy::LocalCopy;
+use crate::partitions::Partitions;
+use crate::shell::Shell;
+use crate::turn::Turn;
+use archon_types::split::check_split_at;
+use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, Report, SplitLimits};
+use bytes::Bytes;
+
+/// How often a leader looks, in milliseconds.
+const LOOK_MS: u64 = 1_000;
+/// How long rows are not walked over again at least after it was found that they are within their limit, in milliseconds.
+const REST_MS_MIN: u64 = 2_000;
+/// So many times as long as a walk took: walks for nothing take one part in so many of a disk's time.
+const REST_FACTOR: u64 = 50;
+/// How often a split is proposed that does not begin, in milliseconds.
+const SAY_AGAIN_MS: u64 = 5_000;
+/// How long the middle that was found is good, in milliseconds: the partition goes on changing.
+const MIDDLE_MS_MAX: u64 = 30_000;
+
+/// A walk over the rows of a partition, to find out how many bytes of users' keys and values they are, and where the middle is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitSearch {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its copy here.
+    pub placement: PlacementId,
+    /// The keys that it has.
+    pub range: KeyRange,
+}
+
+/// What a leader knows of how its partition grows, if its table has limits.
+#[derive(Debug, Default)]
+pub(crate) struct SplitWatch {
+    /// The operations on it, if these are limited.
+    heat: Option<Heat>,
+    walk: Walk,
+}
+
+#[derive(Debug, Default)]
+enum Walk {
+    /// None is needed before that.
+    #[default]
+    Ready,
+    /// Since then.
+    UnderWay(Millis),
+    /// It was within its limit.
+    Rest { until: Millis },
+    /// It is above its limit, and that is its middle.
+    Found { range: KeyRange, at: Bytes, bytes: u64, found: Millis, said: Millis },
+}
+
+impl SplitWatch {
+    /// An operation is carried out.
+    pub(crate) fn note(&mut self, op: &Op) {
+        let Some(heat) = &mut self.heat else { return };
+        match op {
+            Op::Scan { keys, .. } => heat.add(&keys.begin),
+            op => op.key().into_iter().for_each(|key| heat.add(key)),
+        }
+    }
+}
+
+impl<S: Shell> Partitions<S> {
+    /// Now and then: looks at all partitions that are served here, if any table has limits.
+    pub(crate) fn look_for_splits(&mut self) {
+        if self.turn.now < self.looks_at {
+            return;
+        }
+        self.looks_at = self.turn.now.plus(LOOK_MS);
+        let any = self.turn.shell.splits_any();
+        if !any && !self.watched {
+            return;
+        }
+        self.watched = any;
+        for local in self.copies.values_mut() {
+            self.turn.look_for_split(local);
+        }
+    }
+
+    /// A walk over the rows of a partition came to its end, or to nothing.
+    pub fn split_point(&mut self, search: &SplitSearch, found: Option<&ByteHalves>) {
+        if let Some(local) = self.copies.get_mut(&search.placement) {
+            self.turn.walked(local, search, found);
+        }
+    }
+}
+
+impl<S: Shell> Turn<S> {
+    fn look_for_split(&mut self, local: &mut LocalCopy<S>) {
+        let row = local.row().filter(|row| local.serving && row.split.is_none());
+        let limits = row.map(|row| self.shell.split_limits(row.id.table)).unwrap_or_default();
+        if !limits.is_set() {
+            local.watch = None;
+            return;
+        }
+        let mut watch = local.watch.take().unwrap_or_default();
+        watch.heat = watch.heat.take().filter(|_| limits.rate.is_some());
+        if let Some(most) = limits.rate {
+            let hot = watch.heat.get_or_insert_with(|| Heat::new(self.now)).judge(self.now, most);
+            if let Some(Hot { rate, at }) = hot {
+                self.propose_split(local, at, Outgrown::Rate(rate));
+            }
+        }
+        watch.walk = match limits.bytes {
+            Some(most) => self.look_at_bytes(local, watch.walk, most),
+            None => Walk::Ready,
+        };
+        local.watch = Some(watch);
+    }
+
+    fn look_at_bytes(&mut self, local: &LocalCopy<S>, walk: Walk, most: u64) -> Walk {
+        let Some(range) = local.range() else { return Walk::Ready };
+        match walk {
+            Walk::UnderWay(_) => walk,
+            Walk::Rest { until } if self.now < until => walk,
+            Walk::Found { range: of, at, bytes, found, said }
+                if of == *range && bytes > most && self.now.since(found) < MIDDLE_MS_MAX =>
+            {
+                let due = self.now.since(said) >= SAY_AGAIN_MS;
+                let said = if due { self.now } else { said };
+                if due {
+                    self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));
+                }
+                Walk::Found { range: of, at, bytes, found, said }
+            }
+            _ if self.shell.stored_bytes(local.placement).is_some_and(|bytes| bytes <= most) => Walk::Ready,
+            _ => {
+                let (partition, placement) = (local.partition, local.placement);
+                let begun = self.shell.find_split_point(SplitSearch { partition, placement, range: range.clone() });
+                if begun { Walk::UnderWay(self.now) } else { Walk::Ready }
+            }
+        }
+    }
+
+    fn walked(&mut self, local: &mut LocalCopy<S>, search: &SplitSearch, found: Option<&ByteHalves>) {
+        let Some(mut watch) = local.watch.take() else { return };
+        if let Walk::UnderWay(begun) = watch.walk {
+            let most = self.shell.split_limits(local.partition.table).bytes;
+            let rest_ms = self.now.since(begun).saturating_mul(REST_FACTOR).max(REST_MS_MIN);
+            // Of more keys than it has by now it says nothing.
+            let found = found.filter(|_| local.range() == Some(&search.range));
+            let above = found.filter(|halves| most.is_some_and(|most| halves.bytes() > most));
+            watch.walk = match above.and_then(|halves| Some((halves.middle()?, halves.bytes()))) {
+                Some((at, bytes)) => {
+                    self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));
+                    Walk::Found { range: search.range.clone(), at, bytes, found: self.now, said: self.now }
+                }
+                None => Walk::Rest { until: self.now.plus(rest_ms) },
+            };
+        }
+        local.watch = Some(watch);
+    }
+
+    /// Tells the coordinator that the partition should be split.
+    fn propose_split(&mut self, local: &LocalCopy<S>, at: Bytes, by: Outgrown) {
+        let splittable = |keys: &KeyRange| check_split_at(keys, &at).is_ok();
+        if !local.serving || !local.row().is_some_and(|row| row.split.is_none() && splittable(&row.range)) {
+            return;
+        }
+        let (partition, placement) = (local.partition, local.placement);
+        let (epoch, version) = (local.replica.epoch(), local.replica.version());
+        // What does not fit is told again.
+        self.shell.report(Report { partition, placement, epoch, version, fact: Fact::Outgrown { at, by } });
+    }
+}
+
+#[cfg(test)]
+#[path = "split_point_tests.rs"]
+mod tests;

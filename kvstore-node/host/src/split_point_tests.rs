@@ -1,0 +1,194 @@
+use super::*;
+use crate::mutant::Broken;
+use crate::reconcile::Action;
+use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
+use archon_types::{Partition, RightCopy, Split, Version};
+
+const MIB: u64 = 1 << 20;
+const LIMITS: SplitLimits = SplitLimits { bytes: Some(MIB), rate: None };
+
+/// A leader of a partition whose table has these limits, and of which so much is counted.
+fn leader(split_above: SplitLimits, stored_bytes: Option<u64>) -> Partitions<TestShell> {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    (node.shell_mut().split_above, node.shell_mut().stored_bytes) = (split_above, stored_bytes);
+    node
+}
+
+/// The clock shows this: the lease holds, and a tick comes.
+fn tick(node: &mut Partitions<TestShell>, at: u64) {
+    node.shell_mut().now.set(Millis::new(at));
+    node.shell_mut().lease_until = Millis::new(at + 10_000);
+    node.begin(Millis::new(at));
+    node.tick(false, 0);
+    settle(node);
+}
+
+fn configure(node: &mut Partitions<TestShell>, row: Partition) {
+    assert!(node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]));
+    settle(node);
+}
+
+/// The proposals so far, each with the version of the row.
+fn proposals(node: &Partitions<TestShell>) -> Vec<(u64, Bytes, Outgrown)> {
+    let proposal = |report: &Report| match &report.fact {
+        Fact::Outgrown { at, by } => Some((report.version.get(), at.clone(), *by)),
+        _ => None,
+    };
+    node.shell().reports.iter().filter_map(proposal).collect()
+}
+
+fn searches(node: &Partitions<TestShell>) -> usize {
+    node.shell().searches.len()
+}
+
+/// Rows `a` to `z` of equal size, as a walk finds them.
+fn walk(node: &mut Partitions<TestShell>, at: u64, bytes: u64) {
+    let mut halves = ByteHalves::default();
+    (b'a'..=b'z').for_each(|key| halves.add(&[key], bytes / 26));
+    let search = node.shell().searches.last().cloned().expect("a search");
+    node.begin(Millis::new(at));
+    node.split_point(&search, Some(&halves));
+    settle(node);
+}
+
+#[test]
+fn without_limits_nothing_is_looked_at() {
+    let mut node = leader(SplitLimits::default(), Some(u64::MAX));
+    for at in [1_000, 3_000, 9_000] {
+        tick(&mut node, at);
+    }
+    assert!(searches(&node) == 0 && proposals(&node).is_empty() && node.copies()[&OWN].watch.is_none());
+}
+
+#[test]
+fn a_partition_above_its_limit_is_walked_over_and_its_middle_proposed() {
+    let mut node = leader(LIMITS, Some(MIB));
+    tick(&mut node, 2_000);
+    assert_eq!(searches(&node), 0, "it is within its limit");
+    node.shell_mut().stored_bytes = Some(MIB + 1);
+    tick(&mut node, 2_900);
+    assert_eq!(searches(&node), 0, "it is looked once a second");
+    for at in [3_000, 4_000, 5_000] {
+        tick(&mut node, at);
+    }
+    assert_eq!(node.shell().searches, [SplitSearch { partition: PARTITION, placement: OWN, range: KeyRange::ALL }]);
+    walk(&mut node, 5_500, 2 * MIB);
+    let bytes = 2 * MIB / 26 * 26;
+    let said = (1, Bytes::from_static(b"n"), Outgrown::Bytes(bytes));
+    assert_eq!(proposals(&node), [said.clone()]);
+    // It is said again while nothing comes of it, and looked at anew after a while.
+    for at in (6_000..36_000).step_by(1_000) {
+        tick(&mut node, at);
+    }
+    assert!((5..=7).contains(&proposals(&node).len()), "{:?}", proposals(&node));
+    assert!(proposals(&node).iter().all(|proposal| *proposal == said));
+    tick(&mut node, 36_000);
+    assert_eq!(searches(&node), 2);
+}
+
+#[test]
+fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_took_long() {
+    let mut node = leader(LIMITS, None);
+    tick(&mut node, 2_000);
+    assert_eq!(searches(&node), 1);
+    walk(&mut node, 2_500, MIB / 2);
+    assert!(proposals(&node).is_empty(), "it is within its limit");
+    for at in (3_000..27_500).step_by(500) {
+        tick(&mut node, at);
+        assert_eq!(searches(&node), 1, "at {at}");
+    }
+    tick(&mut node, 28_500);
+    assert_eq!(searches(&node), 2);
+    walk(&mut node, 28_500, MIB / 2);
+    tick(&mut node, 29_500);
+    assert_eq!(searches(&node), 2, "two seconds at least");
+    tick(&mut node, 31_000);
+    assert_eq!(searches(&node), 3);
+}
+
+#[test]
+fn a_walk_that_came_to_nothing_is_made_again() {
+    let mut node = leader(LIMITS, None);
+    tick(&mut node, 2_000);
+    let search = node.shell().searches[0].clone();
+    node.split_point(&search, None);
+    tick(&mut node, 3_000);
+    assert_eq!(searches(&node), 1);
+    tick(&mut node, 5_000);
+    assert_eq!(searches(&node), 2);
+}
+
+#[test]
+fn what_was_found_of_other_keys_says_nothing() {
+    let mut node = leader(LIMITS, None);
+    tick(&mut node, 2_000);
+    let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::from_static(b"t")) };
+    configure(&mut node, Partition { range: range.clone(), ..row(3, &[]) });
+    walk(&mut node, 2_500, 2 * MIB);
+    assert!(proposals(&node).is_empty(), "some of that is another partition's by now");
+    // Neither does what was found before the row changed.
+    let mut node = leader(LIMITS, None);
+    tick(&mut node, 2_000);
+    walk(&mut node, 2_500, 2 * MIB);
+    assert_eq!(proposals(&node).len(), 1);
+    configure(&mut node, Partition { range, ..row(3, &[]) });
+    tick(&mut node, 9_000);
+    assert_eq!((proposals(&node).len(), searches(&node)), (1, 2), "it is walked over anew");
+}
+
+#[test]
+fn a_newer_row_of_the_same_keys_is_named() {
+    let mut node = leader(LIMITS, None);
+    tick(&mut node, 2_000);
+    configure(&mut node, row(7, &[]));
+    walk(&mut node, 2_500, 2 * MIB);
+    assert_eq!(proposals(&node)[0].0, 7);
+}
+
+#[test]
+fn a_partition_that_is_being_split_or_not_led_here_is_not_looked_at() {
+    let mut node = leader(LIMITS, None);
+    let copies = vec![RightCopy { id: PlacementId::new(20), node: LIFE.node, formed: false }];
+    let at = Bytes::from_static(b"m");
+    let split = Split { attempt: Version::new(2), at, right: 1, copies, position: None };
+    configure(&mut node, Partition { split: Some(Box::new(split)), ..row(2, &[]) });
+    tick(&mut node, 2_000);
+    assert_eq!(searches(&node), 0);
+    configure(&mut node, row(3, &[]));
+    tick(&mut node, 4_000);
+    assert_eq!(searches(&node), 1, "nothing came of it");
+    node.release();
+    settle(&mut node);
+    tick(&mut node, 6_000);
+    walk(&mut node, 6_000, 2 * MIB);
+    assert!(proposals(&node).is_empty() && node.copies()[&OWN].watch.is_none(), "it leads no more");
+}
+
+/// Puts of these keys by turns, so many in each second up to `until`.
+fn load(node: &mut Partitions<TestShell>, from: u64, until: u64, each_second: u64, keys: &[&'static str]) {
+    for at in (from..until).step_by(1_000) {
+        tick(node, at);
+        for (_, key) in (0..each_second).zip(keys.iter().cycle()) {
+            node.operate(request(Op::Get { key: Bytes::from_static(key.as_bytes()) }, "get"));
+        }
+        settle(node);
+    }
+}
+
+#[test]
+fn load_above_the_limit_that_lasts_is_halved() {
+    let rate = SplitLimits { bytes: None, rate: Some(100) };
+    let keys = ["a", "b", "c", "d"];
+    let mut node = leader(rate, None);
+    load(&mut node, 2_000, 15_000, 150, &keys);
+    let said = proposals(&node);
+    assert!(said.len() == 1 && matches!(said[0], (1, ref at, Outgrown::Rate(150)) if at == "c"), "{said:?}");
+    assert_eq!(searches(&node), 0, "nothing is limited that would have to be walked over");
+    let mut node = leader(rate, None);
+    load(&mut node, 2_000, 30_000, 90, &keys);
+    load(&mut node, 30_000, 60_000, 150, &["a"]);
+    assert!(proposals(&node).is_empty(), "{:?}", proposals(&node));
+    node.shell_mut().split_above = SplitLimits::default();
+    tick(&mut node, 61_000);
+    assert!(node.copies()[&OWN].watch.is_none(), "the limit was taken away");
+}
