@@ -167,7 +167,7 @@ impl Control {
                 let mut term = session.term().lock();
                 term.set_wall(now, wall_now());
                 state.read(|state| {
-                    event_log.log(state);
+                    event_log.log(state, &self.metrics);
                     term.turn(state, now)
                 })
             };

@@ -1,9 +1,11 @@
 //! Tells in the leader's log what the quorum committed about nodes and losses, so that it can be read where the events
 //! themselves, which need a quorum, cannot.
 
+use crate::metrics::{Metrics, count};
 use crate::service::events;
 use archon_coordinator_core::{ClusterState, Event, EventKind};
 use archon_proto::convert::subject::{cause_of, subject_of};
+use std::sync::atomic::AtomicU64;
 
 /// Most events told of one turn: a node's loss may concern every partition.
 const AT_ONCE_MAX: usize = 32;
@@ -28,9 +30,11 @@ impl EventLog {
         Self { logged: state.applied }
     }
 
-    /// Tells what happened since.
-    pub(crate) fn log(&mut self, state: &ClusterState) {
-        let news = self.news(state).into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
+    /// Tells what happened since, and counts it.
+    pub(crate) fn log(&mut self, state: &ClusterState, metrics: &Metrics) {
+        let news = self.news(state);
+        news.iter().filter_map(|event| counter(metrics, &event.what)).for_each(count);
+        let news = news.into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
         for (place, (event, weight)) in news.enumerate() {
             if place == AT_ONCE_MAX {
                 tracing::warn!("more happened at once than is told here; see `archon events`");
@@ -50,6 +54,16 @@ impl EventLog {
         let mut news: Vec<&Event> = state.events.iter().rev().take_while(|event| event.index > self.logged).collect();
         news.reverse();
         news
+    }
+}
+
+/// What is to be counted of an event.
+const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a AtomicU64> {
+    match what {
+        EventKind::SplitBegun { outgrown: Some(_), .. } => Some(&metrics.splits_automatic),
+        EventKind::Parted { .. } => Some(&metrics.splits_done),
+        EventKind::SplitAbandoned { .. } => Some(&metrics.splits_given_up),
+        _ => None,
     }
 }
 
@@ -100,7 +114,8 @@ const fn weight(what: &EventKind) -> Option<Weight> {
 mod tests {
     use super::*;
     use archon_coordinator_core::Actor;
-    use archon_types::{Incarnation, Millis, NodeId};
+    use archon_types::{Incarnation, Millis, NodeId, Outgrown, PartitionId, TableId};
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn a_nodes_failure_stood_only_in_the_events() {
@@ -120,8 +135,28 @@ mod tests {
         state.applied = 9;
         let indexes: Vec<u64> = event_log.news(&state).iter().map(|event| event.index).collect();
         assert_eq!(indexes, [6, 7]);
-        event_log.log(&state);
+        event_log.log(&state, &Metrics::default());
         assert!(event_log.news(&state).is_empty());
         assert_eq!(weight(&failed), Some(Weight::Alarm));
+    }
+
+    #[test]
+    fn splits_are_counted_by_how_they_begin_and_end() {
+        let mut state = ClusterState::new();
+        let mut event_log = EventLog::new(&state);
+        let metrics = Metrics::default();
+        let [partition, right] = [0, 1].map(|index| PartitionId::new(TableId::new(2), index));
+        let at = bytes::Bytes::from_static(b"m");
+        let begun = |outgrown| EventKind::SplitBegun { partition, right, at: at.clone(), outgrown };
+        let parted = EventKind::Parted { partition, right, at: at.clone(), leader: NodeId::new(1) };
+        let given_up = EventKind::SplitAbandoned { partition, right, why: String::new() };
+        let happened = [begun(None), begun(Some(Outgrown::Bytes(9))), parted.clone(), parted, given_up];
+        for (index, what) in (1..).zip(happened) {
+            state.events.push_back(Event { at: Millis::ZERO, index, who: Actor::Coordinator(1), what });
+            state.applied = index;
+            event_log.log(&state, &metrics);
+        }
+        let counts = [&metrics.splits_automatic, &metrics.splits_done, &metrics.splits_given_up];
+        assert_eq!(counts.map(|counter| counter.load(Ordering::Relaxed)), [1, 2, 1]);
     }
 }

@@ -32,6 +32,12 @@ metrics! {
     pushes_failed => "archon_coordinator_pushes_failed_total",
     /// Failures to accept a connection, for want of descriptors above all.
     accept_errors => "archon_coordinator_accept_errors_total",
+    /// Splits that began by themselves while this coordinator led.
+    splits_automatic => "archon_coordinator_splits_begun_by_themselves_total",
+    /// Splits that were done while this coordinator led.
+    splits_done => "archon_coordinator_splits_done_total",
+    /// Splits that were given up while this coordinator led.
+    splits_given_up => "archon_coordinator_splits_given_up_total",
     /// Times leadership was given away because this coordinator stalled.
     stalls => "archon_coordinator_stalls_total",
 }

@@ -44,6 +44,7 @@ mod session;
 mod shard;
 mod shared;
 mod size_scan;
+mod split_search;
 mod stats;
 mod store;
 mod tables;

@@ -56,7 +56,12 @@ impl LoadBoard {
 
     /// Bytes noted for a placement, zero if unknown.
     pub(crate) fn bytes_of(&self, placement: PlacementId) -> u64 {
-        self.board.lock().placements.get(&placement).map_or(0, |load| load.bytes)
+        self.counted(placement).unwrap_or(0)
+    }
+
+    /// Bytes noted for a placement; `None` if it was not counted yet.
+    pub(crate) fn counted(&self, placement: PlacementId) -> Option<u64> {
+        self.board.lock().placements.get(&placement).map(|load| load.bytes)
     }
 
     /// Everything is to be told again: a new coordinator may know nothing.

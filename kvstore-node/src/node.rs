@@ -17,6 +17,7 @@ use crate::server::{Services, serve};
 use crate::session::{Session, SessionError};
 use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
 use crate::shared::Shared;
+use crate::split_search::SplitSearches;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
@@ -108,6 +109,7 @@ pub struct Node {
     /// Readers of incoming streams and senders of copies.
     service_tasks: TaskTracker,
     size_scan: tokio::task::JoinHandle<()>,
+    split_search: tokio::task::JoinHandle<()>,
     server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
     /// Its lock is held until everything else has ended.
     directory: Arc<Mutex<DataDirectory>>,
@@ -180,6 +182,7 @@ impl Node {
         let copies = CopyRunner::new(Arc::clone(&shared), runtime.clone(), shards.clone(), flusher.handle());
         let copies = Arc::new(copies);
         let memtables = budget.clone();
+        let (split_searches, split_searches_asked) = SplitSearches::new();
         let context = Arc::new(Context {
             shared: Arc::clone(&shared),
             wal: wal.clone(),
@@ -189,6 +192,7 @@ impl Node {
             peers: Arc::clone(&peers),
             forwards: Arc::clone(&forwards),
             copies: Arc::clone(&copies),
+            split_searches,
             shards: shards.clone(),
             budget,
             dedup: DedupLimits::default(),
@@ -212,6 +216,12 @@ impl Node {
             Arc::clone(&engine),
             Arc::clone(&holdings),
             shards.clone(),
+            services_end.clone(),
+        ));
+        let split_search = runtime.spawn(crate::split_search::run(
+            Arc::clone(&engine),
+            shards.clone(),
+            split_searches_asked,
             services_end.clone(),
         ));
         let server = runtime.spawn(serve(listener, services, handles));
@@ -263,6 +273,7 @@ impl Node {
             services_end,
             service_tasks,
             size_scan,
+            split_search,
             server,
             directory,
         })
@@ -316,6 +327,7 @@ impl Node {
         self.copies.stop_all().await;
         // Cancelled with the services; a page under way ends by itself.
         let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.size_scan).await;
+        let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.split_search).await;
         let (flusher, threads, wal, shards) =
             (self.flusher.take(), std::mem::take(&mut self.threads), self.wal.clone(), self.shards.clone());
         let closed = tokio::task::spawn_blocking(move || {

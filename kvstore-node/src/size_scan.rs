@@ -147,10 +147,7 @@ impl Over for ShardMemtable<'_> {
     }
 
     async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
-        let (answer, wait) = oneshot::channel();
-        let ask = ShardMessage::Gathered { placement: self.placement, from, answer };
-        self.shards.of(self.partition).push(ask).await.ok()?;
-        wait.await.ok().flatten()
+        self.shards.gathered(self.partition, self.placement, from).await
     }
 
     async fn reached(&self, key: Option<Bytes>) {
@@ -199,28 +196,10 @@ async fn count_placement(
 
 /// Counts the rows up to where both lists are whole; says where that is unless it is the end of the placement.
 fn add(load: &mut PlacementLoad, page: &Page, memtable: &Gathered) -> Option<Bytes> {
-    let page_end = page.rows.last().filter(|_| page.more).map(|row| &row.key);
-    let memtable_end = memtable.rows.last().filter(|_| memtable.more).map(|(key, _)| key);
-    let end = page_end.into_iter().chain(memtable_end).min();
-    let within = |key: &Bytes| end.is_none_or(|end| key <= end);
-    let mut count = |key: &Bytes, value_bytes: usize| {
-        load.bytes += (key.len() + value_bytes) as u64;
+    memtable.over(page, |key, bytes| {
+        load.bytes += bytes as u64;
         load.keys += u64::from(key.first() == Some(&KIND_VALUE));
-    };
-    let mut over = memtable.rows.iter().take_while(|(key, _)| within(key)).peekable();
-    for row in page.rows.iter().take_while(|row| within(&row.key)) {
-        while let Some((key, value_bytes)) = over.next_if(|(key, _)| *key < row.key) {
-            value_bytes.iter().for_each(|bytes| count(key, *bytes));
-        }
-        match over.next_if(|(key, _)| *key == row.key) {
-            Some((key, value_bytes)) => value_bytes.iter().for_each(|bytes| count(key, *bytes)),
-            None => count(&row.key, row.value.len()),
-        }
-    }
-    for (key, value_bytes) in over {
-        value_bytes.iter().for_each(|bytes| count(key, *bytes));
-    }
-    end.cloned()
+    })
 }
 
 #[cfg(test)]

@@ -31,6 +31,11 @@ impl Stats {
             counter("archon_wal_batches_total", "batches that the write-ahead log made durable", log.batches),
             counter("archon_wal_written_bytes_total", "bytes written to the write-ahead log", log.bytes),
             counter("archon_engine_syncs_total", "syncs of the storage engine", self.flusher.syncs()),
+            counter(
+                "archon_node_formed_bytes_total",
+                "bytes of keys and values written to form copies of partitions that were split off",
+                self.flusher.formed_bytes(),
+            ),
             gauge(
                 "archon_engine_queue_bytes",
                 "bytes that wait for the storage engine",

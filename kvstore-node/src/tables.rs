@@ -2,7 +2,7 @@
 
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, KeyRange, Node, NodeDelta, NodeId, PartitionId,
-    PartitionTable, RemovedNodes, ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version,
+    PartitionTable, RemovedNodes, ScanOrder, SplitLimits, Table, TableDelta, TableId, TableList, TablePiece, Version,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ const DROPPED_NAMES_MAX: usize = 1_024;
 struct State {
     /// Without nodes: these stand below, once for all tables.
     tables: BTreeMap<TableId, PartitionTable>,
+    /// Of these, the ones whose partitions are split by themselves.
+    limited: BTreeMap<TableId, SplitLimits>,
     nodes: BTreeMap<NodeId, Node>,
     nodes_version: Version,
     /// Who is gone, as of the last removal that was told of.
@@ -212,6 +214,16 @@ impl Tables {
         state.tables.get(&id.table).map_or_else(|| id.to_string(), |table| table.partition_name(id))
     }
 
+    /// Whether there is a table whose partitions are split by themselves, as far as is known.
+    pub(crate) fn splits_any(&self) -> bool {
+        !self.state.read().limited.is_empty()
+    }
+
+    /// Above what partitions of a table are split by themselves, as far as is known.
+    pub(crate) fn split_limits(&self, table: TableId) -> SplitLimits {
+        self.state.read().limited.get(&table).copied().unwrap_or_default()
+    }
+
     /// The node that leads a partition, as far as is known.
     pub(crate) fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.state.read().leader(partition)
@@ -251,6 +263,7 @@ impl State {
         }
         for (id, table) in self.tables.extract_if(.., |table, _| list.lacks(*table)) {
             self.dropped_names.insert(table.table().name.clone(), id);
+            self.limited.remove(&id);
         }
         if let Some(more) = self.dropped_names.len().checked_sub(DROPPED_NAMES_MAX).filter(|more| *more > 0) {
             let mut numbers: Vec<TableId> = self.dropped_names.values().copied().collect();
@@ -264,6 +277,17 @@ impl State {
 
     /// Returns whether there was no gap between what is held and the delta.
     fn merge_table(&mut self, delta: TableDelta) -> bool {
+        let id = delta.table.id;
+        let whole = self.take_delta(delta);
+        let limits = self.tables.get(&id).map(|table| table.table().keys.split_above()).unwrap_or_default();
+        match limits.is_set() {
+            true => drop(self.limited.insert(id, limits)),
+            false => drop(self.limited.remove(&id)),
+        }
+        whole
+    }
+
+    fn take_delta(&mut self, delta: TableDelta) -> bool {
         match self.tables.get_mut(&delta.table.id) {
             Some(table) => table.merge(delta),
             None => match PartitionTable::from_whole(delta) {

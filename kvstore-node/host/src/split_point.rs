@@ -12,7 +12,7 @@ use crate::partitions::Partitions;
 use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_types::split::check_split_at;
-use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, Report, SplitLimits};
+use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, Report};
 use bytes::Bytes;
 
 /// How often a leader looks, in milliseconds.
@@ -22,7 +22,7 @@ const REST_MS_MIN: u64 = 2_000;
 /// So many times as long as a walk took: walks for nothing take one part in so many of a disk's time.
 const REST_FACTOR: u64 = 50;
 /// How often a split is proposed that does not begin, in milliseconds.
-const SAY_AGAIN_MS: u64 = 5_000;
+const SAY_AGAIN_MS: u64 = 2_000;
 /// How long the middle that was found is good, in milliseconds: the partition goes on changing.
 const MIDDLE_MS_MAX: u64 = 30_000;
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
-use archon_types::{Partition, RightCopy, Split, Version};
+use archon_types::{Partition, RightCopy, Split, SplitLimits, Version};
 
 const MIB: u64 = 1 << 20;
 const LIMITS: SplitLimits = SplitLimits { bytes: Some(MIB), rate: None };
@@ -80,7 +80,7 @@ fn a_partition_above_its_limit_is_walked_over_and_its_middle_proposed() {
     for at in (6_000..36_000).step_by(1_000) {
         tick(&mut node, at);
     }
-    assert!((5..=7).contains(&proposals(&node).len()), "{:?}", proposals(&node));
+    assert!((12..=17).contains(&proposals(&node).len()), "{:?}", proposals(&node));
     assert!(proposals(&node).iter().all(|proposal| *proposal == said));
     tick(&mut node, 36_000);
     assert_eq!(searches(&node), 2);

@@ -233,6 +233,8 @@ struct Shared {
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
     syncs: AtomicU64,
+    /// Bytes written to form copies so far.
+    formed_bytes: AtomicU64,
 }
 
 /// Gives work to the flusher; cheap to clone.
@@ -397,6 +399,11 @@ impl FlusherHandle {
         self.shared.syncs.load(Ordering::Relaxed)
     }
 
+    /// Bytes of keys and values written so far to form copies.
+    pub(crate) fn formed_bytes(&self) -> u64 {
+        self.shared.formed_bytes.load(Ordering::Relaxed)
+    }
+
     /// Bytes waiting in the queue.
     pub(crate) fn bytes_waiting(&self) -> usize {
         self.shared.queue.lock().bytes
@@ -436,6 +443,7 @@ impl Flusher {
             disk_full: Mutex::new(None),
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
+            formed_bytes: AtomicU64::new(0),
         });
         let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event), Box::new(on_panic));
         let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());

@@ -300,6 +300,7 @@ impl Writer {
         let step = forming.step(&*self.engine, self.shared.config.clear_rows, limit)?;
         // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
         self.unsynced_bytes += step.bytes;
+        self.shared.formed_bytes.fetch_add(step.bytes as u64, Ordering::Relaxed);
         self.unsynced_since.get_or_insert_with(Instant::now);
         let attempt = forming.job().attempt;
         if step.done.is_some() {

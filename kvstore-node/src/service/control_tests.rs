@@ -10,6 +10,7 @@ use crate::grants::Grants;
 use crate::peer::Peers;
 use crate::shard::{Context, ShardRuntime};
 use crate::shared::Life;
+use crate::split_search::SplitSearches;
 use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
 use archon_proto::convert::session::Member;
 use archon_session::BootClock;
@@ -56,6 +57,7 @@ impl Rig {
             peers: Arc::new(Peers::new(Arc::clone(&shared), vec![runtime.clone()])),
             forwards: Arc::new(Forwards::new(Arc::clone(&shared), vec![runtime.clone()])),
             copies: Arc::new(CopyRunner::new(Arc::clone(&shared), runtime, shards.clone(), flusher.handle())),
+            split_searches: SplitSearches::new().0,
             shards: shards.clone(),
             budget: MemtableBudget::default(),
             dedup: DedupLimits::default(),

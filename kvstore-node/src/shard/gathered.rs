@@ -1,5 +1,6 @@
 //! What of a placement is committed but not in the engine yet, told to whoever counts what is stored.
 
+use crate::engine::Page;
 use archon_kv::{Memtable, Reader};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -27,5 +28,30 @@ impl Gathered {
         let mut found = memtable.range(from, Bound::Unbounded, Reader::Committed);
         let rows = found.by_ref().take(rows_max).map(|(key, value)| (key.clone(), value.map(Bytes::len))).collect();
         Self { rows, more: found.next().is_some() }
+    }
+
+    /// The rows that a reader would see of these over a page of the engine from the same key on, each with how many bytes its key
+    /// and value are, up to where both lists are whole; says where that is unless it is the end of the placement, or of what the
+    /// page was asked for.
+    pub(crate) fn over(&self, page: &Page, mut row: impl FnMut(&Bytes, usize)) -> Option<Bytes> {
+        let page_end = page.rows.last().filter(|_| page.more).map(|row| &row.key);
+        let own_end = self.rows.last().filter(|_| self.more).map(|(key, _)| key);
+        let end = page_end.into_iter().chain(own_end).min();
+        let within = |key: &Bytes| end.is_none_or(|end| key <= end);
+        let mut see = |key: &Bytes, value_bytes: usize| row(key, key.len() + value_bytes);
+        let mut over = self.rows.iter().take_while(|(key, _)| within(key)).peekable();
+        for below in page.rows.iter().take_while(|row| within(&row.key)) {
+            while let Some((key, value_bytes)) = over.next_if(|(key, _)| *key < below.key) {
+                value_bytes.iter().for_each(|bytes| see(key, *bytes));
+            }
+            match over.next_if(|(key, _)| *key == below.key) {
+                Some((key, value_bytes)) => value_bytes.iter().for_each(|bytes| see(key, *bytes)),
+                None => see(&below.key, below.value.len()),
+            }
+        }
+        for (key, value_bytes) in over {
+            value_bytes.iter().for_each(|bytes| see(key, *bytes));
+        }
+        end.cloned()
     }
 }

@@ -6,7 +6,7 @@ use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
 use crate::wire;
-use archon_host::{Action, CopyAsk, CopyPage, CopyStart, FormedCopy, StaleRow};
+use archon_host::{Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SplitSearch, StaleRow};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Seq, Version};
@@ -75,6 +75,8 @@ pub(crate) enum ShardMessage {
     Adopt(FormedCopy),
     /// A copy that was formed is held now: whoever had it formed says so.
     Formed,
+    /// A walk over the rows of a partition that should perhaps be split has ended; `None`: it came to nothing.
+    SplitPoint { search: SplitSearch, found: Option<ByteHalves> },
     /// The node registered anew.
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.

@@ -35,6 +35,7 @@ use crate::holdings::Holdings;
 use crate::inbox::Inbox;
 use crate::peer::Peers;
 use crate::shared::Shared;
+use crate::split_search::SplitSearches;
 use archon_host::{CopyAsk, Partitions};
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_replica::Input;
@@ -63,6 +64,7 @@ pub(crate) struct Context {
     pub(crate) peers: Arc<Peers>,
     pub(crate) forwards: Arc<Forwards>,
     pub(crate) copies: Arc<CopyRunner>,
+    pub(crate) split_searches: SplitSearches,
     pub(crate) shards: Shards,
     pub(crate) budget: MemtableBudget,
     pub(crate) dedup: DedupLimits,
@@ -192,6 +194,7 @@ impl Shard {
             }
             // What follows from it is looked at in every turn.
             ShardMessage::Formed => {}
+            ShardMessage::SplitPoint { search, found } => partitions.split_point(&search, found.as_ref()),
             ShardMessage::Peers => partitions.peers_changed(),
             ShardMessage::Release => partitions.release(),
             ShardMessage::Leading(answer) => {

@@ -3,14 +3,16 @@
 use super::backlog::Backlog;
 use super::journal::{Journal, Notify};
 use super::shell::ShardShell;
-use super::{Context, Shard, ShardMessage, ShardRuntime};
+use super::{Context, Gathered, Shard, ShardMessage, ShardRuntime};
 use crate::health::Pulse;
 use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
 use crate::reply::Replies;
 use archon_host::{Broken, Found, Partitions, Patience};
 use archon_kv::Growth;
 use archon_types::{Epoch, Incarnation, Millis, PartitionId, PlacementId};
+use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -103,6 +105,18 @@ impl Shards {
             }
         }
         all
+    }
+
+    /// Committed rows of a placement from a key on that the engine may not have yet; `None` if no shard has it, or that has ended.
+    pub(crate) async fn gathered(
+        &self,
+        partition: PartitionId,
+        placement: PlacementId,
+        from: Bound<Bytes>,
+    ) -> Option<Gathered> {
+        let (answer, wait) = oneshot::channel();
+        self.of(partition).push(ShardMessage::Gathered { placement, from, answer }).await.ok()?;
+        wait.await.ok().flatten()
     }
 
     async fn sum(&self, ask: impl Fn(oneshot::Sender<usize>) -> ShardMessage) -> usize {

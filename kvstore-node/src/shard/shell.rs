@@ -13,12 +13,13 @@ use crate::store;
 use crate::wire::PartPacker;
 use archon_host::{
     At, CopyJob, FormJob, FormedCopy, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal,
-    RetentionLimits, Shell,
+    RetentionLimits, Shell, SplitSearch,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
-    Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Report, Seq, Version,
+    Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Report, Seq, SplitLimits,
+    TableId, Version,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -272,6 +273,22 @@ impl Shell for ShardShell {
 
     fn adopt(&mut self, formed: FormedCopy) {
         self.context.shards.of(formed.partition).complete(ShardMessage::Adopt(formed));
+    }
+
+    fn splits_any(&self) -> bool {
+        self.context.shared.tables.splits_any()
+    }
+
+    fn split_limits(&self, table: TableId) -> SplitLimits {
+        self.context.shared.tables.split_limits(table)
+    }
+
+    fn stored_bytes(&self, placement: PlacementId) -> Option<u64> {
+        self.context.shared.load.counted(placement)
+    }
+
+    fn find_split_point(&mut self, search: SplitSearch) -> bool {
+        self.context.split_searches.begin(search)
     }
 
     fn holds(&self, copy: PlacementId) -> Option<PartitionId> {

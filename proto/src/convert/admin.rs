@@ -266,6 +266,7 @@ impl From<Unmet> for v1::Unmet {
 mod tests {
     use super::*;
     use crate::convert::testing::plan;
+    use archon_types::SplitLimits;
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;

@@ -1,0 +1,206 @@
+//! Tables by ranges whose partitions are split by themselves, on real processes: as they grow, under load, and what is no limit.
+
+use archon_client::{Client, Error};
+use archon_integration_tests::{Cluster, Options, wait_for};
+use futures::TryStreamExt;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const PATIENCE: Duration = Duration::from_secs(180);
+const MIB: u64 = 1 << 20;
+const WRITERS: u64 = 16;
+/// Bytes of a value.
+const VALUE_BYTES: usize = 2 * 1024;
+/// Keys that are written: six times what one partition may hold.
+const KEYS: u64 = 3 * 1024;
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+    cluster.wait_whole(3);
+    cluster
+}
+
+fn done(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+fn partitions(cluster: &Cluster, table: &str) -> Vec<Value> {
+    let listed = cluster.json(&["partition", "list", "--table", table]).unwrap_or_default();
+    listed.as_array().cloned().unwrap_or_default()
+}
+
+fn is_settled(row: &Value) -> bool {
+    let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
+    let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
+    row["status"] == "online" && row["splits_into"].is_null() && copies == 3
+}
+
+fn wait_settled(cluster: &Cluster, table: &str, what: &str, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let settled = || {
+        let listed = partitions(cluster, table);
+        match !listed.is_empty() && listed.iter().all(is_settled) && enough(&listed) {
+            true => Ok(listed),
+            false => Err(format!("{} partitions: {listed:?}", listed.len())),
+        }
+    };
+    wait_for(what, PATIENCE, settled).0
+}
+
+/// What the leader of a partition holds, as far as is known.
+fn bytes(cluster: &Cluster, row: &Value) -> u64 {
+    let number = row["partition"].to_string();
+    let found = cluster.json(&["partition", "describe", &number, "--table", "times"]).unwrap_or_default();
+    let leader = found["copies"].as_array().into_iter().flatten().find(|copy| copy["leads"] == true);
+    leader.and_then(|copy| copy["bytes_stored"].as_u64()).unwrap_or(0)
+}
+
+async fn client(cluster: &Cluster, table: &str) -> Arc<Client> {
+    let built = Client::builder(cluster.coordinator_addresses()).table(table).timeout(Duration::from_secs(20));
+    Arc::new(built.build().await.expect("a client"))
+}
+
+/// The keys of one writer, all over the place, each with the value that it gets.
+fn rows(writer: u64) -> impl Iterator<Item = (String, String)> {
+    (0..KEYS / WRITERS).map(move |number| {
+        let place = (number * WRITERS + writer) * 7_919 % 100_000;
+        (format!("{place:05}"), format!("{place:0width$}", width = VALUE_BYTES))
+    })
+}
+
+#[test]
+fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
+    let cluster = cluster();
+    let made = cluster
+        .json(&[
+            "table",
+            "create",
+            "times",
+            "--range",
+            "--split-at",
+            "5",
+            "--split-above",
+            "1MiB",
+            "--replication",
+            "3",
+        ])
+        .expect("a table");
+    assert_eq!((&made["split_above_bytes"], &made["split_above_rate"]), (&MIB.into(), &Value::Null));
+    wait_settled(&cluster, "times", "the table", |rows| rows.len() == 2);
+    let runtime = Runtime::new().expect("a runtime");
+    let client = runtime.block_on(client(&cluster, "times"));
+    let write = |writer| {
+        let client = Arc::clone(&client);
+        runtime.spawn(async move {
+            let mut open = 0_u32;
+            for (key, value) in rows(writer) {
+                // What is open is written again: the value is the same.
+                loop {
+                    match client.put(key.clone(), value.clone()).await {
+                        Ok(_) => break,
+                        Err(Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. }) => open += 1,
+                        Err(error) => panic!("{key}: {error}"),
+                    }
+                }
+            }
+            open
+        })
+    };
+    let writers: Vec<_> = (0..WRITERS).map(write).collect();
+    let open: u32 = writers.into_iter().map(|writer| runtime.block_on(writer).expect("no panic")).sum();
+    assert_eq!(open, 0, "nothing failed, so nothing is open");
+    // What was formed just now is not counted yet.
+    let all_within =
+        |rows: &[Value]| rows.len() >= 6 && rows.iter().all(|row| (1..=MIB).contains(&bytes(&cluster, row)));
+    let grown = wait_settled(&cluster, "times", "every partition to be within the limit", all_within);
+    assert!((6..=14).contains(&grown.len()), "{} partitions of {} MiB", grown.len(), KEYS * VALUE_BYTES as u64 / MIB);
+    assert!(grown.iter().any(|row| row["range"]["begin"] == "5"), "where it was split from the start: {grown:?}");
+    let expected: BTreeMap<String, String> = (0..WRITERS).flat_map(rows).collect();
+    let found: Vec<(String, String)> = runtime.block_on(async {
+        let entries: Vec<archon_client::Entry> = client.scan("").entries().try_collect().await.expect("a listing");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        entries.iter().map(|entry| (text(&entry.key), text(&entry.value))).collect()
+    });
+    assert!(found.iter().map(|(key, value)| (key, value)).eq(&expected), "{} of {} rows", found.len(), expected.len());
+    let events = done(&cluster, &["events", "--limit", "1000"]);
+    assert!(events.contains("is being split by itself, since it holds"), "{events}");
+    // A limit is taken away as it is given.
+    let altered = cluster.json(&["table", "alter", "times", "--split-above", "none"]).expect("altered");
+    assert_eq!(altered["split_above_bytes"], Value::Null);
+    assert!(!done(&cluster, &["table", "list"]).contains("MiB"));
+    assert!(done(&cluster, &["table", "alter", "times", "--split-above", "1.5GiB"]).contains("split above 1.5 GiB"));
+    assert!(done(&cluster, &["table", "list"]).contains("1.5 GiB"));
+}
+
+#[test]
+fn load_on_many_keys_splits_a_partition_and_load_on_one_does_not() {
+    let cluster = cluster();
+    for table in ["times", "hot"] {
+        done(&cluster, &["table", "create", table, "--range", "--split-above-rate", "100", "--replication", "3"]);
+        wait_settled(&cluster, table, "the table", |rows| rows.len() == 1);
+    }
+    let runtime = Runtime::new().expect("a runtime");
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = [("times", 40), ("hot", 1)]
+        .into_iter()
+        .flat_map(|(table, keys)| {
+            let client = runtime.block_on(client(&cluster, table));
+            (0..4_u32).map(move |task| (Arc::clone(&client), keys, task))
+        })
+        .map(|(client, keys, task)| {
+            let stop = Arc::clone(&stop);
+            runtime.spawn(async move {
+                let mut number = task;
+                while !stop.load(Ordering::Relaxed) {
+                    client.put(format!("key-{:02}", number % keys), "value").await.expect("a put");
+                    number += 7;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            })
+        })
+        .collect();
+    wait_settled(&cluster, "times", "the partition to be split", |rows| rows.len() >= 2);
+    stop.store(true, Ordering::Relaxed);
+    tasks.into_iter().for_each(|task| runtime.block_on(task).expect("no panic"));
+    let begins: Vec<Value> = partitions(&cluster, "times").iter().map(|row| row["range"]["begin"].clone()).collect();
+    assert!(
+        begins.iter().any(|begin| begin.as_str().is_some_and(|begin| ("key-10".."key-30").contains(&begin))),
+        "{begins:?}"
+    );
+    assert_eq!(partitions(&cluster, "hot").len(), 1, "no split helps where one key gets it all");
+    let events = done(&cluster, &["events", "--limit", "1000"]);
+    assert!(events.contains("by itself, since it gets"), "{events}");
+}
+
+#[test]
+fn what_is_no_limit_is_refused_with_what_would_be_one() {
+    let cluster = cluster();
+    done(&cluster, &["table", "create", "times", "--range", "--replication", "3"]);
+    for (arguments, says) in [
+        (&["create", "a", "--partitions", "4", "--replication", "3", "--split-above", "1GiB"][..], "--split-above"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "1"], "1MiB or 1GiB"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "1000KiB"], "the least limit is 1048576"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "much"], "no unit of size"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above-rate", "99"], "the least limit is 100"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "none"], "no unit of size"),
+        (&["alter", "times"], "--split-above"),
+        (&["alter", "times", "--split-above", "0B"], "the least limit"),
+        (&["alter", "default", "--split-above", "1GiB"], "only a table made with --range"),
+        (&["alter", "default", "--split-above-rate", "none"], "only a table made with --range"),
+    ] {
+        let ran = cluster.archon(&[&["table"], arguments].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(says), "{arguments:?}: {} {}", ran.code, ran.stderr);
+    }
+    let found = cluster.archon(&["table", "alter", "nowhere", "--split-above", "1GiB"]);
+    assert_eq!(found.code, 3, "{}", found.stderr);
+    let tables = cluster.json(&["table", "list"]).expect("a list");
+    let limited = |table: &Value| !table["split_above_bytes"].is_null() || !table["split_above_rate"].is_null();
+    assert!(!tables.as_array().expect("an array").iter().any(limited), "nothing was changed: {tables}");
+}
