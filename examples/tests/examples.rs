@@ -197,6 +197,18 @@ fn a_killed_node_costs_its_writers_a_gap_and_no_acknowledged_write() {
 }
 
 #[test]
+fn a_time_series_is_split_as_it_grows_and_every_reading_is_found() {
+    let _turn = turn();
+    let printed = Example::run("ranges", &[], &[]);
+    let partitions = number(&printed, "partitions: ");
+    // Six MiB; the upper half of a partition grows on, the lower one stays.
+    assert!((6..=16).contains(&partitions), "{partitions} partitions");
+    assert_eq!(number(&printed, "readings failed: "), 0);
+    assert!(printed.contains("readings found:   6144 of 6144"));
+    assert!(printed.matches("from the first key").count() >= 2, "it was drawn while it grew, and at the end");
+}
+
+#[test]
 fn a_request_that_was_sent_again_is_counted_once_and_each_counter_has_one_owner() {
     let _turn = turn();
     let printed = Example::run("counter", &[], &[]);

@@ -94,6 +94,8 @@ metrics! {
     accept_errors: Counter, "archon_node_accept_errors_total", "failures to accept a connection, for want of descriptors above all";
     copy_bytes_in: Counter, "archon_node_copy_received_bytes_total", "bytes of copies pulled from leaders";
     copy_bytes_out: Counter, "archon_node_copy_sent_bytes_total", "bytes of copies given to loaders";
+    seals_over: Counter, "archon_node_split_pauses_total", "times that keys of a partition which is split were not admitted here for a while";
+    sealed_ms: Counter, "archon_node_split_pauses_milliseconds_total", "how long that was, until the leader knew that they are another partition's, or its own again";
     copies_restarted: Counter, "archon_node_copies_restarted_total", "copies begun again from the start";
     streams_stalled: Counter, "archon_node_streams_stalled_total", "streams ended because their client took no answers";
     messages_incomplete: Counter, "archon_node_messages_incomplete_total", "streams ended because a message did not arrive whole in time";

@@ -99,6 +99,11 @@ pub enum Observed<'a> {
     SetAside,
     /// It was formed beside a copy of the partition that it is split off, and is held from here on.
     Formed,
+    /// Keys that were to be another partition's are admitted again, or answered by the word that they are.
+    Unsealed {
+        /// For how long this leader admitted nothing about them, in milliseconds.
+        sealed_ms: u64,
+    },
     /// Its deletion begins.
     Unloading,
     /// Nothing is left of it.

@@ -10,12 +10,12 @@ use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use crate::refusal::Refusal;
 use crate::request::Request;
-use crate::shell::Shell;
+use crate::shell::{Observed, Shell};
 use crate::split_off::OwnCopy;
 use crate::turn::Turn;
 use archon_kv::{PartitionView, Reader, Seal, reshape};
 use archon_replica::Position;
-use archon_types::{Incarnation, KeyRange, Partition, PlacementId, Split};
+use archon_types::{Incarnation, KeyRange, Millis, Partition, PlacementId, Split};
 
 /// What a copy knows of the split of its partition.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub(crate) struct SplitWork {
     pub(crate) own: Option<OwnCopy>,
     /// The life of the node in which it was told a row last.
     pub(crate) told: Option<Incarnation>,
+    /// Since when this leader admits nothing of what it sealed, for those who count.
+    sealed_since: Option<Millis>,
 }
 
 impl SplitWork {
@@ -41,7 +43,7 @@ impl SplitWork {
 
     /// Nothing is admitted any more: what the log says is read anew by whoever serves next.
     pub(crate) fn rest(&mut self) {
-        self.seal = None;
+        (self.seal, self.sealed_since) = (None, None);
     }
 
     const fn is_idle(&self) -> bool {
@@ -138,8 +140,17 @@ impl<S: Shell> Turn<S> {
         };
         if self.note(local, effect).is_ok() {
             self.shell.forget_rows(&mut local.own);
+            self.note_pause(local, seal.is_some());
             local.split.seal = seal;
             self.unpark(local);
+        }
+    }
+
+    /// Keys are sealed from now on, or no longer: those who count hear for how long they were.
+    fn note_pause(&mut self, local: &mut LocalCopy<S>, sealed: bool) {
+        let since = std::mem::replace(&mut local.split.sealed_since, sealed.then_some(self.now));
+        if let Some(since) = since {
+            self.shell.observe(local.at(), Observed::Unsealed { sealed_ms: self.now.since(since) });
         }
     }
 }

@@ -124,6 +124,19 @@ fn when_nothing_comes_of_it_those_who_waited_are_served() {
 }
 
 #[test]
+fn how_long_keys_were_sealed_is_told_when_they_are_no_more() {
+    for over in [parted(4), row(5, &[])] {
+        let mut node = sealed(None);
+        tick(&mut node, 1_700);
+        assert!(node.shell().sealed_ms.is_empty(), "they still are");
+        node.begin(Millis::new(1_750));
+        configure(&mut node, over);
+        tick(&mut node, 1_900);
+        assert_eq!(node.shell().sealed_ms, [750]);
+    }
+}
+
+#[test]
 fn a_row_as_old_as_the_attempt_opens_nothing() {
     let mut node = sealed(None);
     ask(&mut node, put("m"), "put");

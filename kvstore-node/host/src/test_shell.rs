@@ -59,6 +59,8 @@ pub(crate) struct TestShell {
     pub(crate) split_above: SplitLimits,
     pub(crate) stored_bytes: Option<u64>,
     pub(crate) searches: Vec<SplitSearch>,
+    /// For how long keys were sealed, each time.
+    pub(crate) sealed_ms: Vec<u64>,
 }
 
 impl Default for TestShell {
@@ -86,6 +88,7 @@ impl Default for TestShell {
             split_above: SplitLimits::default(),
             stored_bytes: None,
             searches: Vec::new(),
+            sealed_ms: Vec::new(),
         }
     }
 }
@@ -243,7 +246,11 @@ impl Shell for TestShell {
         local.flushing = frozen.upto;
         local.memtable.flushed(frozen.upto);
     }
-    fn observe(&mut self, _: At, _: Observed<'_>) {}
+    fn observe(&mut self, _: At, observed: Observed<'_>) {
+        if let Observed::Unsealed { sealed_ms } = observed {
+            self.sealed_ms.push(sealed_ms);
+        }
+    }
 }
 
 /// A row in which the copy here leads, alone or with others.

@@ -369,6 +369,10 @@ impl Shell for ShardShell {
                 self.context.holdings.note_formed(placement, partition);
                 self.context.shards.send_all(|| ShardMessage::Formed);
             }
+            Observed::Unsealed { sealed_ms } => {
+                metrics.seals_over.add(1);
+                metrics.sealed_ms.add(sealed_ms);
+            }
             Observed::Opened { .. }
             | Observed::Read { .. }
             | Observed::NotConfirmed

@@ -393,6 +393,7 @@ impl Shell for MachineShell {
             Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,
             Observed::Cut => seen.cuts += 1,
             Observed::Emptied => seen.emptied += 1,
+            Observed::Unsealed { .. } => {}
             Observed::Formed | Observed::Unloading => {
                 seen.formed += u64::from(matches!(observed, Observed::Formed));
                 self.damaged.remove(&at.placement); // What was left of an interrupted attempt is gone.

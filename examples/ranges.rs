@@ -1,0 +1,136 @@
+//! A time series in a table by ranges that is split as it grows: its partitions are drawn every now and then.
+//!
+//! ```sh
+//! cargo run --release -p archon-examples --example ranges
+//! ```
+
+use archon_client::{Admin, Client, PartitionSummary, SplitLimits};
+use archon_examples::Result;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep};
+
+const TABLE: &str = "temperatures";
+const SENSORS: usize = 16;
+/// Readings of each sensor, one a minute: some MiB all together.
+const READINGS: usize = 384;
+const READING_BYTES: usize = 1024;
+/// Above this a partition is split. A gibibyte is ordinary; this is the least that is possible.
+const LIMIT_BYTES: u64 = 1024 * 1024;
+/// How long a sensor rests between two readings: hours of them go by in some seconds.
+const REST: Duration = Duration::from_millis(20);
+const BETWEEN_PICTURES: Duration = Duration::from_secs(4);
+/// Until when every partition is to be within the limit.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How wide the bar of a partition at the limit is.
+const BAR: u64 = 32;
+
+fn main() -> ExitCode {
+    archon_examples::run(ranges)
+}
+
+async fn ranges() -> Result {
+    let cluster = archon_examples::cluster().await?;
+    let admin = Admin::new(cluster.endpoints(), Duration::from_secs(10))?;
+
+    // One partition to begin with, for nobody knows yet where to split. Whoever does can say so here, and has the load spread from
+    // the start; a limit goes with that as well.
+    let split_above = SplitLimits { bytes: Some(LIMIT_BYTES), rate: None };
+    admin.create_range_table(TABLE, Vec::new(), split_above, 3).await?;
+    let client = Client::builder(cluster.endpoints()).table(TABLE).timeout(Duration::from_secs(20)).build().await?;
+
+    let began = Instant::now();
+    let mut sensors = JoinSet::new();
+    for sensor in 0..SENSORS {
+        sensors.spawn(measure(client.clone(), sensor));
+    }
+    let mut pictures = interval(BETWEEN_PICTURES);
+    let mut failed = 0;
+    loop {
+        tokio::select! {
+            _ = pictures.tick() => draw(&partitions(&admin).await?, began),
+            ended = sensors.join_next() => match ended {
+                Some(ended) => failed += ended?,
+                None => break,
+            },
+        }
+    }
+    let within = |(row, bytes): &Held| row.splits_into.is_none() && (1..=LIMIT_BYTES).contains(bytes);
+    let grown = loop {
+        let found = partitions(&admin).await?;
+        if found.iter().all(within) {
+            break found;
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(format!("after {PATIENCE:?} a partition is above its limit").into());
+        }
+        sleep(Duration::from_millis(500)).await;
+    };
+    draw(&grown, began);
+
+    let found = readings(&client).await?;
+    println!("partitions:       {}", grown.len());
+    println!("readings failed:  {failed}");
+    println!("readings found:   {found} of {}", SENSORS * READINGS);
+    client.close().await;
+    if found + failed >= SENSORS * READINGS { Ok(()) } else { Err("readings are lost".into()) }
+}
+
+/// Writes the readings of one sensor, and returns how many of them failed. Keys begin with the time, so that what was measured at one
+/// time lies together, and the newest readings in the last partition.
+async fn measure(client: Client, sensor: usize) -> usize {
+    let mut failed = 0;
+    for minute in 0..READINGS {
+        let key = format!("2026-06-24T{:02}:{:02}/sensor-{sensor:02}", minute / 60, minute % 60);
+        let reading = format!("{:>READING_BYTES$}", minute % 40);
+        // There is nothing to do here about splits: the client finds out where the key is now.
+        failed += usize::from(client.put(key, reading).await.is_err());
+        sleep(REST).await;
+    }
+    failed
+}
+
+/// A partition with the bytes that its leader holds; zero as long as they are not counted.
+type Held = (PartitionSummary, u64);
+
+/// The partitions in order of their keys.
+async fn partitions(admin: &Admin) -> Result<Vec<Held>> {
+    let mut held = Vec::new();
+    for row in admin.table(TABLE).await? {
+        let copies = admin.describe_partition(TABLE, row.id).await?.copies;
+        let bytes = copies.iter().find(|copy| copy.leads).map_or(0, |copy| copy.bytes_stored);
+        held.push((row, bytes));
+    }
+    held.sort_by(|(one, _), (other, _)| begin(one).cmp(begin(other)));
+    Ok(held)
+}
+
+fn begin(row: &PartitionSummary) -> &str {
+    row.range.as_ref().map_or("", |range| &range.begin)
+}
+
+/// How many readings a scan finds: it walks from one partition to the next.
+async fn readings(client: &Client) -> Result<usize> {
+    let (mut found, mut after) = (0, Vec::new());
+    loop {
+        let page = client.scan("").after(&after).limit(10_000).page().await?;
+        found += page.entries.len();
+        match page.entries.last() {
+            Some(last) if page.more => after = last.key.to_vec(),
+            _ => return Ok(found),
+        }
+    }
+}
+
+fn draw(partitions: &[Held], began: Instant) {
+    println!("after {:.1} s:", began.elapsed().as_secs_f64());
+    for (row, bytes) in partitions {
+        let bar = "#".repeat((bytes * BAR).div_ceil(LIMIT_BYTES).min(2 * BAR) as usize);
+        let begin = if begin(row).is_empty() { "the first key" } else { begin(row) };
+        let leader = row.leader.as_deref().unwrap_or("nobody");
+        let split = row.splits_into.map_or_else(String::new, |right| format!("  is being split into {right}"));
+        println!("  {:>3}  from {begin:26}  {leader:10} {:5} KiB  {bar}{split}", row.id, bytes / 1024);
+    }
+    println!();
+}
