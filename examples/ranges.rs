@@ -19,7 +19,7 @@ const READING_BYTES: usize = 1024;
 /// Above this a partition is split. A gibibyte is ordinary; this is the least that is possible.
 const LIMIT_BYTES: u64 = 1024 * 1024;
 /// How long a sensor rests between two readings: hours of them go by in some seconds.
-const REST: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(30);
 const BETWEEN_PICTURES: Duration = Duration::from_secs(4);
 /// Until when every partition is to be within the limit.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -19,8 +19,8 @@ use bytes::Bytes;
 const LOOK_MS: u64 = 1_000;
 /// How long rows are not walked over again at least after it was found that they are within their limit, in milliseconds.
 const REST_MS_MIN: u64 = 2_000;
-/// So many times as long as a walk took: walks for nothing take one part in so many of a disk's time.
-const REST_FACTOR: u64 = 50;
+/// So many times as long as a walk took, which rests most of that time itself.
+const REST_FACTOR: u64 = 10;
 /// How often a split is proposed that does not begin, in milliseconds.
 const SAY_AGAIN_MS: u64 = 2_000;
 /// How long the middle that was found is good, in milliseconds: the partition goes on changing.
