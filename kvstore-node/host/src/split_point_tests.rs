@@ -75,7 +75,7 @@ fn a_partition_above_its_limit_is_walked_over_and_its_middle_proposed() {
     walk(&mut node, 5_500, 2 * MIB);
     let bytes = 2 * MIB / 26 * 26;
     let said = (1, Bytes::from_static(b"n"), Outgrown::Bytes(bytes));
-    assert_eq!(proposals(&node), [said.clone()]);
+    assert_eq!(proposals(&node), std::slice::from_ref(&said));
     // It is said again while nothing comes of it, and looked at anew after a while.
     for at in (6_000..36_000).step_by(1_000) {
         tick(&mut node, at);
