@@ -63,8 +63,8 @@ pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
     MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState,
-    Revision, Setting, SettingChange, SettingUnit, Severity, SplitLimits, SplitPhase, TableChange, TableId, TraitsChange,
-    UnmetCode, Version, Word,
+    Revision, Setting, SettingChange, SettingUnit, Severity, SplitLimits, SplitPhase, TableChange, TableId,
+    TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

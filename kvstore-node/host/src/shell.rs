@@ -11,7 +11,6 @@ use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::retention::RetentionLimits;
 use crate::split_off::FormedCopy;
-use crate::split::FormedCopy;
 use crate::split_point::SplitSearch;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{

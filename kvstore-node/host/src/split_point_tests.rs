@@ -2,7 +2,7 @@ use super::*;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
-use archon_types::{Partition, RightCopy, Split, SplitLimits, Version};
+use archon_types::{Partition, RightCopy, RightStage, Split, SplitLimits, Version};
 
 const MIB: u64 = 1 << 20;
 const LIMITS: SplitLimits = SplitLimits { bytes: Some(MIB), rate: None };
@@ -148,9 +148,9 @@ fn a_newer_row_of_the_same_keys_is_named() {
 #[test]
 fn a_partition_that_is_being_split_or_not_led_here_is_not_looked_at() {
     let mut node = leader(LIMITS, None);
-    let copies = vec![RightCopy { id: PlacementId::new(20), node: LIFE.node, formed: false }];
+    let copies = vec![RightCopy { id: PlacementId::new(20), node: LIFE.node, stage: RightStage::Copying }];
     let at = Bytes::from_static(b"m");
-    let split = Split { attempt: Version::new(2), at, right: 1, copies, position: None };
+    let split = Split { attempt: Version::new(2), at, right: 1, copies, cut: false, position: None };
     configure(&mut node, Partition { split: Some(Box::new(split)), ..row(2, &[]) });
     tick(&mut node, 2_000);
     assert_eq!(searches(&node), 0);

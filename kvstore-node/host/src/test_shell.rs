@@ -2,8 +2,7 @@
 
 use crate::{
     Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Haste, Life, LocalCopy, LogWrite, Observed,
-    Offered, Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
-    SplitSearch,
+    Offered, Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell, SplitSearch,
 };
 use archon_kv::engine::Change;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};

@@ -54,8 +54,8 @@ impl Bed {
     }
 
     fn give_up(&mut self, index: u32) {
-        self.pass(5_200, &[]);
-        assert!(self.grown(index).split.is_none(), "it was given up");
+        self.ok(check_cancel_split(&self.state, times(index)).expect("under way"));
+        assert_eq!(self.state.partitions.splitting().count(), 0);
     }
 }
 
@@ -259,13 +259,11 @@ proptest! {
                     }
                 }
                 Happens::Formed { partition } => {
-                    let row = bed.grown(of(partition)).clone();
-                    if let Some(split) = row.split.as_deref() {
-                        let copy = split.copies[0];
-                        let fact = Fact::Formed { attempt: split.attempt, copy: copy.id, position: FORMED_AT };
-                        let placement = row.placement_on(copy.node).expect("a copy").id;
-                        let report = Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact };
-                        bed.report(copy.node, &report).expect("it counts");
+                    let index = of(partition);
+                    if let Some(split) = bed.grown(index).split.clone() {
+                        let node = split.copies[0].node;
+                        let told = if split.cut { bed.forms(node, index, FORMED_AT) } else { bed.mirrors(node, index) };
+                        told.expect("it counts");
                     }
                 }
                 Happens::Cancelled { partition } => {
