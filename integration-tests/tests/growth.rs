@@ -1,6 +1,6 @@
 //! Tables by ranges whose partitions are split by themselves, on real processes: as they grow, under load, and what is no limit.
 
-use archon_client::{Client, Error};
+use archon_client::{Admin, Client, Entry, Error};
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::TryStreamExt;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -75,6 +76,71 @@ fn rows(writer: u64) -> impl Iterator<Item = (String, String)> {
     })
 }
 
+/// Writers of all rows, and whoever waits for them.
+struct Writing {
+    runtime: Runtime,
+    client: Arc<Client>,
+    writers: Vec<JoinHandle<u32>>,
+}
+
+impl Writing {
+    fn begin(cluster: &Cluster) -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let client = runtime.block_on(client(cluster, "times"));
+        let writers = (0..WRITERS).map(|writer| runtime.spawn(write(Arc::clone(&client), writer))).collect();
+        Self { runtime, client, writers }
+    }
+
+    fn is_over(&self) -> bool {
+        self.writers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for all writers, and then for every partition to be within its limit. Holds what is there against what was written;
+    /// returns the partitions, and how many writes were made again since nobody could say what became of them.
+    fn end(self, cluster: &Cluster) -> (Vec<Value>, u32) {
+        let open = self.writers.into_iter().map(|writer| self.runtime.block_on(writer).expect("no panic")).sum();
+        // What was formed just now is not counted yet.
+        let within =
+            |rows: &[Value]| rows.len() >= 6 && rows.iter().all(|row| (1..=MIB).contains(&bytes(cluster, row)));
+        let grown = wait_settled(cluster, "times", "every partition to be within the limit", within);
+        let expected: BTreeMap<String, String> = (0..WRITERS).flat_map(rows).collect();
+        let found: Vec<(String, String)> = self.runtime.block_on(async {
+            let entries: Vec<Entry> = self.client.scan("").entries().try_collect().await.expect("a listing");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            entries.iter().map(|entry| (text(&entry.key), text(&entry.value))).collect()
+        });
+        let same = found.iter().map(|(key, value)| (key, value)).eq(&expected);
+        assert!(same, "{} rows were found of {}", found.len(), expected.len());
+        // Each holds more than half of what makes one be split, but for what rows are not halved by.
+        let mib = KEYS * VALUE_BYTES as u64 / MIB;
+        assert!((6..=14).contains(&grown.len()), "{} partitions of {mib} MiB", grown.len());
+        (grown, open)
+    }
+}
+
+async fn write(client: Arc<Client>, writer: u64) -> u32 {
+    let mut open = 0;
+    for (key, value) in rows(writer) {
+        // What is open is written again: the value is the same.
+        loop {
+            match client.put(key.clone(), value.clone()).await {
+                Ok(_) => break,
+                Err(Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. }) => open += 1,
+                Err(error) => panic!("{key}: {error}"),
+            }
+        }
+    }
+    open
+}
+
+/// The sum of a counter over some members.
+fn counted(cluster: &Cluster, addresses: &[String], name: &str) -> u64 {
+    let runtime = Runtime::new().expect("a runtime");
+    let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(5)).expect("a handle");
+    let read = |address: &String| runtime.block_on(admin.node_stats(address)).expect("counters").get(name);
+    addresses.iter().map(read).sum()
+}
+
 #[test]
 fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
     let cluster = cluster();
@@ -94,49 +160,56 @@ fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
         .expect("a table");
     assert_eq!((&made["split_above_bytes"], &made["split_above_rate"]), (&MIB.into(), &Value::Null));
     wait_settled(&cluster, "times", "the table", |rows| rows.len() == 2);
-    let runtime = Runtime::new().expect("a runtime");
-    let client = runtime.block_on(client(&cluster, "times"));
-    let write = |writer| {
-        let client = Arc::clone(&client);
-        runtime.spawn(async move {
-            let mut open = 0_u32;
-            for (key, value) in rows(writer) {
-                // What is open is written again: the value is the same.
-                loop {
-                    match client.put(key.clone(), value.clone()).await {
-                        Ok(_) => break,
-                        Err(Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. }) => open += 1,
-                        Err(error) => panic!("{key}: {error}"),
-                    }
-                }
-            }
-            open
-        })
-    };
-    let writers: Vec<_> = (0..WRITERS).map(write).collect();
-    let open: u32 = writers.into_iter().map(|writer| runtime.block_on(writer).expect("no panic")).sum();
+    let (grown, open) = Writing::begin(&cluster).end(&cluster);
     assert_eq!(open, 0, "nothing failed, so nothing is open");
-    // What was formed just now is not counted yet.
-    let all_within =
-        |rows: &[Value]| rows.len() >= 6 && rows.iter().all(|row| (1..=MIB).contains(&bytes(&cluster, row)));
-    let grown = wait_settled(&cluster, "times", "every partition to be within the limit", all_within);
-    assert!((6..=14).contains(&grown.len()), "{} partitions of {} MiB", grown.len(), KEYS * VALUE_BYTES as u64 / MIB);
     assert!(grown.iter().any(|row| row["range"]["begin"] == "5"), "where it was split from the start: {grown:?}");
-    let expected: BTreeMap<String, String> = (0..WRITERS).flat_map(rows).collect();
-    let found: Vec<(String, String)> = runtime.block_on(async {
-        let entries: Vec<archon_client::Entry> = client.scan("").entries().try_collect().await.expect("a listing");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        entries.iter().map(|entry| (text(&entry.key), text(&entry.value))).collect()
-    });
-    assert!(found.iter().map(|(key, value)| (key, value)).eq(&expected), "{} of {} rows", found.len(), expected.len());
     let events = done(&cluster, &["events", "--limit", "1000"]);
     assert!(events.contains("is being split by itself, since it holds"), "{events}");
+    let coordinators = cluster.coordinator_addresses();
+    let splits = |how: &str| counted(&cluster, &coordinators, &format!("archon_coordinator_splits_{how}_total"));
+    let (begun, ended) = (splits("begun_by_themselves"), splits("done"));
+    assert!(ended >= grown.len() as u64 - 2 && begun >= ended, "{begun} splits have begun, {ended} are done");
+    let nodes = cluster.json(&["node", "list"]).expect("a list");
+    let nodes: Vec<String> =
+        nodes.as_array().into_iter().flatten().filter_map(|node| Some(node["address"].as_str()?.to_owned())).collect();
+    let of_nodes = |what: &str| counted(&cluster, &nodes, &format!("archon_node_{what}_total"));
+    assert!(of_nodes("formed_bytes") > MIB, "{} bytes", of_nodes("formed_bytes"));
+    let (pauses, paused_ms) = (of_nodes("split_pauses"), of_nodes("split_pauses_milliseconds"));
+    println!("{} partitions; {ended} splits, {pauses} pauses of {} ms", grown.len(), paused_ms / pauses.max(1));
+    assert!(pauses >= ended, "{pauses} pauses of {ended} splits");
     // A limit is taken away as it is given.
     let altered = cluster.json(&["table", "alter", "times", "--split-above", "none"]).expect("altered");
     assert_eq!(altered["split_above_bytes"], Value::Null);
     assert!(!done(&cluster, &["table", "list"]).contains("MiB"));
     assert!(done(&cluster, &["table", "alter", "times", "--split-above", "1.5GiB"]).contains("split above 1.5 GiB"));
     assert!(done(&cluster, &["table", "list"]).contains("1.5 GiB"));
+}
+
+#[test]
+fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
+    let mut cluster = cluster();
+    done(&cluster, &["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
+    wait_settled(&cluster, "times", "the table", |rows| rows.len() == 1);
+    let writing = Writing::begin(&cluster);
+    // Each time a split is under way, or all is written.
+    for round in 0..3 {
+        wait_for("a split", PATIENCE, || {
+            let splitting = partitions(&cluster, "times").iter().any(|row| !row["splits_into"].is_null());
+            if splitting || writing.is_over() { Ok(()) } else { Err("none is under way".to_owned()) }
+        });
+        if round % 2 == 0 {
+            let (leader, _) = cluster.wait_leader();
+            cluster.take_coordinator(leader).kill();
+            cluster.start_coordinator(leader);
+            cluster.wait_leader();
+        } else {
+            cluster.take_node("byzantium").kill();
+            cluster.start_node("byzantium");
+            cluster.wait_node("byzantium", "alive");
+        }
+    }
+    let (grown, open) = writing.end(&cluster);
+    println!("{} partitions; {open} writes were made again", grown.len());
 }
 
 #[test]
