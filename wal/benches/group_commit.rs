@@ -26,7 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<28}{:>12}{:>10}{:>10}{:>12}{:>10}", "", "ops/s", "p50 us", "p99 us", "fsyncs/op", "MiB/s");
     raw(directory.path())?;
     for record_bytes in [RECORD_BYTES, 1500, 32 * 1024, 1024 * 1024] {
-        in_turn(&directory.path().join(format!("turns-{record_bytes}")), record_bytes)?;
+        in_turn(directed(&directory.path().join(format!("turns-{record_bytes}")))?, record_bytes)?;
+    }
+    for record_bytes in [1500, 32 * 1024, 1024 * 1024] {
+        in_turn(pooled(&directory.path().join(format!("pool-{record_bytes}")))?, record_bytes)?;
     }
     for appenders in [1, 4, 16, 64, 256, 1024] {
         appends(&directory.path().join(format!("wal-{appenders}")), appenders)?;
@@ -76,18 +79,30 @@ fn open(directory: &Path) -> Result<Wal, Box<dyn Error>> {
     Ok(Wal::open_on(Arc::new(disk), WalConfig::default())?.0)
 }
 
-/// One append after the other, each written by the thread that brings it: directly and through the page cache in turn, so
-/// that what else the machine does falls on both.
-fn in_turn(directory: &Path, record_bytes: usize) -> Result<(), Box<dyn Error>> {
+/// A log that writes directly, and one that writes through the page cache.
+fn directed(directory: &Path) -> Result<[(&'static str, Wal); 2], Box<dyn Error>> {
+    let open = |disk: RealDisk| Wal::open_on(Arc::new(disk), WalConfig::default());
+    let direct = open(RealDisk::open(&directory.join("direct"))?)?.0;
+    let buffered = open(RealDisk::open_buffered(&directory.join("buffered"))?)?.0;
+    Ok([("directly", direct), ("and cached", buffered)])
+}
+
+/// A log that uses its segments again, and one that makes each anew.
+fn pooled(directory: &Path) -> Result<[(&'static str, Wal); 2], Box<dyn Error>> {
+    let open = |name: &str, recycled_segments_max: usize| -> Result<Wal, Box<dyn Error>> {
+        let config = WalConfig { recycled_segments_max, ..WalConfig::default() };
+        Ok(Wal::open_on(Arc::new(RealDisk::open(&directory.join(name))?), config)?.0)
+    };
+    let recycled_max = WalConfig::default().recycled_segments_max;
+    Ok([("recycled", open("recycled", recycled_max)?), ("made anew", open("anew", 0)?)])
+}
+
+/// One append after the other, each written by the thread that brings it: to one log and to the other in turn, so that what else
+/// the machine does falls on both.
+fn in_turn(logs: [(&'static str, Wal); 2], record_bytes: usize) -> Result<(), Box<dyn Error>> {
     const TURN: u64 = 16;
-    let mut logs = Vec::new();
-    for (name, disk) in [
-        ("directly", RealDisk::open(&directory.join("direct"))?),
-        ("and cached", RealDisk::open_buffered(&directory.join("buffered"))?),
-    ] {
-        let (wal, _) = Wal::open_on(Arc::new(disk), WalConfig::default())?;
-        logs.push((name, wal, Histogram::<u64>::new(3)?, Duration::ZERO, Duration::ZERO));
-    }
+    let histogram = Histogram::<u64>::new(3)?;
+    let mut logs = logs.map(|(name, wal)| (name, wal, histogram.clone(), Duration::ZERO, Duration::ZERO));
     let record = Bytes::from(vec![7u8; record_bytes]);
     let start = Instant::now();
     let mut seq = 0;
