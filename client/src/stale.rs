@@ -142,6 +142,8 @@ mod tests {
             min_in_sync: 2,
             range: KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         };
         let alive = NodeStatus::Alive;
         let nodes = [(1, alive), (2, alive), (3, alive), (4, NodeStatus::Failed), (5, alive)];

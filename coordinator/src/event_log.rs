@@ -94,6 +94,9 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::SplitCut { .. }
         | EventKind::Parted { .. }
         | EventKind::SplitAbandoned { .. }
+        | EventKind::MergeBegun { .. }
+        | EventKind::Merged { .. }
+        | EventKind::MergeAbandoned { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::LeadershipBumped { .. }
         | EventKind::MemberBarred { .. }

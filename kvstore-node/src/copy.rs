@@ -31,13 +31,13 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs copies.
 pub(crate) struct CopyRunner {
-    shared: Arc<Shared>,
-    runtime: Handle,
-    shards: Shards,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) runtime: Handle,
+    pub(crate) shards: Shards,
     flusher: FlusherHandle,
     running: Mutex<BTreeMap<PlacementId, CancellationToken>>,
-    stop: CancellationToken,
-    tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
 }
 
 /// How far a copy has come, to go on from there on another stream.

@@ -49,6 +49,7 @@ mod stats;
 mod store;
 mod tables;
 mod wire;
+mod yields;
 
 pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;

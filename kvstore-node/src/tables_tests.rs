@@ -37,6 +37,8 @@ fn row(index: u32, version: u64) -> Partition {
         min_in_sync: 1,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     }
 }
 

@@ -37,6 +37,10 @@ struct Source {
 impl Replication for Source {
     type CopyStream = BoxStream<'static, Result<v1::CopyPage, Status>>;
 
+    async fn r#yield(&self, _: Request<v1::YieldRequest>) -> Result<Response<v1::YieldPage>, Status> {
+        Err(Status::unimplemented("nobody merges here"))
+    }
+
     async fn copy(&self, _: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
         let pages = self.script.lock().pop_front().ok_or_else(|| Status::unavailable("as the test wants it"))?;
         Ok(Response::new(stream::iter(pages).boxed()))

@@ -96,6 +96,8 @@ fn key(report: &Report) -> Key {
         Fact::Formed { .. } => 10,
         Fact::Mirroring { .. } => 11,
         Fact::Outgrown { .. } => 14,
+        Fact::Absorbed { .. } => 12,
+        Fact::Unabsorbable { .. } => 13,
     };
     let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)

@@ -3,7 +3,7 @@
 use crate::client::{Outcome, ReplyTo};
 use archon_coordinator_core::term::{Confirmed, Unconfirmed};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
-use archon_host::Request;
+use archon_host::{Request, YieldAsk, YieldPage};
 use archon_kv::engine::Row;
 use archon_member::Heartbeat;
 use archon_replica::{Message, Position, ReplicaAddress};
@@ -134,6 +134,17 @@ pub(crate) enum Sideways {
         after: Bytes,
         rows: Vec<Row>,
         last: bool,
+    },
+    /// A page of a partition that is absorbed is wanted on this node.
+    YieldAsk {
+        from: NodeId,
+        ask: YieldAsk,
+    },
+    /// It, or that there is none yet.
+    YieldPage {
+        placement: PlacementId,
+        ask: u64,
+        page: Option<YieldPage>,
     },
 }
 

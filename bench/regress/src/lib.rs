@@ -148,6 +148,8 @@ fn configuration() -> Configuration {
         min_in_sync: 1,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     };
     let peer = |number| {
         (PlacementId::new(number), Peer { node: NodeId::new(number), incarnation: Incarnation::new(1), failed: false })

@@ -364,6 +364,8 @@ fn duty(id: PartitionId, node: NodeId, row: &Row) -> Duty {
         min_in_sync: 1,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     };
     match &row.hands_over {
         None => Duty::Host { partition, placement: row.placement },

@@ -335,6 +335,8 @@ pub(crate) fn delta(
             min_in_sync: 1,
             range: KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         }
     };
     let node = |(index, address): (usize, &String)| {

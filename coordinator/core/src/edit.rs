@@ -127,6 +127,20 @@ pub enum Edit {
     },
     /// The split is given up, and why, for the events. Its copies are to be deleted.
     AbandonSplit(String),
+    /// The partition that begins where this one ends is to be merged into it.
+    Merge {
+        /// That partition's number.
+        right: u32,
+        /// The version that its row must have.
+        right_version: Version,
+    },
+    /// The merge is done: the keys change hands, and the other partition is none any more.
+    Widen {
+        /// The version in which the merge began.
+        attempt: Version,
+    },
+    /// The merge is given up, and why, for the events: both partitions keep their keys.
+    AbandonMerge(String),
     /// The answer "no" to what the leader asked for: nothing changes but the version (rule 3).
     Refuse,
 }

@@ -102,6 +102,12 @@ pub enum EventKind {
     Parted { partition: PartitionId, right: PartitionId, at: Bytes, leader: NodeId },
     /// A split was given up: the partition keeps its keys.
     SplitAbandoned { partition: PartitionId, right: PartitionId, why: String },
+    /// A partition is to have the keys of `right`, its neighbour.
+    MergeBegun { partition: PartitionId, right: PartitionId },
+    /// A merge is done: the partition has the keys of `right`, from `at` on, and that one is none any more.
+    Merged { partition: PartitionId, right: PartitionId, at: Bytes },
+    /// A merge was given up: both partitions keep their keys.
+    MergeAbandoned { partition: PartitionId, right: PartitionId, why: String },
     /// An operator changed settings of the cluster.
     SettingsChanged { changes: Vec<SettingStep> },
     /// A plan is being carried out.

@@ -50,6 +50,7 @@ mod isolated_leaders;
 mod lack;
 mod leases;
 pub mod liveness;
+mod merges;
 pub mod migrate;
 pub mod migration;
 mod mutant;
@@ -98,9 +99,10 @@ pub use mutant::Mutant;
 pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
-    Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, NodeAlteration, Obstacle, RemovalPlan,
-    SplitPlan, check_alter_node, check_alter_table, check_cancel_split, check_configure, check_drain, check_loss,
-    check_lost, check_nodes_for, check_order, check_remove, check_split, refusal, still_led,
+    Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration, Obstacle,
+    RemovalPlan, SplitPlan, check_alter_node, check_alter_table, check_cancel_merge, check_cancel_split,
+    check_configure, check_drain, check_loss, check_lost, check_merge, check_nodes_for, check_order, check_remove,
+    check_split, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

@@ -7,6 +7,7 @@ use crate::automatic_splits::AutomaticSplits;
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
 use crate::leases::Comings;
+use crate::merges::Merges;
 use crate::mutant::Mutant;
 use crate::splits::Splits;
 use crate::state::ClusterState;
@@ -86,6 +87,7 @@ pub struct Liveness {
     pub(crate) splits: Splits,
     /// Splits that begin by themselves.
     pub(crate) automatic_splits: AutomaticSplits,
+    pub(crate) merges: Merges,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -112,6 +114,7 @@ impl Liveness {
             unserved: Unserved::default(),
             splits: Splits::default(),
             automatic_splits: AutomaticSplits::default(),
+            merges: Merges::default(),
             wall_ahead_ms: 0,
             nobody_fails_before: None,
         }

@@ -75,4 +75,6 @@ archon_types::mutants! {
     PartBelowMin = 40,
     /// The epochs of the partition that is split off begin anew.
     RightEpochRestarts = 40,
+    /// What was absorbed in an earlier merge counts for this one.
+    AbsorbedStale = 47,
 }

@@ -43,6 +43,8 @@ pub struct Partitions {
     unsettled: BTreeSet<PartitionId>,
     /// Being split.
     splitting: BTreeSet<PartitionId>,
+    /// To absorb their right neighbours.
+    merging: BTreeSet<PartitionId>,
     /// Assigned ones by the number of their copies, whatever the state of these.
     by_copies: BTreeSet<(TableId, usize, u32)>,
 }
@@ -163,6 +165,11 @@ impl Partitions {
         self.splitting.iter().filter_map(|id| self.get(*id))
     }
 
+    /// The rows that are to absorb their right neighbours.
+    pub fn merging(&self) -> impl Iterator<Item = &Partition> {
+        self.merging.iter().filter_map(|id| self.get(*id))
+    }
+
     /// A table's assigned rows with fewer copies than that, whatever their state.
     pub fn with_copies_below(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
         self.with_copies(table, (table, 0, 0)..(table, copies, 0))
@@ -224,6 +231,32 @@ impl Partitions {
         }
     }
 
+    /// Removes the row of one of several partitions of a table: another one of them has a newer row.
+    pub(crate) fn remove(&mut self, id: PartitionId) -> Option<Partition> {
+        let chunk = Arc::make_mut(self.chunks.get_mut(&chunk_of(id))?);
+        let place = chunk.binary_search_by_key(&id.index, |row| row.id.index).ok()?;
+        let row = chunk.remove(place);
+        if chunk.is_empty() {
+            self.chunks.remove(&chunk_of(id));
+        }
+        if let Some(count) = self.counts.get_mut(&id.table) {
+            *count -= 1;
+        }
+        self.count -= 1;
+        self.forget(&row);
+        Some(row)
+    }
+
+    /// Takes a row that was removed out of the indexes.
+    fn forget(&mut self, row: &Partition) {
+        let version = Version::new(row.version.get().wrapping_add(1));
+        let (leader, placements, status) = (None, Vec::new(), PartitionStatus::Unassigned);
+        let gone = Partition { version, leader, placements, status, split: None, merge: None, ..row.clone() };
+        self.unindex(row, &gone);
+        self.unassigned.remove(&row.id);
+        self.not_online.remove(&row.id);
+    }
+
     /// Removes all rows of a table, and gives them by number.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Vec<Partition> {
         let chunks: Vec<(TableId, u32)> =
@@ -232,14 +265,7 @@ impl Partitions {
         for chunk in chunks.into_iter().filter_map(|chunk| self.chunks.remove(&chunk)) {
             removed.extend(Arc::unwrap_or_clone(chunk));
         }
-        for row in &removed {
-            let version = Version::new(row.version.get().wrapping_add(1));
-            let (leader, placements, status) = (None, Vec::new(), PartitionStatus::Unassigned);
-            let gone = Partition { version, leader, placements, status, split: None, ..row.clone() };
-            self.unindex(row, &gone);
-            self.unassigned.remove(&row.id);
-            self.not_online.remove(&row.id);
-        }
+        removed.iter().for_each(|row| self.forget(row));
         self.newest.remove(&table);
         self.counts.remove(&table);
         self.count -= removed.len();
@@ -278,6 +304,9 @@ impl Partitions {
         }
         if row.split.is_some() {
             self.splitting.insert(row.id);
+        }
+        if row.absorbs().is_some() {
+            self.merging.insert(row.id);
         }
     }
 
@@ -326,6 +355,9 @@ impl Partitions {
         }
         if new.split.is_none() {
             self.splitting.remove(&new.id);
+        }
+        if new.absorbs().is_none() {
+            self.merging.remove(&new.id);
         }
     }
 }

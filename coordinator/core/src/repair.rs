@@ -126,8 +126,9 @@ impl<'a> Repairs<'a> {
 
     /// What to do about this row. `copies` are the copies under way to and from each node.
     pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
-        // A split lasts seconds, and rests on the copies that are there.
-        let table = self.state.tables.get(&row.id.table).filter(|_| row.split.is_none());
+        // Splits and merges last seconds, and rest on the copies that are there.
+        let stays = row.split.is_none() && row.merge.is_none();
+        let table = self.state.tables.get(&row.id.table).filter(|_| stays);
         let Some(table) = table else { return Step::Nothing };
         let change = |edits: Vec<Edit>| {
             let change = PartitionChange { partition: row.id, if_version: row.version, edits };

@@ -8,11 +8,12 @@ use crate::failover;
 use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
+use crate::operate::too_large;
 use crate::splits;
 use crate::state::ClusterState;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeGoal, NodeId, Partition, PartitionStatus,
-    PlacementId, ReplicaName, ReplicaState, Report, RightStage,
+    PlacementId, ReplicaName, ReplicaState, Report, RightStage, Table, Version,
 };
 use std::collections::BTreeMap;
 
@@ -152,6 +153,24 @@ impl Reports<'_> {
                 let judged = self.liveness.automatic_splits.judge(state, self.now, row, at, *by);
                 judged.map(|command| command.into_iter().collect())
             }
+            Fact::Absorbed { attempt } => {
+                led_by(state, row, own.id, report)?;
+                let named = |began: Version| began == *attempt || state.breaks(Mutant::AbsorbedStale); // rule 47
+                match row.absorbs().filter(|(merge, _)| named(merge.attempt)) {
+                    Some(_) => change(row, vec![Edit::Widen { attempt: *attempt }]),
+                    None => Ok(Vec::new()), // It is done, or given up: the row says which.
+                }
+            }
+            Fact::Unabsorbable { attempt, bytes } => {
+                led_by(state, row, own.id, report)?;
+                match row.absorbs().filter(|(merge, _)| merge.attempt == *attempt) {
+                    Some((_, right)) => {
+                        let why = too_large(&state.partition_name(right), *bytes);
+                        change(row, vec![Edit::AbandonMerge(why)])
+                    }
+                    None => Ok(Vec::new()),
+                }
+            }
             Fact::Online => {
                 led_by(state, row, own.id, report)?;
                 if row.status == PartitionStatus::Online {
@@ -193,18 +212,20 @@ impl Reports<'_> {
         }
     }
 
-    /// A fact about a partition that there is not. Of a dropped table what matters is that its copies are deleted; that a
-    /// leader of it stopped is as it should be.
+    /// A fact about a partition that there is not. Of a dropped table, and of a partition that was merged away, what matters is
+    /// that its copies are deleted; that a leader of it stopped is as it should be.
     fn of_dropped(&self, report: &Report) -> Result<Vec<Command>, ErrorDetail> {
         let state = self.state;
         let table = report.partition.table;
-        if table > state.table_last || state.tables.contains_key(&table) {
+        let numbered = |table: &Table| table.keys.is_range() && report.partition.index < table.keys.numbers_end();
+        let merged_away = state.tables.get(&table).is_some_and(numbered);
+        if table > state.table_last || (state.tables.contains_key(&table) && !merged_away) {
             return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
         }
         match report.fact {
             Fact::Unloaded | Fact::Released | Fact::Dropped => Ok(Vec::new()),
             _ => {
-                let message = format!("the table of partition {} was dropped", report.partition);
+                let message = format!("partition {} was dropped or merged away", report.partition);
                 Err(ErrorDetail::new(ErrorKind::NotFound, message))
             }
         }

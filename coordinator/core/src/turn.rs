@@ -8,6 +8,7 @@ use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
 use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
+use crate::merges;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::node_row::NodeRow;
@@ -70,6 +71,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     let mut copies = copies_by_node(state);
     pass.repairs(&mut commands, &mut copies);
     pass.splits(&mut commands);
+    pass.merges(&mut commands);
     pass.migrations(&mut commands, &mut copies);
     pass.cleanup(&mut commands);
     pass.strangers(&mut commands);
@@ -310,6 +312,25 @@ impl Pass<'_> {
         }
         self.liveness.splits = splits;
         self.liveness.automatic_splits.sync(state, self.now);
+    }
+
+    /// Merges that are given up. What is done is asked for by whoever did it.
+    fn merges(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        let mut merges = std::mem::take(&mut self.liveness.merges);
+        merges.retain(state);
+        for (row, right) in state.partitions.merging().filter_map(|row| Some((row, row.absorbs()?.1))) {
+            match merges.step(state, row, right, self.now) {
+                merges::Step::Change(command)
+                    if self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) =>
+                {
+                    self.propose(commands, row, command);
+                }
+                merges::Step::Change(_) => {}
+                merges::Step::Wait(at) => self.due = self.due.min(at),
+            }
+        }
+        self.liveness.merges = merges;
     }
 
     /// A number for a new copy.

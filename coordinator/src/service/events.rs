@@ -144,6 +144,23 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let right = state.partition_name(*right);
             (format!("keeps its keys: its split into {right} was given up{}", because(why)), of(partition))
         }
+        EventKind::MergeBegun { partition, right } => {
+            (format!("is being merged with {}, whose keys it is to have", state.partition_name(*right)), of(partition))
+        }
+        EventKind::Merged { partition, right, at } => {
+            let (right, at) = (state.partition_name(*right), shown_key(at));
+            (
+                format!("is merged: it has the keys of {right}, from {at} on, which is no partition any more"),
+                of(partition),
+            )
+        }
+        EventKind::MergeAbandoned { partition, right, why } => {
+            let right = state.partition_name(*right);
+            (
+                format!("is not merged with {right}, which keeps its keys: that was given up{}", because(why)),
+                of(partition),
+            )
+        }
         EventKind::SettingsChanged { changes } => {
             let text = |step: &SettingStep| format!("{} from {} to {}", step.setting.as_str(), step.from, step.to);
             (format!("settings changed: {}", changes.iter().map(text).collect::<Vec<_>>().join(", ")), Subject::Cluster)
@@ -221,6 +238,9 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::SplitCut { .. } => EventCode::SplitCut,
         EventKind::Parted { .. } => EventCode::Parted,
         EventKind::SplitAbandoned { .. } => EventCode::SplitAbandoned,
+        EventKind::MergeBegun { .. } => EventCode::MergeBegun,
+        EventKind::Merged { .. } => EventCode::Merged,
+        EventKind::MergeAbandoned { .. } => EventCode::MergeAbandoned,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,

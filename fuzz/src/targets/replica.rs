@@ -117,6 +117,8 @@ impl Script<'_> {
                 min_in_sync: 1 + states % 2,
                 range: KeyRange::ALL,
                 split: None,
+                merge: None,
+                absorbed: Version::ZERO,
             },
             peers: (1..=3).map(peer).collect(),
             timing: Timing::default(),

@@ -286,6 +286,8 @@ fn deltas() -> Vec<Vec<u8>> {
         min_in_sync: 1,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     };
     let node = Node {
         id: node,

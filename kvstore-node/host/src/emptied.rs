@@ -136,6 +136,8 @@ mod tests {
             min_in_sync: 1,
             range: archon_types::KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         };
         let copy = CopyView { placement, replica: &replica, aside: false };
         let position = Seq::new(engine_position.unwrap_or_default());

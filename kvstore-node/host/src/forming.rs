@@ -150,6 +150,8 @@ impl Forming {
         let time = engine.get(self.job.from, row::LOG_TIME_KEY)?;
         let mut rows: Vec<Row> =
             time.map(|value| Row { key: Bytes::from_static(row::LOG_TIME_KEY), value }).into_iter().collect();
+        let merged = engine.get(self.job.from, row::MERGED_KEY)?; // Revisions go on from there.
+        rows.extend(merged.map(|value| Row { key: Bytes::from_static(row::MERGED_KEY), value }));
         row::note_copied(&mut rows, end.seq);
         Ok(rows)
     }

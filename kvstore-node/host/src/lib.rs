@@ -23,12 +23,14 @@
 //! | `copy_view` | what the others need to know of it |
 //! | `split` | what a leader's log says of keys that its row gives away, and what is formed of them |
 //! | `split_point`, `heat`, `key_sample`, `byte_halves` | when a leader says that its partition should be split, and where |
+//! | `yielding`, `absorb` | how the rows of a partition come into the log of its left neighbour |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
+mod absorb;
 mod applied_push;
 mod byte_halves;
 mod copy_view;
@@ -62,6 +64,7 @@ mod stale;
 mod test_shell;
 mod turn;
 mod waiting;
+mod yielding;
 
 pub use applied_push::{AppliedPush, Pushed};
 pub use byte_halves::ByteHalves;
@@ -87,3 +90,4 @@ pub use split_off::FormedCopy;
 pub use split_point::SplitSearch;
 pub use stale::StaleRow;
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};
+pub use yielding::{YieldAsk, YieldPage};

@@ -1,5 +1,6 @@
 //! One copy on its node: its replica and what is kept around it.
 
+use crate::absorb::AbsorbWork;
 use crate::copy_view::CopyView;
 use crate::emptied::Emptied;
 use crate::mutant::Broken;
@@ -78,6 +79,8 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) split: SplitWork,
     /// How its partition grows, while it leads and the table has limits.
     pub(crate) watch: Option<SplitWatch>,
+    /// Merges in which its partition gets keys.
+    pub(crate) absorb: AbsorbWork,
     /// How soon committed rows are to go to the engine, however few they are.
     pub haste: Haste,
 }
@@ -124,6 +127,7 @@ impl<S: Shell> LocalCopy<S> {
             emptied,
             split: SplitWork::default(),
             watch: None,
+            absorb: AbsorbWork::default(),
             haste: Haste::None,
         }
     }
@@ -174,6 +178,17 @@ impl<S: Shell> LocalCopy<S> {
     /// Whether its row gives this key to another partition.
     pub(crate) fn is_beyond(&self, key: &[u8]) -> bool {
         self.range().is_some_and(|range| !range.contains(key))
+    }
+
+    /// Whether its partition is to have keys of its right neighbour that it has not yet.
+    pub(crate) fn is_absorbing(&self) -> bool {
+        self.row().is_some_and(|row| row.absorbs().is_some())
+    }
+
+    /// Whether its partition is to give all of its keys to its left neighbour, and its log does.
+    pub(crate) fn is_yielding(&self) -> bool {
+        let attempt = self.row().and_then(|row| Some(row.yields()?.0.attempt));
+        attempt.is_some_and(|attempt| self.split.seals_for(attempt))
     }
 
     /// Whether it pulls a copy.

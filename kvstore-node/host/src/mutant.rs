@@ -43,6 +43,18 @@ archon_types::mutants! {
     OwnerFirst = 42,
     /// Whoever asks for a key is sent on as soon as the log has given it away.
     MovedBeforePart = 42,
+    /// Rows are given to the left neighbour before the log has given them away.
+    PullUnsealed = 45,
+    /// Keys are absorbed over what an earlier attempt left.
+    AbsorbOverRemains = 46,
+    /// It is said that keys were absorbed before that is committed.
+    AbsorbedEarly = 47,
+    /// A copy shows keys that its row gives it before its log has them.
+    StaleUnabsorbed = 48,
+    /// Revisions begin anew where the log's positions are lower than those of what was absorbed.
+    RevisionFalls = 49,
+    /// What was sent on when its key was another partition's is done when it comes late.
+    MovedThroughKept = 50,
 }
 
 archon_types::broken!();

@@ -206,6 +206,8 @@ mod tests {
             min_in_sync: 1,
             range: archon_types::KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         }
     }
 

@@ -211,6 +211,8 @@ mod tests {
             min_in_sync: 2,
             range: archon_types::KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::request::{Reply, Request};
 use crate::retention::RetentionLimits;
 use crate::split_off::FormedCopy;
 use crate::split_point::SplitSearch;
+use crate::yielding::YieldAsk;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, ReplicaAddress,
@@ -96,6 +97,8 @@ pub enum Observed<'a> {
     Emptied,
     /// It is set aside.
     SetAside,
+    /// Its log took in so many bytes of the right neighbour's rows.
+    Absorbing(u64),
     /// It was formed beside a copy of the partition that it is split off, and is held from here on.
     Formed,
     /// Keys that were to be another partition's are admitted again, or answered by the word that they are.
@@ -251,6 +254,10 @@ pub trait Shell: Sized {
     fn holds(&self, _: PlacementId) -> Option<PartitionId> {
         None
     }
+    /// Asks the leader of the partition that is to be absorbed for rows, which gives them by
+    /// [`Partitions::yielded`](crate::Partitions::yielded). What comes of it is for
+    /// [`Partitions::absorb_page`](crate::Partitions::absorb_page); a question that gets no answer is asked again.
+    fn ask_right(&mut self, ask: YieldAsk);
     /// Gives rows of a copy to the engine.
     fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
 

@@ -13,9 +13,9 @@ use crate::request::Request;
 use crate::shell::{Observed, Shell};
 use crate::split_off::OwnCopy;
 use crate::turn::Turn;
-use archon_kv::{PartitionView, Reader, Seal, reshape};
+use archon_kv::{Merged, PartitionView, Reader, Seal, reshape};
 use archon_replica::Position;
-use archon_types::{Incarnation, KeyRange, Millis, Partition, PlacementId, Split};
+use archon_types::{Incarnation, KeyRange, Millis, Partition, PlacementId, Version};
 
 /// What a copy knows of the split of its partition.
 #[derive(Debug, Default)]
@@ -41,6 +41,11 @@ impl SplitWork {
         self.seal.as_ref().map_or_else(|| keys.clone(), |seal| keys.clone().before(seal.at.clone()))
     }
 
+    /// Whether the log seals keys in this attempt, to be split off or merged.
+    pub(crate) fn seals_for(&self, attempt: Version) -> bool {
+        self.seal.as_ref().is_some_and(|seal| seal.attempt == attempt)
+    }
+
     /// Nothing is admitted any more: what the log says is read anew by whoever serves next.
     pub(crate) fn rest(&mut self) {
         (self.seal, self.sealed_since) = (None, None);
@@ -62,8 +67,9 @@ impl<S: Shell> Partitions<S> {
                 continue;
             };
             self.turn.agree(local);
+            self.turn.absorb(local);
             self.turn.form_own(local, taken, |copy| self.dormant.get(&copy).map(|found| found.partition));
-            if local.split.is_idle() && local.row().is_none_or(|row| row.split.is_none()) {
+            if local.split.is_idle() && local.row().is_none_or(|row| row.split.is_none() && row.merge.is_none()) {
                 self.turn.splitting.remove(&placement);
             }
         }
@@ -79,7 +85,12 @@ impl<S: Shell> Turn<S> {
     /// A leader that begins to serve reads what its log gives away.
     pub(crate) fn read_seal(&mut self, local: &mut LocalCopy<S>) {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
-        match Seal::standing(&view) {
+        let found = Seal::standing(&view).and_then(|seal| Ok((seal, Merged::standing(&view)?)));
+        let found = found.map(|(seal, merged)| {
+            local.absorb.serve(merged);
+            seal
+        });
+        match found {
             Ok(seal) if self.broken.breaks(Mutant::SealForgotten) => drop(seal), // rule 35
             Ok(seal) => {
                 if seal.is_some() {
@@ -94,7 +105,7 @@ impl<S: Shell> Turn<S> {
     /// Takes in what the row says of a split.
     pub(crate) fn note_split(&mut self, local: &mut LocalCopy<S>, row: &Partition) {
         local.split.told = self.shell.life().map(|life| life.incarnation);
-        if row.split.is_some() {
+        if row.split.is_some() || row.merge.is_some() {
             self.splitting.insert(local.placement);
         }
     }
@@ -105,7 +116,11 @@ impl<S: Shell> Turn<S> {
         local: &mut LocalCopy<S>,
         request: Request<S::Reply>,
     ) -> Option<Request<S::Reply>> {
-        let sealed = request.op.key().is_some_and(|key| local.split.seals(key) && !local.is_beyond(key));
+        // Keys that are about to come are beyond the row yet: nobody is told of them that they never will be here.
+        let sealed = match request.op.key() {
+            Some(key) => local.split.seals(key) && (!local.is_beyond(key) || local.is_absorbing()),
+            None => local.is_yielding(),
+        };
         let reads = request.op.is_read() && self.broken.breaks(Mutant::ReadsWhileSealed); // rule 35
         if !sealed || reads || self.broken.breaks(Mutant::MovedBeforePart) {
             return Some(request);
@@ -132,15 +147,24 @@ impl<S: Shell> Turn<S> {
             false => lack(row, seal, position),
         };
         let Some(lacks) = lacks else { return };
+        let absorbs = match &lacks {
+            Lack::Absorb(seal) => Some(seal.attempt),
+            _ => None,
+        };
         let at = local.log_time.stamp(self.shell.wall());
         let (effect, seal) = match lacks {
             Lack::Seal(seal) => (reshape::split(at, &seal), Some(seal)),
+            Lack::Absorb(seal) => (self.absorbing(at, &seal), Some(seal)),
             Lack::Open => (reshape::open(at), None),
+            Lack::Clear(_) if self.broken.breaks(Mutant::AbsorbOverRemains) => (reshape::open(at), None), // rule 46
             Lack::Clear(range) => (reshape::clear(at, range), None),
         };
         if self.note(local, effect).is_ok() {
             self.shell.forget_rows(&mut local.own);
             self.note_pause(local, seal.is_some());
+            if let Some(attempt) = absorbs {
+                local.absorb.begin(attempt);
+            }
             local.split.seal = seal;
             self.unpark(local);
         }
@@ -167,16 +191,26 @@ enum Lack {
     Open,
     /// They are another partition's.
     Clear(KeyRange),
+    /// They are to come from another partition.
+    Absorb(Seal),
 }
 
 /// What the log of a leader lacks, whose whole log says `seal` and goes on at `position`.
 fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<Lack> {
     let split = row.split.as_deref();
     let Some(seal) = seal else {
-        let Split { attempt, at, .. } = split.filter(|split| split.cut)?;
-        return Some(Lack::Seal(Seal { attempt: *attempt, at: at.clone(), end: row.range.end.clone(), position }));
+        let seal = |attempt, keys: KeyRange| Seal { attempt, at: keys.begin, end: keys.end, position };
+        if let Some(split) = split {
+            return split.cut.then(|| Lack::Seal(seal(split.attempt, split.right_range(&row.range))));
+        }
+        let attempt = row.merge.as_ref()?.attempt;
+        return Some(match row.absorbed_range() {
+            Some(keys) => Lack::Absorb(seal(attempt, keys)),
+            None => Lack::Seal(seal(attempt, row.range.clone())),
+        });
     };
-    let goes_on = split.is_some_and(|split| split.attempt == seal.attempt);
+    let merge = row.merge.as_deref().map(|merge| merge.attempt);
+    let goes_on = split.map(|split| split.attempt).or(merge) == Some(seal.attempt);
     // A row as old as the attempt or older says nothing of how it ended.
     if goes_on || row.version <= seal.attempt {
         return None;

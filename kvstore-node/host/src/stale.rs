@@ -7,8 +7,8 @@ use crate::partitions::Partitions;
 use crate::refusal::Refusal;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_kv::{PartitionView, Reader, View, row};
-use archon_types::{PartitionId, Revision};
+use archon_kv::{Merged, PartitionView, Reader, View, row};
+use archon_types::{PartitionId, Revision, Version};
 use bytes::Bytes;
 
 /// What a copy shows of a key.
@@ -58,11 +58,18 @@ impl<S: Shell> Turn<S> {
         if !known && !self.broken.breaks(Mutant::StaleBeyondCommit) {
             return Err(Refusal::CommitUnknown);
         }
+        // The row may give it keys that its log does not know to have come.
+        let merged = self.merged_by(local);
+        let wanted = local.row().map_or(Version::ZERO, |row| row.absorbed);
+        let absorbed = merged.as_ref().map_or(Version::ZERO, |merged| merged.attempt);
+        if absorbed < wanted && !self.broken.breaks(Mutant::StaleUnabsorbed) {
+            return Err(Refusal::CommitUnknown); // rule 48
+        }
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
         let found = view.get(&row::value_key(key));
         match found.and_then(|row| Ok(row.map(|row| row::decode_value(&row)).transpose()?)) {
-            Ok(found) => Ok(StaleRow { found, as_of: Revision::new(as_of.get()) }),
+            Ok(found) => Ok(StaleRow { found, as_of: Merged::revision(merged.as_ref(), as_of) }),
             Err(error) => Err(self.unreadable(local, &error)),
         }
     }

@@ -3,6 +3,7 @@
 use crate::{
     Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Haste, Life, LocalCopy, LogWrite, Observed,
     Offered, Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell, SplitSearch,
+    YieldAsk,
 };
 use archon_kv::engine::Change;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
@@ -60,6 +61,7 @@ pub(crate) struct TestShell {
     pub(crate) searches: Vec<SplitSearch>,
     /// For how long keys were sealed, each time.
     pub(crate) sealed_ms: Vec<u64>,
+    pub(crate) asks: Vec<YieldAsk>,
 }
 
 impl Default for TestShell {
@@ -88,6 +90,7 @@ impl Default for TestShell {
             stored_bytes: None,
             searches: Vec::new(),
             sealed_ms: Vec::new(),
+            asks: Vec::new(),
         }
     }
 }
@@ -226,6 +229,9 @@ impl Shell for TestShell {
         self.searches.push(search);
         true
     }
+    fn ask_right(&mut self, ask: YieldAsk) {
+        self.asks.push(ask);
+    }
     fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
         Offered::Taken
     }
@@ -267,6 +273,8 @@ pub(crate) fn row(version: u64, others: &[(PlacementId, ReplicaState)]) -> Parti
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     }
 }
 

@@ -230,6 +230,7 @@ impl<S: Shell> Turn<S> {
 
     pub(crate) fn rest(&mut self, local: &mut LocalCopy<S>) {
         local.split.rest();
+        local.absorb.rest();
         if std::mem::take(&mut local.serving) {
             self.shell.observe(local.at(), Observed::Resting);
         }

@@ -253,7 +253,7 @@ fn malformed(id: &OpId) -> Option<ErrorDetail> {
     Some(ErrorDetail::new(ErrorKind::InvalidArgument, message))
 }
 
-fn maybe_applied(why: String) -> ErrorDetail {
+pub(super) fn maybe_applied(why: String) -> ErrorDetail {
     let what = "whether it was applied cannot be told; a first attempt may be sent again with the newest log time";
     ErrorDetail::new(ErrorKind::MaybeApplied, format!("{why}: {what}"))
 }

@@ -95,6 +95,28 @@ pub fn evaluate_elsewhere(
     Ok(Evaluation { effect: None, answer })
 }
 
+/// What a leader says of a named write that may be a late duplicate from before a merge: what is recorded of it, or that it cannot be
+/// told whether it was applied. It is not done any more (PROTOCOL rule 50).
+///
+/// # Errors
+/// [`ViewError`] if the partition's rows cannot be read.
+pub fn evaluate_recorded(
+    id: &OpId,
+    view: &dyn View,
+    at: Millis,
+    limits: &DedupLimits,
+) -> Result<Evaluation, ViewError> {
+    let answer = match dedup::check(id, view, at, limits)? {
+        Decision::Repeat(outcome) => Ok(answer(outcome)),
+        Decision::Refuse(refusal) => Err(refusal),
+        Decision::Apply(_) => Err(dedup::maybe_applied(format!(
+            "operation {} is stamped {}, before its key came from another partition",
+            id.number, id.stamp
+        ))),
+    };
+    Ok(Evaluation { effect: None, answer })
+}
+
 fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>, outcome: Outcome) -> Option<Effect> {
     let changes = match acceptance {
         Some(acceptance) => acceptance.record(change, outcome),

@@ -8,6 +8,7 @@
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
 //! | `3 ‖ 'p'` | format, up to which position there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
+//! | `3 ‖ 'm'` | the [`Merged`](crate::Merged) of the last merge in which the partition got keys |
 //! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
 use super::view::ViewError;
@@ -29,6 +30,9 @@ pub const LOG_TIME_KEY: &[u8] = &[KIND_META, b't'];
 pub const FORGOTTEN_KEY: &[u8] = &[KIND_META, b'f'];
 /// Key of the row that holds the [`Seal`](crate::Seal).
 pub const SEAL_KEY: &[u8] = &[KIND_META, b's'];
+
+/// Key of the row that holds the [`Merged`](crate::Merged).
+pub const MERGED_KEY: &[u8] = &[KIND_META, b'm'];
 
 /// Key of the row that holds the position up to which there are rows.
 pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];

@@ -2,7 +2,7 @@
 
 use super::row::{RowError, SEAL_KEY};
 use super::view::{View, ViewError};
-use archon_types::{Epoch, Position, Seq, Version};
+use archon_types::{Epoch, KeyRange, Position, Seq, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 1;
@@ -30,6 +30,11 @@ impl Seal {
     /// Whether it is about this key.
     pub fn covers(&self, key: &[u8]) -> bool {
         key >= &self.at[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
+    }
+
+    /// The keys that are sealed.
+    pub fn range(&self) -> KeyRange {
+        KeyRange { begin: self.at.clone(), end: self.end.clone() }
     }
 
     /// The one that stands, as far as this view's reader sees: for the newest a leader asks, for the committed one whoever

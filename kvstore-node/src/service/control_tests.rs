@@ -83,6 +83,8 @@ impl Rig {
             min_in_sync: 1,
             range: KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         };
         let push = Push {
             tables: None,

@@ -14,7 +14,9 @@ use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX};
-use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, ScanOrder, Seq};
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, ScanOrder, Seq, Version,
+};
 use bytes::Bytes;
 use futures::Stream;
 use std::collections::BTreeMap;
@@ -273,6 +275,26 @@ impl Replication for ReplicationService {
         let service = self.clone();
         self.tasks.spawn(service.give(offer, after, request.bytes_per_second, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn r#yield(&self, request: Request<v1::YieldRequest>) -> Result<Response<v1::YieldPage>, Status> {
+        let request = request.into_inner();
+        self.check(request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None).map_err(refuse)?;
+        let right = PartitionId::try_from(required(request.partition, "YieldRequest.partition")?)?;
+        let (answer, wait) = oneshot::channel();
+        let (attempt, after) = (Version::new(request.attempt), request.after);
+        let message = ShardMessage::YieldAsked { right, attempt, after, answer };
+        let pushed = self.shards.of(right).push(message).await;
+        pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
+        let page = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?;
+        let page = page.ok_or_else(|| {
+            let why = format!("this node does not lead partition {right}, or it does not give its keys away yet");
+            refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(20))
+        })?;
+        let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
+        self.shared.metrics.copy_bytes_out.add(rows.len() as u64);
+        let crc32c = pages::checksum(&rows);
+        Ok(Response::new(v1::YieldPage { rows, crc32c, more: page.more, revision: page.revision.get() }))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
 use crate::wire;
-use archon_host::{Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SplitSearch, StaleRow};
+use archon_host::{Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SplitSearch, StaleRow, YieldPage};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Seq, Version};
@@ -71,6 +71,16 @@ pub(crate) enum ShardMessage {
     CopyDone { placement: PlacementId, attempt: u64, at: Position, version: Version },
     /// A copy must begin anew: what it resumed is gone.
     CopyAgain { placement: PlacementId, attempt: u64 },
+    /// A page of a partition that is to be absorbed, upon the question with this number; `None` if there was none.
+    AbsorbPage { placement: PlacementId, ask: u64, page: Option<YieldPage> },
+    /// A leader elsewhere asks for rows of a partition that it is to absorb. Answered with a page, or `None` if this shard has none to
+    /// give yet.
+    YieldAsked {
+        right: PartitionId,
+        attempt: Version,
+        after: Option<Bytes>,
+        answer: oneshot::Sender<Option<YieldPage>>,
+    },
     /// A copy was formed that belongs to this shard.
     Adopt(FormedCopy),
     /// A copy that was formed is held now: whoever had it formed says so.
@@ -111,6 +121,9 @@ impl Weigh for ShardMessage {
             Self::ReadStale(read) => read.key.len(),
             Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
             Self::CopyRows(page) => page.content.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
+            Self::AbsorbPage { page: Some(page), .. } => {
+                page.rows.iter().map(|row| row.key.len() + row.value.len()).sum()
+            }
             _ => 0,
         }
     }

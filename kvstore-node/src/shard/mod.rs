@@ -27,7 +27,7 @@ pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 
 use crate::copy::CopyRunner;
-use crate::engine::Engine;
+use crate::engine::{Engine, PageLimit};
 use crate::flusher::FlusherHandle;
 use crate::forward::Forwards;
 use crate::health::Pulse;
@@ -39,6 +39,7 @@ use crate::split_search::SplitSearches;
 use archon_host::{CopyAsk, Partitions};
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_replica::Input;
+use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, Millis};
 use archon_wal::Wal;
 use backlog::Backlog;
@@ -181,6 +182,15 @@ impl Shard {
                 partitions.copy_done(placement, attempt, at, version);
             }
             ShardMessage::CopyAgain { placement, attempt } => partitions.copy_again(placement, attempt),
+            ShardMessage::AbsorbPage { placement, ask, page } => partitions.absorb_page(placement, ask, page),
+            ShardMessage::YieldAsked { right, attempt, after, answer } => {
+                // A leader that gave up does not want the answer.
+                if !answer.is_closed() {
+                    let limit = PageLimit::bytes(PAGE_BYTES_MAX);
+                    let _ = answer.send(partitions.yielded(right, attempt, after.as_ref(), limit));
+                    budget.spend(true, std::time::Instant::now);
+                }
+            }
             ShardMessage::Renew { incarnation, done } => {
                 partitions.renew(incarnation);
                 let _ = done.send(());

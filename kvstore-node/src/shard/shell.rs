@@ -13,7 +13,7 @@ use crate::store;
 use crate::wire::PartPacker;
 use archon_host::{
     At, CopyJob, FormJob, FormedCopy, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal,
-    RetentionLimits, Shell, SplitSearch,
+    RetentionLimits, Shell, SplitSearch, YieldAsk,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
@@ -295,6 +295,10 @@ impl Shell for ShardShell {
         self.context.holdings.whole_copy_of(copy)
     }
 
+    fn ask_right(&mut self, ask: YieldAsk) {
+        self.context.copies.ask_right(ask);
+    }
+
     fn offer(&mut self, space: PlacementId, page: PageRows) -> Offered<PageRows> {
         let change = |(key, value): &(Bytes, Bytes)| Change { space, key: key.clone(), value: Some(value.clone()) };
         match self.context.flusher.apply(space, Seq::ZERO, page.rows.iter().map(change).collect::<Vec<_>>()) {
@@ -364,6 +368,7 @@ impl Shell for ShardShell {
                 metrics.alarms.add(1);
                 tracing::error!(%partition, %placement, %alarm, "alarm");
             }
+            Observed::Absorbing(bytes) => metrics.copy_bytes_in.add(bytes),
             Observed::Formed => {
                 tracing::info!(%partition, %placement, upto = %commit, "formed from the copy of the partition that is split");
                 self.context.holdings.note_formed(placement, partition);

@@ -395,6 +395,8 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
         min_in_sync: 1,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     }
 }
 

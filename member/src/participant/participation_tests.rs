@@ -30,6 +30,8 @@ pub(super) fn row(index: u32, epoch: u64, version: u64, leader: Option<Placement
         status: PartitionStatus::Assigned,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     }
 }
 

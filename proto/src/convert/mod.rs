@@ -15,6 +15,7 @@ pub mod ids;
 pub mod key_range;
 pub mod kv;
 pub mod load;
+mod merge;
 pub mod operate;
 pub mod order;
 pub mod packed;

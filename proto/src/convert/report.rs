@@ -75,6 +75,10 @@ impl From<Report> for v1::ReplicaReport {
                     Outgrown::Rate(rate) => v1::fact_outgrown::By::Rate(rate),
                 }),
             }),
+            Fact::Absorbed { attempt } => Wire::Absorbed(v1::FactAbsorbed { attempt: attempt.get() }),
+            Fact::Unabsorbable { attempt, bytes } => {
+                Wire::Unabsorbable(v1::FactUnabsorbable { attempt: attempt.get(), bytes })
+            }
             Fact::Overtaken { by } => Wire::Overtaken(v1::FactOvertaken { by: by.get() }),
         };
         Self {
@@ -128,6 +132,8 @@ impl TryFrom<v1::ReplicaReport> for Report {
                     fact.at
                 },
             },
+            Wire::Absorbed(fact) => Fact::Absorbed { attempt: Version::new(fact.attempt) },
+            Wire::Unabsorbable(fact) => Fact::Unabsorbable { attempt: Version::new(fact.attempt), bytes: fact.bytes },
             Wire::Overtaken(fact) => Fact::Overtaken { by: Epoch::new(fact.by) },
         };
         Ok(Self {
@@ -205,6 +211,8 @@ mod tests {
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
             Fact::Mirroring { attempt: Version::new(6), copy: PlacementId::new(4) },
+            Fact::Absorbed { attempt: Version::new(6) },
+            Fact::Unabsorbable { attempt: Version::new(7), bytes: u64::MAX },
             Fact::Formed {
                 attempt: Version::new(6),
                 copy: PlacementId::new(4),

@@ -91,6 +91,8 @@ impl From<Partition> for v1::Partition {
             min_in_sync: u32::from(row.min_in_sync),
             range: range_field(row.range),
             split: row.split.map(|split| (*split).into()),
+            merge: row.merge.map(|merge| (*merge).into()),
+            absorbed: row.absorbed.get(),
         }
     }
 }
@@ -127,6 +129,8 @@ impl TryFrom<v1::Partition> for Partition {
             min_in_sync: in_range(wire.min_in_sync, 1, u32::from(REPLICAS_MAX), "Partition.min_in_sync")?,
             range: from_range_field(wire.range)?,
             split: wire.split.map(|split| split.try_into().map(Box::new)).transpose()?,
+            merge: wire.merge.map(|merge| merge.try_into().map(Box::new)).transpose()?,
+            absorbed: Version::new(wire.absorbed),
         })
     }
 }
@@ -360,6 +364,8 @@ mod tests {
             min_in_sync: 1,
             range: None,
             split: None,
+            merge: None,
+            absorbed: 0,
         }
     }
 

@@ -12,7 +12,9 @@ use archon_types::{
     NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
     ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
-use archon_types::{KeyRange, Keys, Position, RightCopy, RightStage, ScanOrder, Seq, Split, SplitLimits};
+use archon_types::{
+    KeyRange, Keys, Merge, MergeSide, Position, RightCopy, RightStage, ScanOrder, Seq, Split, SplitLimits,
+};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
@@ -155,6 +157,13 @@ fn split() -> impl Strategy<Value = Box<Split>> {
     })
 }
 
+fn merge() -> impl Strategy<Value = Box<Merge>> {
+    let absorbs = (any::<u32>(), option::of("[a-z]{1,4}"));
+    let absorbs = absorbs.prop_map(|(right, end)| MergeSide::Absorbs { right, end: end.map(Into::into) });
+    let side = absorbs.boxed().prop_union(any::<u32>().prop_map(|left| MergeSide::Yields { left }).boxed());
+    (any::<u64>(), side).prop_map(|(attempt, side)| Box::new(Merge { attempt: Version::new(attempt), side }))
+}
+
 /// A row of table 1 with `partitions` partitions.
 fn row(partitions: u32) -> impl Strategy<Value = Partition> {
     let states = select(&[ReplicaState::Load, ReplicaState::Live, ReplicaState::Unload][..]);
@@ -166,9 +175,10 @@ fn row(partitions: u32) -> impl Strategy<Value = Partition> {
         PartitionStatus::Offline,
     ];
     let placements = proptest::collection::btree_map(1u64.., (1u64.., states), 0..6);
-    let keys = (key_range(), option::of(split()));
+    let keys = (key_range(), option::of(split()), option::of(merge()), any::<u64>());
     let row = (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7, keys);
-    row.prop_map(|(index, epoch, version, placements, status, led, min_in_sync, (range, split))| {
+    row.prop_map(|(index, epoch, version, placements, status, led, min_in_sync, keys)| {
+        let (range, split, merge, absorbed) = keys;
         let placements: Vec<Placement> = placements
             .into_iter()
             .map(|(id, (node, state))| Placement { id: PlacementId::new(id), node: NodeId::new(node), state })
@@ -184,6 +194,8 @@ fn row(partitions: u32) -> impl Strategy<Value = Partition> {
             min_in_sync,
             range,
             split,
+            merge,
+            absorbed: Version::new(absorbed),
         }
     })
 }

@@ -143,6 +143,18 @@ pub enum Fact {
         /// The copy that is formed.
         copy: PlacementId,
     },
+    /// The reporter leads, and its log holds all rows of the partition that it absorbs, committed (PROTOCOL rule 47).
+    Absorbed {
+        /// The version of the row in which the merge began.
+        attempt: Version,
+    },
+    /// The reporter leads, and the partition that it is to absorb is larger than what a log takes in.
+    Unabsorbable {
+        /// The version of the row in which the merge began.
+        attempt: Version,
+        /// How much was found, in bytes: the rest was not looked at.
+        bytes: u64,
+    },
     /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
     /// it.
     Emptied,

@@ -70,6 +70,12 @@ words! {
         Parted = "parted",
         /// A split was given up: the partition keeps its keys.
         SplitAbandoned = "split_abandoned",
+        /// A partition is being merged with its right neighbour.
+        MergeBegun = "merge_begun",
+        /// A merge is done: the neighbour is no partition any more.
+        Merged = "merged",
+        /// A merge was given up: both partitions keep their keys.
+        MergeAbandoned = "merge_abandoned",
         /// An operator changed settings of the cluster.
         SettingsChanged = "settings_changed",
         /// A plan is being carried out.

@@ -14,6 +14,7 @@ pub mod ids;
 pub mod key_range;
 pub mod lease;
 pub mod limits;
+pub mod merge;
 pub mod moves;
 pub mod mutant;
 pub mod node;
@@ -51,6 +52,7 @@ pub use ids::{
 };
 pub use key_range::{KeyRange, ScanOrder, check_split_points};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
+pub use merge::{MERGE_BYTES_MAX, Merge, MergeSide};
 pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
 pub use node_traits::{NodeTraits, TraitsChange};

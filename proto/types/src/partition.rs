@@ -3,6 +3,7 @@
 use crate::ids::{Epoch, NodeId, PartitionId, PlacementId, Version};
 use crate::key_range::KeyRange;
 use crate::limits::EPOCHS_AHEAD_MAX;
+use crate::merge::Merge;
 use crate::split::Split;
 use crate::word::words;
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,11 @@ pub struct Partition {
     pub range: KeyRange,
     /// Its split, while one is under way: it keeps its keys until that is done.
     pub split: Option<Box<Split>>,
+    /// Its merge with a neighbour, while one is under way.
+    pub merge: Option<Box<Merge>>,
+    /// The last merge whose keys it has: a copy shows them only if its log has come that far (PROTOCOL rule 48). Zero if it
+    /// never got any.
+    pub absorbed: Version,
 }
 
 impl Partition {

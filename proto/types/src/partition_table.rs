@@ -235,6 +235,8 @@ mod tests {
             min_in_sync: 1,
             range: KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         }
     }
 

@@ -223,6 +223,8 @@ mod tests {
             min_in_sync: 2,
             range: KeyRange::ALL,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         }
     }
 

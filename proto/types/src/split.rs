@@ -118,6 +118,8 @@ impl Split {
             min_in_sync: left.min_in_sync,
             range: self.right_range(&left.range),
             split: None,
+            merge: None,
+            absorbed: left.absorbed,
         }
     }
 }

@@ -76,6 +76,10 @@ impl World {
             Sideways::CopyPage { placement, attempt, ask, start, version, after, rows, last } => {
                 self.on_page(host, placement, (attempt, ask), (start, version), (after, rows, last));
             }
+            Sideways::YieldAsk { from, ask } => self.give_right(host, from, &ask),
+            Sideways::YieldPage { placement, ask, page } => {
+                self.drive(host, |partitions| partitions.absorb_page(placement, ask, page));
+            }
         }
         self.settle(host);
     }

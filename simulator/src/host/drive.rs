@@ -54,6 +54,7 @@ impl World {
             }
             Effect::Refuse { partition, to, log_time, refusal } => self.refuse(host, partition, to, log_time, &refusal),
             Effect::Report(report) => self.queue_report(host, report),
+            Effect::AskRight(ask) => self.ask_right(host, ask),
             Effect::Opened(placement) => {
                 let checked = self.checks.opens(placement);
                 self.judge(checked);

@@ -1,7 +1,7 @@
 //! What leaves a machine.
 
 use crate::client::ReplyTo;
-use archon_host::{At, Outcome, Refusal};
+use archon_host::{At, Outcome, Refusal, YieldAsk};
 use archon_replica::{Entry, Message};
 use archon_types::{Millis, PartitionId, PlacementId, Report};
 
@@ -24,6 +24,8 @@ pub(super) enum Effect {
         refusal: Refusal,
     },
     Report(Report),
+    /// A leader wants rows of the partition that it absorbs.
+    AskRight(YieldAsk),
     Opened(PlacementId),
     Serving(At),
     /// These entries are committed.

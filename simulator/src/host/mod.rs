@@ -13,5 +13,6 @@ mod push;
 mod session;
 mod start;
 mod step;
+mod yielding;
 
 pub(crate) use drive::covers;

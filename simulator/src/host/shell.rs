@@ -10,7 +10,7 @@ use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
     At, Completes, CopyJob, FormJob, FormedCopy, Forming, Life, LocalCopy, LogWrite, Observed, Offered, Outcome,
-    Refusal, Reply, Request, RetentionLimits, Shell,
+    Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
@@ -339,6 +339,10 @@ impl Shell for MachineShell {
         self.adopting.push(formed);
     }
 
+    fn ask_right(&mut self, ask: YieldAsk) {
+        self.effects.push(Effect::AskRight(ask));
+    }
+
     fn offer(&mut self, space: PlacementId, rows: Vec<Row>) -> Offered<Vec<Row>> {
         let change = |row: &Row| Change { space, key: row.key.clone(), value: Some(row.value.clone()) };
         match self.disk.engine.write(&rows.iter().map(change).collect::<Vec<_>>()) {
@@ -408,7 +412,8 @@ impl Shell for MachineShell {
             Observed::Pulling(_) => seen.copies += 1,
             Observed::Copied(_) => seen.copies_done += 1,
             Observed::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
-            Observed::Resting
+            Observed::Absorbing(_)
+            | Observed::Resting
             | Observed::Unheld(_)
             | Observed::SetAside
             | Observed::PullingAgain

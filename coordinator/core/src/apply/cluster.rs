@@ -89,6 +89,8 @@ pub(super) fn create_table(
             min_in_sync: min_in_sync_default(replication),
             range,
             split: None,
+            merge: None,
+            absorbed: Version::ZERO,
         });
     }
     entry.note(state, EventKind::TableCreated { table: id, name: name.to_owned() });
@@ -124,6 +126,11 @@ pub(super) fn accept_loss(
     if row.split.is_some() {
         staged.abandon_split(&mut row, "an operator accepted the loss of its data")?;
     }
+    if row.merge.is_some() {
+        staged.abandon_merge(&mut row, "an operator accepted the loss of its data")?;
+    }
+    // Whoever leads next need not have what came with a merge.
+    row.absorbed = Version::ZERO;
     let (leader, retired) = match outcome {
         Forced::Lead { placement, incarnation } => {
             let retired = staged.force(&mut row, placement, incarnation)?;

@@ -7,7 +7,7 @@ use crate::migration::{Migration, Stage};
 use crate::mutant::Mutant;
 use crate::response::Response;
 use crate::state::{CONDEMNED_MAX, ClusterState};
-use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, TableId};
+use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PlacementId, TableId};
 use std::collections::BTreeSet;
 
 /// Takes a table, its rows and all that is known of them out of the state, and condemns its copies.
@@ -37,7 +37,8 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
         state.untouched.remove(&row.id);
         state.surpassed.remove(&row.id);
     }
-    let moves = supersede_moves(state, entry, table, &name);
+    let moves: Vec<Migration> = state.migrations.active_of(table).cloned().collect();
+    let moves = supersede_moves(state, entry, &moves, &format!("table {name} was dropped"));
     let copies = u32::try_from(state.condemned.len() - condemned_before).unwrap_or(u32::MAX);
     let partitions = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     entry.note(state, EventKind::TableDropped { table, name, partitions, copies, moves });
@@ -98,11 +99,29 @@ fn withdraw(state: &mut ClusterState, row: &Partition) {
     }
 }
 
-/// Moves of the table's copies and leaderships have lost their point. Returns how many there were.
-fn supersede_moves(state: &mut ClusterState, entry: Entry<'_>, table: TableId, name: &str) -> u32 {
-    let moves: Vec<Migration> = state.migrations.active_of(table).cloned().collect();
-    for migration in &moves {
-        let stage = Stage::Superseded { why: format!("table {name} was dropped") };
+/// Takes a partition whose keys its neighbour has now out of the state, with all that is known of it, and condemns its copies.
+/// Returns their nodes.
+pub(super) fn merge_away(state: &mut ClusterState, entry: Entry<'_>, partition: PartitionId) -> Vec<NodeId> {
+    let name = state.partition_name(partition);
+    let Some(row) = state.partitions.remove(partition) else { return Vec::new() };
+    condemn(state, &row);
+    withdraw(state, &row);
+    for placement in &row.placements {
+        state.departed.remove(&placement.id);
+    }
+    state.untouched.remove(&partition);
+    state.surpassed.remove(&partition);
+    state.controls.forget_partition(partition);
+    let of_it = state.migrations.active_of(partition.table).filter(|migration| migration.partition == partition);
+    let moves: Vec<Migration> = of_it.cloned().collect();
+    supersede_moves(state, entry, &moves, &format!("partition {name} was merged into its neighbour"));
+    row.placements.iter().map(|placement| placement.node).collect()
+}
+
+/// These moves have lost their point. Returns how many they are.
+fn supersede_moves(state: &mut ClusterState, entry: Entry<'_>, moves: &[Migration], why: &str) -> u32 {
+    for migration in moves {
+        let stage = Stage::Superseded { why: why.to_owned() };
         state.migrations.insert(Migration { stage, changed_at: entry.at, ..migration.clone() });
     }
     if !moves.is_empty() {

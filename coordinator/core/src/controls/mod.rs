@@ -162,6 +162,13 @@ impl Controls {
         self.bumped.retain(|partition, _| partition.table != table);
     }
 
+    /// The partition is gone.
+    pub(crate) fn forget_partition(&mut self, partition: PartitionId) {
+        self.bars.retain(|(_, bar), _| *bar != Bar::Partition(partition));
+        self.offline.remove(&partition);
+        self.bumped.remove(&partition);
+    }
+
     /// The member is gone.
     pub(crate) fn forget_member(&mut self, member: NodeId) {
         self.bars.retain(|(of, _), _| *of != member);

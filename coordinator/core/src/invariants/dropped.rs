@@ -1,6 +1,7 @@
 //! Of a dropped table nothing is left but orders to delete its copies, one for each node that may hold one; and nobody is
-//! told to by anything but the drop of a table, and a split that came to nothing.
+//! told to by anything but the drop of a table, a split that came to nothing, and a merge.
 
+use super::merges::merged_away;
 use super::splits::formed_on;
 use super::{Violation, violated};
 use crate::apply::may_hold;
@@ -28,7 +29,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     for (node, placement, partition) in state.condemned.iter() {
         let known = state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
-        // Copies that a split left over: their partition came to nothing, or does without them.
+        // Copies that a split or a merge left over: their partition came to nothing, does without them, or is none any more.
         let left_over = state
             .tables
             .get(&partition.table)
@@ -77,7 +78,8 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
     }
     for (node, placement, partition) in after.condemned.iter() {
         let stood = before.partitions.get(partition).and_then(|row| row.placement(placement));
-        let was_dropped = stood.is_some_and(|stood| stood.node == node) && dropped(partition.table);
+        let was_dropped = stood.is_some_and(|stood| stood.node == node)
+            && (dropped(partition.table) || merged_away(before, after, partition));
         let was_formed = formed_on(before, partition, placement) == Some(node);
         if !was_dropped && !was_formed && !before.condemned.contains(node, placement) {
             return violated(NAME, format!("{placement} of {partition} is condemned, and it was not dropped"));

@@ -9,6 +9,7 @@ mod leader_counts;
 mod leases;
 mod leases_stay;
 mod live_set;
+mod merges;
 mod monotone;
 mod one_copy_per_node;
 mod one_life;
@@ -51,6 +52,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     dropped::check(state)?;
     ranges_tile::check(state)?;
     splits::check(state)?;
+    merges::check(state)?;
     indexes::check(state)
 }
 
@@ -64,6 +66,7 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     live_set::check_step(before, after)?;
     dropped::check_step(before, after)?;
     splits::check_step(before, after)?;
+    merges::check_step(before, after)?;
     leases_stay::check_step(before, after)?;
     last_copy::check_step(before, after)
 }

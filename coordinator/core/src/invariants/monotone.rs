@@ -1,6 +1,7 @@
 //! Epochs, versions, incarnations and counters only rise; a row that changed has a newer version; leadership changes
 //! only with the epoch.
 
+use super::merges::merged_away;
 use super::{Violation, violated};
 use crate::state::ClusterState;
 
@@ -9,8 +10,8 @@ const NAME: &str = "monotone";
 pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     for row in before.partitions.iter() {
         let Some(later) = after.partitions.get(row.id) else {
-            if !after.tables.contains_key(&row.id.table) {
-                continue; // Its table was dropped.
+            if !after.tables.contains_key(&row.id.table) || merged_away(before, after, row.id) {
+                continue; // Its table was dropped, or its neighbour has its keys.
             }
             return violated(NAME, format!("{} vanished", row.id));
         };

@@ -58,6 +58,8 @@ mod tests {
                 min_in_sync: 1,
                 range: KeyRange { begin: (*begin).into(), end: end.map(Into::into) },
                 split: None,
+                merge: None,
+                absorbed: Version::ZERO,
             });
         }
         state

@@ -131,6 +131,9 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
     if row.split.is_some() {
         return Next::Wait("the partition is being split".into());
     }
+    if row.merge.is_some() {
+        return Next::Wait("the partition is being merged".into());
+    }
     if let Some(why) = not_served(state, row) {
         return Next::Wait(why);
     }

@@ -39,6 +39,10 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
         let message = format!("partition {name} is being split already, into {into}; wait for it, or cancel it");
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
     }
+    if row.merge.is_some() {
+        let message = format!("partition {name} is being merged with a neighbour; wait for it, or cancel it");
+        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
+    }
     if let Some(moved) = state.migrations.running(partition) {
         let message = format!("move {} of partition {name} is under way; wait for it, or cancel it", moved.id);
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));

@@ -18,6 +18,7 @@ mod lease_tables;
 mod leases;
 mod lives;
 mod membership;
+mod merges;
 mod migration;
 mod mutants;
 mod names;

@@ -26,6 +26,8 @@ pub(super) fn row(epoch: u64, version: u64, leader: Option<u64>, states: &[Repli
         min_in_sync: min,
         range: KeyRange::ALL,
         split: None,
+        merge: None,
+        absorbed: Version::ZERO,
     }
 }
 
@@ -145,6 +147,8 @@ impl Coordinator {
             | Fact::Formed { .. }
             | Fact::Mirroring { .. }
             | Fact::Outgrown { .. }
+            | Fact::Absorbed { .. }
+            | Fact::Unabsorbable { .. }
             | Fact::Emptied => {}
         }
     }

@@ -1,6 +1,7 @@
 //! What staged edits come to.
 
 use crate::apply::Entry;
+use crate::apply::dropped::merge_away;
 use crate::departed::{Condition, Departed};
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
@@ -26,6 +27,8 @@ pub(crate) struct Effect {
     pub(super) tables: BTreeMap<TableId, Table>,
     /// Copies of partitions that came to nothing, to be deleted.
     pub(super) condemned: Vec<(NodeId, PlacementId, PartitionId)>,
+    /// Partitions whose keys another one has now.
+    pub(super) merged_away: Vec<PartitionId>,
 }
 
 /// What became of a copy that does not count.
@@ -102,6 +105,9 @@ impl Effect {
                 Some(epoch) => state.surpassed.insert(partition, epoch),
                 None => state.surpassed.remove(&partition),
             };
+        }
+        for partition in self.merged_away {
+            vacated.extend(merge_away(state, entry, partition));
         }
         for what in self.events {
             entry.note(state, what);

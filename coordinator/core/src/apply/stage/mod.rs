@@ -3,6 +3,7 @@
 mod copies;
 mod effect;
 mod leading;
+mod merge;
 mod split;
 
 use super::{Entry, invalid, not_found, refused};
@@ -37,6 +38,7 @@ impl<'a> Staged<'a> {
             surpassed: BTreeMap::new(),
             tables: BTreeMap::new(),
             condemned: Vec::new(),
+            merged_away: Vec::new(),
         };
         Self { state, entry, effect }
     }
@@ -160,6 +162,9 @@ impl<'a> Staged<'a> {
             }
             Edit::Part { leader, incarnation } => self.part(row, *leader, *incarnation),
             Edit::AbandonSplit(why) => self.abandon_split(row, why),
+            Edit::Merge { right, right_version } => self.begin_merge(row, *right, *right_version),
+            Edit::Widen { attempt } => self.widen(row, *attempt),
+            Edit::AbandonMerge(why) => self.abandon_merge(row, why),
             Edit::Refuse => Ok(()),
         }
     }

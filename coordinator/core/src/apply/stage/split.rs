@@ -28,6 +28,9 @@ impl Staged<'_> {
         if let Some(split) = &row.split {
             return Err(refused(format!("partition {name} is being split already, into {}", split.right_of(row.id))));
         }
+        if row.merge.is_some() {
+            return Err(refused(format!("partition {name} is being merged")));
+        }
         let Some(table) = self.state.tables.get(&row.id.table).filter(|table| table.keys.is_range()) else {
             return Err(invalid(format!("the keys of partition {name} are hashed: only ranges of keys can be split")));
         };

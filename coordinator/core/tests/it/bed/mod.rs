@@ -249,6 +249,12 @@ impl Bed {
                     Fact::Mirroring { attempt, copy }
                 });
             }
+            if let Some((merge, right)) = row.absorbs()
+                && row.leader == Some(placement)
+                && self.state.partition(right).is_some_and(|right| right.status == PartitionStatus::Online)
+            {
+                add(Fact::Absorbed { attempt: merge.attempt });
+            }
             match duty {
                 Duty::Unload { .. } => add(Fact::Unloaded),
                 Duty::HandOver { .. } => add(Fact::Released),

@@ -1,0 +1,56 @@
+//! Merges under way: when one is given up.
+//!
+//! All that a merge needs stands in the rows of both partitions, so any coordinator goes on with it: it is done by the command that
+//! its left partition's leader asks for. Only how long it has taken is each coordinator's own memory: a new one gives it the whole
+//! time again.
+
+use crate::command::Command;
+use crate::edit::{Edit, PartitionChange};
+use crate::state::ClusterState;
+use archon_types::{Millis, Partition, PartitionId, Version};
+use std::collections::BTreeMap;
+
+/// How long a merge may take, in milliseconds: for as long the right partition is not served.
+pub(crate) const MERGE_MS_MAX: u64 = 10_000;
+
+/// Since when merges are under way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Merges {
+    begun: BTreeMap<PartitionId, (Version, Millis)>,
+}
+
+/// What to do about one merge.
+pub(crate) enum Step {
+    /// Nothing before that, unless something changes.
+    Wait(Millis),
+    /// It is to be given up, now.
+    Change(Command),
+}
+
+impl Merges {
+    /// Forgets what is over.
+    pub(crate) fn retain(&mut self, state: &ClusterState) {
+        let goes_on = |id: &PartitionId| state.partitions.get(*id).is_some_and(|row| row.absorbs().is_some());
+        self.begun.retain(|id, _| goes_on(id));
+    }
+
+    /// What to do about the merge of this row, which is the left one, with `right`.
+    pub(crate) fn step(&mut self, state: &ClusterState, row: &Partition, right: PartitionId, now: Millis) -> Step {
+        let attempt = row.merge.as_ref().map_or(Version::ZERO, |merge| merge.attempt);
+        let begun = self.begun.entry(row.id).or_insert((attempt, now));
+        if begun.0 != attempt {
+            *begun = (attempt, now);
+        }
+        let over_at = begun.1.plus(MERGE_MS_MAX);
+        if now < over_at {
+            return Step::Wait(over_at);
+        }
+        let led = |id: PartitionId| state.partitions.get(id).is_some_and(|row| row.leader.is_some());
+        let unled: Vec<String> =
+            [row.id, right].into_iter().filter(|id| !led(*id)).map(|id| state.partition_name(id)).collect();
+        let of = if unled.is_empty() { String::new() } else { format!("; nobody leads {}", unled.join(" and ")) };
+        let why = format!("the keys were not brought over within {MERGE_MS_MAX} ms{of}");
+        let change = PartitionChange::one(row.id, row.version, Edit::AbandonMerge(why));
+        Step::Change(Command::Change(vec![change]))
+    }
+}

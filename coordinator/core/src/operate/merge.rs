@@ -1,0 +1,152 @@
+//! Merges by an operator, judged.
+
+use crate::command::Command;
+use crate::edit::{Edit, PartitionChange};
+use crate::lack::withheld;
+use crate::state::{CONDEMNED_MAX, ClusterState};
+use archon_types::{
+    ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, Partition, PartitionId, PartitionStatus, ReplicaState,
+};
+
+/// What merging a partition with its right neighbour comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MergePlan {
+    /// The partition that ends.
+    pub right: PartitionId,
+    /// The keys that the other one has then.
+    pub keys: KeyRange,
+    /// What begins it.
+    pub command: Command,
+}
+
+/// Whether a partition can be merged with its right neighbour, and what begins it. `bytes_of` says how much data a partition has, as
+/// far as its nodes have told.
+///
+/// # Errors
+/// `NotFound`; `InvalidArgument` for a table whose keys are hashed; `AssignmentInProgress` while one of the two is being split,
+/// merged or moved; `Unavailable` while nobody leads one of them; `Refused` where there is no right neighbour, while a copy does not
+/// count, a node is down or too many nodes are failed, where the right one is too large, and at a limit.
+pub fn check_merge(
+    state: &ClusterState,
+    partition: PartitionId,
+    bytes_of: impl Fn(PartitionId) -> Option<u64>,
+) -> Result<MergePlan, ErrorDetail> {
+    let refused = |message: String| Err(ErrorDetail::new(ErrorKind::Refused, message));
+    let name = state.partition_name(partition);
+    let left = mergeable(state, partition, &name)?;
+    let Some(end) = &left.range.end else {
+        return refused(format!(
+            "partition {name} has the last keys of its table: it has no right neighbour; merge the one before it"
+        ));
+    };
+    let mut rows = state.partitions.of_table(partition.table);
+    let Some(right) = rows.find(|row| row.range.begin == *end) else {
+        return refused(format!("no partition begins where {name} ends"));
+    };
+    let right_name = state.partition_name(right.id);
+    for (row, name) in [(left, &name), (right, &right_name)] {
+        check_idle(state, row, name)?;
+    }
+    if let Some(withheld) = withheld(state) {
+        let (failed, of) = (withheld.failed, withheld.of);
+        return refused(format!("{failed} of {of} nodes are failed: nothing is merged until they are back"));
+    }
+    for (row, name) in [(left, &name), (right, &right_name)] {
+        check_copies(state, row, name)?;
+    }
+    if let Some(bytes) = bytes_of(right.id).filter(|bytes| *bytes > MERGE_BYTES_MAX) {
+        return refused(too_large(&right_name, bytes));
+    }
+    if state.condemned.len() + right.placements.len() > CONDEMNED_MAX {
+        return refused(format!(
+            "{} copies wait for their nodes to delete them; the limit is {CONDEMNED_MAX}",
+            state.condemned.len()
+        ));
+    }
+    let edit = Edit::Merge { right: right.id.index, right_version: right.version };
+    Ok(MergePlan {
+        right: right.id,
+        keys: KeyRange { begin: left.range.begin.clone(), end: right.range.end.clone() },
+        command: Command::Change(vec![PartitionChange::one(partition, left.version, edit)]),
+    })
+}
+
+/// What gives up the merge of this partition with its right neighbour, as long as it is not done; with it, the neighbour's number.
+///
+/// # Errors
+/// `NotFound`; `Refused` if it is not being merged, or is itself the neighbour of one that is.
+pub fn check_cancel_merge(state: &ClusterState, partition: PartitionId) -> Result<(PartitionId, Command), ErrorDetail> {
+    let name = state.partition_name(partition);
+    let row = mergeable(state, partition, &name)?;
+    let Some((_, right)) = row.absorbs() else {
+        let message = match row.yields() {
+            Some((_, left)) => {
+                let left = state.partition_name(left);
+                format!("partition {name} is being merged into {left}: cancel the merge of {left}")
+            }
+            None => format!("partition {name} is not being merged: there is nothing to cancel"),
+        };
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
+    };
+    let edit = Edit::AbandonMerge("cancelled by an operator".to_owned());
+    Ok((right, Command::Change(vec![PartitionChange::one(partition, row.version, edit)])))
+}
+
+/// Why a partition of this size is not merged into another one.
+pub(crate) fn too_large(name: &str, bytes: u64) -> String {
+    format!(
+        "partition {name} has {bytes} bytes or more; one of at most {MERGE_BYTES_MAX} is merged into its left neighbour"
+    )
+}
+
+/// The row of a partition of a table by ranges.
+fn mergeable<'a>(state: &'a ClusterState, partition: PartitionId, name: &str) -> Result<&'a Partition, ErrorDetail> {
+    let found = state.partitions.get(partition).zip(state.tables.get(&partition.table));
+    let Some((row, table)) = found else {
+        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {name}")));
+    };
+    if table.keys.is_range() {
+        return Ok(row);
+    }
+    let message = format!(
+        "the keys of table {} are hashed, so that its number of partitions stays; only those of a table made with --range are \
+         merged",
+        table.name
+    );
+    Err(ErrorDetail::new(ErrorKind::InvalidArgument, message))
+}
+
+/// Nothing else goes on with it.
+fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
+    let what = if row.merge.is_some() {
+        format!("partition {name} is being merged already")
+    } else if row.split.is_some() {
+        format!("partition {name} is being split")
+    } else if let Some(moved) = state.migrations.running(row.id) {
+        format!("move {} of partition {name} is under way", moved.id)
+    } else {
+        return Ok(());
+    };
+    Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, format!("{what}; wait for it, or cancel it")))
+}
+
+/// Every copy counts and is at hand, and somebody leads.
+fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
+    let refused = |message: String| Err(ErrorDetail::new(ErrorKind::Refused, message));
+    if let Some(copy) = row.placements.iter().find(|copy| !state.is_active(copy.node)) {
+        let node = state.node_name(copy.node);
+        return refused(format!("{node} has a copy of partition {name} and is down; merge it when it is back"));
+    }
+    if let Some(copy) = row.placements.iter().find(|copy| copy.state != ReplicaState::Live) {
+        let node = state.node_name(copy.node);
+        let state = copy.state;
+        return refused(format!(
+            "the copy of partition {name} on {node} is {state}; merge it when all of them are live"
+        ));
+    }
+    if row.leader.is_none() || row.status != PartitionStatus::Online {
+        let message = format!("partition {name} is {}: nobody leads it who could bring keys over", row.status);
+        return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500));
+    }
+    Ok(())
+}

@@ -1,0 +1,355 @@
+//! Partitions of a table by ranges, merged with their right neighbours: done, given up, and what happens to it when nodes fail.
+
+use crate::bed::{Bed, settings};
+use crate::random::cases;
+use archon_coordinator_core::*;
+use archon_types::*;
+use bytes::Bytes;
+use proptest::prelude::*;
+
+/// The table by ranges.
+const TIMES: TableId = TableId::new(2);
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+archon_types::shown_by! {
+    AbsorbedStale => what_was_absorbed_in_an_earlier_merge_does_not_count,
+}
+
+fn times(index: u32) -> PartitionId {
+    PartitionId::new(TIMES, index)
+}
+
+fn key(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Three nodes and a table by ranges of three partitions, split at g and p, with copies on each.
+fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
+    let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
+    bed.state.mutant = mutant;
+    let partitioning = Partitioning::Range { split_at: vec![key("g"), key("p")], split_above: SplitLimits::default() };
+    bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
+    bed.settle();
+    bed
+}
+
+fn can_be(bed: &Bed, index: u32) -> Result<MergePlan, ErrorDetail> {
+    check_merge(&bed.state, times(index), |_| None)
+}
+
+impl Bed {
+    fn of_times(&self, index: u32) -> &Partition {
+        self.state.partition(times(index)).expect("a partition")
+    }
+
+    #[track_caller]
+    fn begin_merge(&mut self, index: u32) -> Version {
+        let plan = can_be(self, index).expect("can be merged");
+        self.ok(plan.command);
+        self.of_times(index).absorbs().expect("a merge").0.attempt
+    }
+
+    /// The leader of the partition says this.
+    fn leader_says(&mut self, index: u32, fact: Fact) -> Result<Vec<Response>, ErrorDetail> {
+        let row = self.of_times(index).clone();
+        let leader = *row.leader_placement().expect("a leader");
+        let (epoch, version) = (row.epoch, row.version);
+        self.report(leader.node, &Report { partition: row.id, placement: leader.id, epoch, version, fact })
+    }
+
+    fn is_merging(&self) -> bool {
+        self.state.partitions.of_table(TIMES).any(|row| row.merge.is_some())
+    }
+
+    fn said(&self, fits: impl Fn(&EventKind) -> bool) -> bool {
+        self.state.events.iter().any(|event| fits(&event.what))
+    }
+}
+
+#[test]
+fn a_partition_gets_the_keys_of_its_right_neighbour_which_is_none_any_more() {
+    let mut bed = ranges(3, None);
+    let attempt = bed.begin_merge(0);
+    let (left, right) = (bed.of_times(0), bed.of_times(1));
+    assert_eq!((left.absorbs(), left.yields()), (left.merge.as_deref().map(|merge| (merge, times(1))), None));
+    assert_eq!(right.yields().map(|(merge, left)| (merge.attempt, left)), Some((attempt, times(0))));
+    assert_eq!(left.absorbed_range(), Some(right.range.clone()));
+    assert_eq!((left.version, right.version), (attempt, attempt));
+    let mut copies: Vec<(NodeId, PlacementId)> = right.placements.iter().map(|copy| (copy.node, copy.id)).collect();
+    copies.sort_unstable();
+    let (leader, epoch) = (*right.leader_placement().expect("a leader"), right.epoch);
+    bed.leader_says(0, Fact::Absorbed { attempt }).expect("it counts");
+    let left = bed.of_times(0);
+    assert_eq!(left.range, KeyRange { begin: Bytes::new(), end: Some(key("p")) });
+    assert_eq!((left.absorbed, left.merge.as_ref()), (attempt, None));
+    assert!(bed.state.partition(times(1)).is_none());
+    assert_eq!(bed.state.condemned.iter().map(|(node, copy, _)| (node, copy)).collect::<Vec<_>>(), copies);
+    let former = bed.state.former_leaders.get(times(1), epoch).expect("withdrawn");
+    assert!(former.lapsed && former.placement == leader.id);
+    assert!(bed.said(|what| matches!(what, EventKind::Merged { right, .. } if *right == times(1))));
+    bed.settle();
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.get(times(1), epoch).is_none());
+    assert_eq!(bed.leader_says(0, Fact::Absorbed { attempt }), Ok(vec![]), "said again");
+    let split = check_split(&bed.state, times(0), &key("k")).expect("can be split again");
+    assert_eq!(split.right, times(3), "no number is given twice");
+    bed.ok(split.command);
+    bed.settle();
+    assert_eq!(bed.of_times(3).absorbed, attempt, "its copies have what was absorbed, and have to");
+    bed.begin_merge(3);
+    bed.settle();
+    bed.begin_merge(0);
+    bed.settle();
+    assert_eq!(bed.of_times(0).range, KeyRange::ALL);
+    bed.round_trip();
+}
+
+#[test]
+fn a_merge_that_takes_too_long_is_given_up_and_says_whom_nobody_leads() {
+    let mut bed = ranges(3, None);
+    bed.begin_merge(0);
+    bed.pass(9_800, &[]);
+    assert!(bed.is_merging(), "it has ten seconds");
+    bed.pass(400, &[]);
+    assert!(!bed.is_merging() && bed.of_times(1).range.begin == key("g"));
+    assert!(bed.said(|what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("within 10000 ms"))));
+    assert!(bed.state.condemned.is_empty(), "nothing is left of it");
+    bed.settle();
+    bed.begin_merge(0);
+    for node in CITIES[1..].iter().map(|name| bed.node(name)).collect::<Vec<_>>() {
+        bed.fail(node);
+    }
+    let away: Vec<NodeId> = CITIES[1..].iter().map(|name| bed.node(name)).collect();
+    bed.fail(bed.node("athens"));
+    bed.pass(10_200, &away);
+    assert!(bed.said(
+        |what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("nobody leads times/0 and times/1"))
+    ));
+}
+
+#[test]
+fn a_partition_that_is_too_large_is_left_as_it_is() {
+    let mut bed = ranges(3, None);
+    let error = check_merge(&bed.state, times(0), |of| (of == times(1)).then_some(MERGE_BYTES_MAX + 1)).unwrap_err();
+    assert!(error.kind == ErrorKind::Refused && error.message.contains("16777217 bytes"), "{error:?}");
+    assert!(check_merge(&bed.state, times(0), |_| Some(MERGE_BYTES_MAX)).is_ok());
+    let attempt = bed.begin_merge(0);
+    assert_eq!(bed.leader_says(0, Fact::Unabsorbable { attempt: Version::new(1), bytes: 9 }), Ok(vec![]));
+    bed.leader_says(0, Fact::Unabsorbable { attempt, bytes: 17_000_000 }).expect("it counts");
+    assert!(!bed.is_merging());
+    assert!(
+        bed.said(|what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("times/1 has 17000000")))
+    );
+}
+
+#[test]
+fn an_operator_cancels_a_merge_until_it_is_done() {
+    let mut bed = ranges(3, None);
+    let cancelled = |bed: &Bed, index| check_cancel_merge(&bed.state, times(index)).map_err(|error| error.message);
+    assert!(cancelled(&bed, 0).unwrap_err().contains("times/0 is not being merged"));
+    let attempt = bed.begin_merge(0);
+    assert!(cancelled(&bed, 1).unwrap_err().contains("cancel the merge of times/0"));
+    let (right, cancel) = check_cancel_merge(&bed.state, times(0)).expect("under way");
+    assert_eq!(right, times(1));
+    bed.ok(cancel.clone());
+    assert!(!bed.is_merging());
+    assert_eq!(bed.refused(cancel), ErrorKind::StaleVersion);
+    assert_eq!(bed.leader_says(0, Fact::Absorbed { attempt }), Ok(vec![]), "it is over");
+    assert_eq!(bed.of_times(0).range.end, Some(key("g")));
+}
+
+#[test]
+fn what_begins_and_what_gives_up_exclude_each_other_and_any_change_in_between() {
+    let mut bed = ranges(3, None);
+    let (first, second, split) =
+        (can_be(&bed, 0).unwrap(), can_be(&bed, 1).unwrap(), check_split(&bed.state, times(1), &key("k")).unwrap());
+    bed.ok(first.command);
+    assert_eq!(bed.refused(second.command), ErrorKind::StaleVersion, "its row changed as well");
+    assert_eq!(bed.refused(split.command), ErrorKind::StaleVersion);
+    let (_, cancel) = check_cancel_merge(&bed.state, times(0)).unwrap();
+    bed.ok(cancel);
+    let plan = can_be(&bed, 0).unwrap();
+    // Of the two rows the other one changes.
+    let row = bed.of_times(1).clone();
+    bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Refuse)]));
+    assert_eq!(bed.refused(plan.command), ErrorKind::StaleVersion);
+    assert!(!bed.is_merging());
+}
+
+#[test]
+fn what_cannot_be_merged_says_why() {
+    let mut bed = ranges(3, None);
+    let check = |bed: &Bed, id| {
+        let error = check_merge(&bed.state, id, |_| None).expect_err("it cannot be");
+        (error.kind, error.message)
+    };
+    let found = check(&bed, PartitionId::new(TableId::new(1), 0));
+    assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("hashed"), "{found:?}");
+    assert_eq!(check(&bed, times(7)).0, ErrorKind::NotFound);
+    let found = check(&bed, times(2));
+    assert!(found.0 == ErrorKind::Refused && found.1.contains("no right neighbour"), "{found:?}");
+    bed.begin_merge(0);
+    for (index, name) in [(0, "times/0"), (1, "times/1")] {
+        let found = check(&bed, times(index));
+        assert!(found.0 == ErrorKind::AssignmentInProgress && found.1.contains(name), "{found:?}");
+    }
+    let found = check_split(&bed.state, times(1), &key("k")).unwrap_err();
+    assert!(found.kind == ErrorKind::AssignmentInProgress && found.message.contains("merged"), "{found:?}");
+    bed.settle();
+    let split = check_split(&bed.state, times(2), &key("t")).expect("can be");
+    bed.ok(split.command);
+    let found = check(&bed, times(0));
+    assert!(found.0 == ErrorKind::AssignmentInProgress && found.1.contains("times/2 is being split"), "{found:?}");
+    bed.settle();
+    bed.fail(bed.node("cyrene"));
+    let found = check(&bed, times(0));
+    assert!(found.0 == ErrorKind::Refused && found.1.contains("cyrene"), "{found:?}");
+    bed.fail(bed.node("byzantium"));
+    assert!(check(&bed, times(0)).1.contains("2 of 3 nodes are failed"));
+}
+
+#[test]
+fn a_dropped_table_takes_its_merge_along() {
+    let mut bed = ranges(3, None);
+    bed.begin_merge(0);
+    bed.ok(Command::DropTable { table: TIMES });
+    assert_eq!(bed.state.condemned.len(), 9);
+    bed.settle();
+    assert!(bed.state.condemned.is_empty() && bed.state.partitions.merging().next().is_none());
+}
+
+#[test]
+fn an_accepted_loss_ends_a_merge_on_either_side() {
+    for index in [0, 1] {
+        let mut bed = ranges(1, None);
+        let attempt = bed.begin_merge(0);
+        let row = bed.of_times(index).clone();
+        bed.fail(row.placements[0].node);
+        let if_version = bed.of_times(index).version;
+        bed.ok(Command::AcceptLoss { partition: row.id, if_version, outcome: Forced::Empty });
+        assert!(!bed.is_merging(), "of {index}");
+        if index == 1 {
+            assert_eq!(bed.leader_says(0, Fact::Absorbed { attempt }), Ok(vec![]));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_repaired_or_moved_while_it_is_merged() {
+    let mut bed = ranges(2, None);
+    bed.begin_merge(0);
+    let copies = |bed: &Bed| [0, 1].map(|index| bed.of_times(index).placements.clone());
+    let before = copies(&bed);
+    let traits = TableTraits { replication: 3, split_above: SplitLimits::default() };
+    bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, traits });
+    bed.pass(2_000, &[]);
+    assert_eq!(copies(&bed), before);
+    bed.settle();
+    assert_eq!(bed.of_times(0).live().count(), 3);
+}
+
+fn what_was_absorbed_in_an_earlier_merge_does_not_count(mutant: Option<Mutant>) -> bool {
+    let mut bed = ranges(3, mutant);
+    let early = bed.begin_merge(0);
+    bed.ok(check_cancel_merge(&bed.state, times(0)).expect("under way").1);
+    bed.begin_merge(0);
+    bed.leader_says(0, Fact::Absorbed { attempt: early }).expect("an answer");
+    bed.is_merging()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Merge { partition: usize },
+    Split { partition: usize, at: u8 },
+    Cancel { partition: usize },
+    Fail { node: usize },
+    Return { node: usize },
+    Plan,
+    Round,
+    Pass { millis: u64 },
+    NewCoordinator,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0usize..8).prop_map(|partition| Step::Merge { partition }),
+        3 => (0usize..8, b'a'..=b'z').prop_map(|(partition, at)| Step::Split { partition, at }),
+        1 => (0usize..8).prop_map(|partition| Step::Cancel { partition }),
+        2 => (0usize..4).prop_map(|node| Step::Fail { node }),
+        3 => (0usize..4).prop_map(|node| Step::Return { node }),
+        1 => Just(Step::Plan),
+        6 => Just(Step::Round),
+        3 => (100u64..6_000).prop_map(|millis| Step::Pass { millis }),
+        1 => Just(Step::NewCoordinator),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every command is followed by a check of all invariants: that ranges tile the keys, and that no row goes unnoticed.
+    #[test]
+    fn whatever_happens_every_merge_ends_and_the_ranges_tile(replication in 1u8..4, steps in proptest::collection::vec(step(), 1..40)) {
+        let mut bed = ranges(replication, None);
+        bed.join("delphi", 4);
+        let nodes: Vec<NodeId> = bed.state.nodes.keys().copied().collect();
+        let mut boots = 50_000;
+        for step in steps {
+            let ids: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
+            match step {
+                Step::Merge { partition } => {
+                    if let Ok(plan) = check_merge(&bed.state, ids[partition % ids.len()], |_| None) {
+                        bed.ok(plan.command);
+                    }
+                }
+                Step::Split { partition, at } => {
+                    let plan = check_split(&bed.state, ids[partition % ids.len()], &Bytes::copy_from_slice(&[at]));
+                    if let Ok(plan) = plan {
+                        bed.ok(plan.command);
+                    }
+                }
+                Step::Cancel { partition } => {
+                    if let Ok((_, command)) = check_cancel_merge(&bed.state, ids[partition % ids.len()]) {
+                        bed.ok(command);
+                    }
+                }
+                Step::Fail { node } => {
+                    let node = nodes[node % nodes.len()];
+                    if bed.state.is_alive(node) {
+                        bed.fail(node);
+                    }
+                }
+                Step::Return { node } => {
+                    let node = nodes[node % nodes.len()];
+                    if !bed.state.is_alive(node) {
+                        boots += 1;
+                        let formed = |row: &Partition| row.split.as_ref()?.copy_on(node).map(|copy| copy.id);
+                        let formed: Vec<PlacementId> = bed.state.partitions.on_node(node).filter_map(formed).collect();
+                        bed.rejoin_with(node, boots, formed);
+                    }
+                }
+                Step::Plan => {
+                    bed.one(plan(&bed.state, Goal::default()).start());
+                }
+                Step::Round => {
+                    bed.heartbeat_all();
+                    bed.round(&[]);
+                }
+                Step::Pass { millis } => bed.pass(millis, &[]),
+                Step::NewCoordinator => bed.liveness = Liveness::new(bed.now),
+            }
+        }
+        for node in nodes {
+            if !bed.state.is_alive(node) {
+                boots += 1;
+                bed.rejoin_with(node, boots, vec![]);
+            }
+        }
+        bed.settle();
+        prop_assert!(!bed.is_merging());
+        prop_assert!(bed.state.condemned.is_empty());
+        for row in bed.state.partitions.of_table(TIMES) {
+            prop_assert_eq!((row.status, row.live().count()), (PartitionStatus::Online, usize::from(replication)), "{:?}", row);
+        }
+        prop_assert!(bed.turn().is_empty());
+    }
+}

@@ -1,0 +1,326 @@
+use super::*;
+use crate::mutant::Broken;
+use crate::reconcile::Action;
+use crate::refusal::Refusal;
+use crate::request::Request;
+use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, put, request, row, serving, settle};
+use archon_kv::engine::{PageLimit, Row};
+use archon_kv::{View, row};
+use archon_types::{
+    Answer, ClientId, Epoch, ErrorKind, KeyRange, Merge, MergeSide, Op, OpId, Partition, PartitionId, ReplicaState,
+};
+
+const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
+/// The version in which the merge began.
+const ATTEMPT: Version = Version::new(2);
+
+archon_types::shown_by! {
+    PullUnsealed => nothing_is_given_before_the_log_has_given_it_away,
+    AbsorbOverRemains => nothing_of_an_earlier_time_is_among_what_was_absorbed,
+    AbsorbedEarly => it_is_not_said_before_it_is_committed,
+    StaleUnabsorbed => a_copy_does_not_show_what_its_log_has_not_got,
+    RevisionFalls => revisions_go_on_above_those_of_the_other_log,
+    MovedThroughKept => a_late_duplicate_from_before_the_merge_is_not_done,
+}
+
+fn range(begin: &'static str, end: Option<&'static str>) -> KeyRange {
+    KeyRange { begin: Bytes::from_static(begin.as_bytes()), end: end.map(|end| Bytes::from_static(end.as_bytes())) }
+}
+
+/// Left, which ends at `m`.
+fn narrow(version: u64) -> Partition {
+    Partition { range: range("", Some("m")), ..row(version, &[]) }
+}
+
+fn absorbing(version: u64) -> Partition {
+    let merge = Merge { attempt: ATTEMPT, side: MergeSide::Absorbs { right: RIGHT.index, end: None } };
+    Partition { merge: Some(Box::new(merge)), ..narrow(version) }
+}
+
+fn widened(version: u64) -> Partition {
+    Partition { absorbed: ATTEMPT, ..row(version, &[]) }
+}
+
+/// Right, which begins at `m`; here it has the number of the copy that the tests lead.
+fn yielding(version: u64) -> Partition {
+    let merge = Merge { attempt: ATTEMPT, side: MergeSide::Yields { left: 9 } };
+    Partition { merge: Some(Box::new(merge)), range: range("m", None), ..row(version, &[]) }
+}
+
+fn configure(node: &mut Partitions<TestShell>, row: Partition) {
+    assert!(node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]));
+    settle(node);
+}
+
+fn leader(mutant: Option<Mutant>, row: Partition) -> Partitions<TestShell> {
+    let mut node = serving(Broken::by(mutant), row);
+    while node.clients_to_read() > 0 {
+        node.read_clients();
+    }
+    node
+}
+
+fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
+    node.operate(request(op, reply));
+    settle(node);
+}
+
+fn answer<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a crate::local_copy::Outcome> {
+    node.shell().answers.iter().find(|(to, _)| *to == reply).map(|(_, outcome)| outcome)
+}
+
+fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a Refusal> {
+    node.shell().refusals.iter().find(|(to, _)| *to == reply).map(|(_, refusal)| refusal)
+}
+
+fn tick(node: &mut Partitions<TestShell>, at: u64) {
+    node.shell_mut().now.set(Millis::new(at));
+    node.begin(Millis::new(at));
+    node.tick(false, 0);
+    settle(node);
+}
+
+fn page(rows: &[(&'static str, u64)], more: bool, revision: u64) -> YieldPage {
+    let row = |(key, revision): &(&'static str, u64)| Row {
+        key: row::value_key(key.as_bytes()),
+        value: row::encode_value(Revision::new(*revision), b"theirs"),
+    };
+    YieldPage { rows: rows.iter().map(row).collect(), more, revision: Revision::new(revision) }
+}
+
+/// Answers the last question.
+fn give(node: &mut Partitions<TestShell>, page: Option<YieldPage>) {
+    let ask = node.shell().asks.last().expect("a question").ask;
+    node.absorb_page(OWN, ask, page);
+    settle(node);
+}
+
+fn said(node: &Partitions<TestShell>) -> Vec<Fact> {
+    let of_merges = |fact: &&Fact| matches!(fact, Fact::Absorbed { .. } | Fact::Unabsorbable { .. });
+    node.shell().reports.iter().map(|report| &report.fact).filter(of_merges).cloned().collect()
+}
+
+fn value(node: &Partitions<TestShell>, key: &str) -> Option<Bytes> {
+    let local = &node.copies()[&OWN];
+    let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Newest);
+    view.get(&row::value_key(key.as_bytes())).expect("readable")
+}
+
+#[test]
+fn rows_come_page_by_page_and_are_shown_once_the_row_gives_them() {
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    let first = node.shell().asks[0].clone();
+    assert_eq!((first.right, first.attempt, first.after), (RIGHT, ATTEMPT, None));
+    give(&mut node, Some(page(&[("m", 900), ("n", 901)], true, 1_000)));
+    assert_eq!(node.shell().asks.len(), 2);
+    assert_eq!(node.shell().asks[1].after, Some(row::value_key(b"n")));
+    assert_eq!(said(&node), []);
+    give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
+    assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
+    for (op, reply) in [(get("a"), "get a"), (put("a"), "put a"), (get("z"), "get z"), (put("m"), "put m")] {
+        ask(&mut node, op, reply);
+    }
+    assert!(answer(&node, "put a").is_some() && answer(&node, "get a").is_some(), "what it has is served");
+    assert!(answer(&node, "get z").is_none() && refusal(&node, "get z").is_none(), "it waits for what becomes of it");
+    configure(&mut node, widened(5));
+    let found = Some((Bytes::from_static(b"theirs"), Revision::new(3)));
+    assert_eq!(answer(&node, "get z"), Some(&Ok(Answer::Value(found))));
+    let Some(Ok(Answer::Written { revision })) = answer(&node, "put m") else { panic!("{:?}", answer(&node, "put m")) };
+    assert!(*revision > Revision::new(1_000), "{revision}");
+    assert!(node.turn.splitting.is_empty(), "nothing is left to do");
+}
+
+#[test]
+fn a_page_that_does_not_come_is_asked_for_again() {
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, None);
+    assert_eq!(node.shell().asks.len(), 1);
+    tick(&mut node, 1_030);
+    assert_eq!(node.shell().asks.len(), 2, "after a while");
+    let late = node.shell().asks[0].ask;
+    node.absorb_page(OWN, late, Some(page(&[("q", 1)], false, 9)));
+    settle(&mut node);
+    assert_eq!((value(&node, "q"), said(&node)), (None, vec![]), "nobody waits for that answer any more");
+    tick(&mut node, 2_900);
+    assert_eq!(node.shell().asks.len(), 2);
+    tick(&mut node, 3_100);
+    assert_eq!(node.shell().asks.len(), 3, "the answer was lost");
+}
+
+#[test]
+fn what_came_is_cleared_when_it_is_given_up() {
+    for whole in [false, true] {
+        let mut node = leader(None, narrow(1));
+        configure(&mut node, absorbing(2));
+        give(&mut node, Some(page(&[("m", 900), ("n", 901)], !whole, 1_000)));
+        assert!(value(&node, "n").is_some());
+        ask(&mut node, get("z"), "get");
+        configure(&mut node, narrow(4));
+        assert_eq!((value(&node, "m"), value(&node, "n")), (None, None));
+        assert_eq!(refusal(&node, "get"), Some(&Refusal::Moved));
+        assert!(node.turn.splitting.is_empty());
+        ask(&mut node, put("a"), "put");
+        assert!(answer(&node, "put").is_some());
+    }
+}
+
+#[test]
+fn whoever_leads_next_begins_anew_or_says_what_is_done() {
+    for whole in [false, true] {
+        let mut node = leader(None, narrow(1));
+        configure(&mut node, absorbing(2));
+        give(&mut node, Some(page(&[("m", 900)], !whole, 1_000)));
+        let told = said(&node).len();
+        node.step(OWN, archon_replica::Input::Withdrawn { epoch: Epoch::new(1) });
+        settle(&mut node);
+        assert_eq!(node.leading(), 0);
+        configure(&mut node, Partition { epoch: Epoch::new(2), ..absorbing(3) });
+        assert_eq!(node.leading(), 1);
+        if whole {
+            assert_eq!((said(&node).len(), node.shell().asks.len()), (told + 1, 1));
+            continue;
+        }
+        let again = node.shell().asks.last().expect("a question").clone();
+        assert_eq!((again.after, value(&node, "m")), (None, None));
+        give(&mut node, Some(page(&[("m", 900), ("z", 1)], false, 1_000)));
+        assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
+        assert!(value(&node, "z").is_some());
+    }
+}
+
+#[test]
+fn a_partition_that_is_too_large_is_not_taken_in() {
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    let large = |key: &'static str| Row { key: row::value_key(key.as_bytes()), value: vec![1; 6 * 1024 * 1024].into() };
+    for key in ["m", "n", "o"] {
+        assert_eq!(said(&node), []);
+        give(&mut node, Some(YieldPage { rows: vec![large(key)], more: true, revision: Revision::new(9) }));
+    }
+    tick(&mut node, 1_100);
+    let told = said(&node);
+    assert!(
+        matches!(told[..], [Fact::Unabsorbable { attempt: ATTEMPT, bytes }] if bytes > MERGE_BYTES_MAX),
+        "{told:?}"
+    );
+    assert_eq!(node.shell().asks.len(), 3, "nothing more is asked for");
+}
+
+fn limit(rows_max: usize) -> PageLimit {
+    PageLimit { rows_max, bytes_max: usize::MAX }
+}
+
+#[test]
+fn the_right_partition_gives_its_rows_and_serves_nothing() {
+    let mut node = leader(None, Partition { range: range("m", None), ..row(1, &[]) });
+    for key in ["m", "p", "z"] {
+        ask(&mut node, put(key), "before");
+    }
+    assert_eq!(node.yielded(PARTITION, ATTEMPT, None, limit(9)), None, "nobody has asked for it");
+    configure(&mut node, yielding(2));
+    let first = node.yielded(PARTITION, ATTEMPT, None, limit(2)).expect("a page");
+    assert_eq!((first.rows.len(), first.more), (2, true));
+    let rest = node.yielded(PARTITION, ATTEMPT, Some(&first.rows[1].key), limit(2)).expect("a page");
+    assert_eq!((rest.rows.len(), rest.more, rest.rows[0].key.clone()), (1, false, row::value_key(b"z")));
+    let revisions = first.rows.iter().chain(&rest.rows).map(|row| row::decode_value(&row.value).expect("a value").1);
+    assert!(revisions.max().expect("three") < first.revision);
+    assert_eq!(node.yielded(PARTITION, Version::new(7), None, limit(2)), None, "of another attempt");
+    let scan = Op::Scan { keys: KeyRange::ALL, order: archon_types::ScanOrder::Ascending, limit: 10 };
+    for (op, reply) in [(get("p"), "get"), (put("p"), "put"), (scan, "scan")] {
+        ask(&mut node, op, reply);
+        assert!(answer(&node, reply).is_none() && refusal(&node, reply).is_none(), "{reply} waits");
+    }
+    configure(&mut node, Partition { range: range("m", None), ..row(4, &[]) });
+    assert!(["get", "put", "scan"].iter().all(|reply| answer(&node, reply).is_some()), "it was given up");
+    assert_eq!(node.yielded(PARTITION, ATTEMPT, None, limit(9)), None);
+}
+
+fn nothing_is_given_before_the_log_has_given_it_away(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, Partition { range: range("m", None), ..row(1, &[]) });
+    node.duties(LIFE.incarnation, vec![Action::Configure { partition: yielding(2), placement: OWN }]);
+    node.settle();
+    let early = node.yielded(PARTITION, ATTEMPT, None, limit(9));
+    settle(&mut node);
+    assert!(node.yielded(PARTITION, ATTEMPT, None, limit(9)).is_some());
+    early.is_none()
+}
+
+fn nothing_of_an_earlier_time_is_among_what_was_absorbed(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[("n", 901)], true, 1_000)));
+    configure(&mut node, narrow(4));
+    // Its key is removed in the other partition, and they are merged after all.
+    let merge = Merge { attempt: Version::new(6), side: MergeSide::Absorbs { right: RIGHT.index, end: None } };
+    configure(&mut node, Partition { merge: Some(Box::new(merge)), ..narrow(6) });
+    give(&mut node, Some(page(&[], false, 1_000)));
+    value(&node, "n").is_none()
+}
+
+fn it_is_not_said_before_it_is_committed(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    configure(&mut node, absorbing(2));
+    let ask = node.shell().asks[0].ask;
+    node.absorb_page(OWN, ask, Some(page(&[("z", 3)], false, 9)));
+    node.settle();
+    node.settle();
+    let early = said(&node);
+    settle(&mut node);
+    assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
+    early.is_empty()
+}
+
+fn a_copy_does_not_show_what_its_log_has_not_got(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    configure(&mut node, Partition { leader: Some(OTHER), ..row(2, &[(OTHER, ReplicaState::Live)]) });
+    assert!(node.read_stale(PARTITION, b"z").is_ok());
+    configure(
+        &mut node,
+        Partition { leader: Some(OTHER), absorbed: ATTEMPT, ..row(3, &[(OTHER, ReplicaState::Live)]) },
+    );
+    node.read_stale(PARTITION, b"z") == Err(Refusal::CommitUnknown)
+}
+
+#[test]
+fn what_a_copy_shows_is_as_of_a_revision_that_counts_on() {
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
+    configure(&mut node, widened(5));
+    let shown = node.read_stale(PARTITION, b"z").expect("it counts");
+    assert!(
+        shown.as_of > Revision::new(1_000) && shown.found.is_some_and(|(_, revision)| revision == Revision::new(3))
+    );
+}
+
+fn revisions_go_on_above_those_of_the_other_log(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[("z", 990)], false, 1_000)));
+    configure(&mut node, widened(5));
+    ask(&mut node, put("z"), "put");
+    let Some(Ok(Answer::Written { revision })) = answer(&node, "put") else { panic!("not written") };
+    *revision > Revision::new(1_000)
+}
+
+fn named(stamp: u64, reply: &'static str) -> Request<&'static str> {
+    let client = ClientId::new(uuid::Uuid::from_u128(7));
+    let id = OpId { client, number: 1, done_below: 0, stamp: Millis::new(stamp) };
+    Request { id: Some(id), ..request(put("z"), reply) }
+}
+
+fn a_late_duplicate_from_before_the_merge_is_not_done(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    node.operate(named(900, "sent on"));
+    settle(&mut node);
+    let moved = |found: Option<&crate::local_copy::Outcome>| matches!(found, Some(Err(detail)) if detail.kind == ErrorKind::Moved);
+    assert!(moved(answer(&node, "sent on")), "{:?}", answer(&node, "sent on"));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[], false, 0)));
+    configure(&mut node, widened(5));
+    node.operate(named(900, "again"));
+    settle(&mut node);
+    matches!(answer(&node, "again"), Some(Err(detail)) if detail.kind == ErrorKind::MaybeApplied)
+}

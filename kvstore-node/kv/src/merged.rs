@@ -1,0 +1,148 @@
+//! What a partition's log says of the last merge in which it got its right neighbour's keys.
+
+use super::row::{MERGED_KEY, RowError};
+use super::view::{View, ViewError};
+use archon_types::{Millis, OpId, Revision, Seq, Version};
+use bytes::{BufMut, Bytes, BytesMut};
+
+const FORMAT: u8 = 1;
+const HEAD_BYTES: usize = 1 + 8 + 8 + 8;
+
+/// The partition's log has all rows of the partition that it absorbed last; and what follows from that for ever after.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Merged {
+    /// The attempt to merge that it was.
+    pub attempt: Version,
+    /// A revision is a position in the log and this: what was absorbed has revisions of another log, and they go on rising
+    /// (PROTOCOL rule 49).
+    pub base: u64,
+    /// No write of a key from `from` on that is stamped up to here, and not recorded, is done any more: that its key was another
+    /// partition's may have been said of it, and a late duplicate still be on its way (rule 50).
+    pub through: Millis,
+    /// The least key that the partition ever got from another one.
+    pub from: Bytes,
+}
+
+impl Merged {
+    /// The one that stands, as far as this view's reader sees.
+    ///
+    /// # Errors
+    /// [`ViewError`] if the row cannot be read.
+    pub fn standing(view: &dyn View) -> Result<Option<Self>, ViewError> {
+        Ok(view.get(MERGED_KEY)?.map(|row| Self::decode(&row)).transpose()?)
+    }
+
+    /// What is to be written with the entry at `seq` and log time `at`, once keys from `from` on are all there, of which none has a
+    /// revision above `last`; `before` is what stood until then.
+    pub fn next(before: Option<&Self>, attempt: Version, from: Bytes, last: Revision, seq: Seq, at: Millis) -> Self {
+        let base = before.map_or(0, |before| before.base).max(last.get().saturating_sub(seq.get()));
+        let from = before.map(|before| &before.from).filter(|before| **before < from).cloned().unwrap_or(from);
+        Self { attempt, base, through: at, from }
+    }
+
+    /// The revision of what the entry at this position writes.
+    pub fn revision(of: Option<&Self>, seq: Seq) -> Revision {
+        Revision::new(seq.get().saturating_add(of.map_or(0, |of| of.base)))
+    }
+
+    /// Whether a write of this key that goes by this name is done only if it is recorded.
+    pub fn bars(&self, key: &[u8], id: &OpId) -> bool {
+        key >= &self.from[..] && id.stamp <= self.through
+    }
+
+    /// As a row.
+    pub fn encode(&self) -> Bytes {
+        let mut row = BytesMut::with_capacity(HEAD_BYTES + self.from.len());
+        row.put_u8(FORMAT);
+        row.put_u64(self.attempt.get());
+        row.put_u64(self.base);
+        row.put_u64(self.through.get());
+        row.put_slice(&self.from);
+        row.freeze()
+    }
+
+    /// From a row; the key shares its memory.
+    ///
+    /// # Errors
+    /// [`RowError`] for anything [`Merged::encode`] does not write.
+    pub fn decode(row: &Bytes) -> Result<Self, RowError> {
+        let error = RowError { what: "merge", bytes: row.len() };
+        let Some((head, _)) = row.split_first_chunk::<HEAD_BYTES>().filter(|(head, _)| head[0] == FORMAT) else {
+            return Err(error);
+        };
+        let number = |at: usize| head[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        Ok(Self {
+            attempt: Version::new(number(1)),
+            base: number(9),
+            through: Millis::new(number(17)),
+            from: row.slice(HEAD_BYTES..),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::ClientId;
+    use proptest::prelude::*;
+
+    fn merged(attempt: u64, base: u64, through: u64, from: &'static [u8]) -> Merged {
+        let (attempt, through, from) = (Version::new(attempt), Millis::new(through), Bytes::from_static(from));
+        Merged { attempt, base, through, from }
+    }
+
+    proptest! {
+        #[test]
+        fn they_round_trip(attempt: u64, base: u64, through: u64, from in proptest::collection::vec(any::<u8>(), 0..20)) {
+            let merged = Merged { attempt: Version::new(attempt), base, through: Millis::new(through), from: from.into() };
+            prop_assert_eq!(Merged::decode(&merged.encode()).unwrap(), merged);
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let row = Bytes::from(bytes);
+            if let Ok(merged) = Merged::decode(&row) {
+                prop_assert_eq!(merged.encode(), row);
+            }
+        }
+
+        #[test]
+        fn revisions_rise_over_any_number_of_merges(merges in proptest::collection::vec((1_u64..50, 0_u64..1_000), 1..8)) {
+            let (mut seq, mut highest, mut standing) = (0_u64, 0_u64, None);
+            for (entries, last) in merges {
+                seq += entries;
+                let next = Merged::next(standing.as_ref(), Version::new(seq), Bytes::new(), Revision::new(last), Seq::new(seq), Millis::ZERO);
+                standing = Some(next);
+                let revision = Merged::revision(standing.as_ref(), Seq::new(seq + 1)).get();
+                prop_assert!(revision > last && revision > highest, "{} after {} and {}", revision, last, highest);
+                highest = revision;
+                seq += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn what_another_partition_may_have_had_is_barred_up_to_the_last_merge() {
+        let id = |stamp| OpId {
+            client: ClientId::new(uuid::Uuid::from_u128(1)),
+            number: 1,
+            done_below: 0,
+            stamp: Millis::new(stamp),
+        };
+        let merged = merged(7, 0, 50, b"m");
+        let bars = |key: &[u8], stamp| merged.bars(key, &id(stamp));
+        assert!(bars(b"m", 50) && bars(b"z", 3));
+        assert!(!bars(b"m", 51) && !bars(b"lz", 50));
+    }
+
+    #[test]
+    fn the_next_merge_reaches_as_far_down_as_any_before() {
+        let first = merged(7, 30, 50, b"m");
+        let next = |from: &'static [u8], last, seq| {
+            let (last, seq) = (Revision::new(last), Seq::new(seq));
+            Merged::next(Some(&first), Version::new(9), Bytes::from_static(from), last, seq, Millis::new(80))
+        };
+        assert_eq!(next(b"p", 100, 90), merged(9, 30, 80, b"m"));
+        assert_eq!(next(b"c", 200, 90), merged(9, 110, 80, b"c"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Rows of a partition that is absorbed by its left neighbour, asked for by that one's leader: one task per page.
+
+use crate::copy::CopyRunner;
+use crate::pages;
+use crate::shard::ShardMessage;
+use archon_host::{YieldAsk, YieldPage};
+use archon_kv::engine::Row;
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::replication_client::ReplicationClient;
+use archon_session::endpoint;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{ErrorDetail, ErrorKind, Revision};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a page is waited for; the leader that wants it asks anew after that.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl CopyRunner {
+    /// Asks whoever leads the partition for a page, and tells the shard that wants it.
+    pub(crate) fn ask_right(self: &Arc<Self>, ask: YieldAsk) {
+        let (runner, stop) = (Arc::clone(self), self.stop.clone());
+        let task = async move {
+            let page = tokio::time::timeout(PAGE_TIMEOUT, runner.page_of(&ask));
+            let Some(page) = stop.run_until_cancelled(page).await else { return };
+            let late = |_| Err(ErrorDetail::new(ErrorKind::Unreachable, "no page came in time"));
+            let page = page.unwrap_or_else(late);
+            if let Err(detail) = &page {
+                tracing::debug!(left = %ask.left, right = %ask.right, kind = %detail.kind, message = %detail.message, "no page");
+            }
+            let message = ShardMessage::AbsorbPage { placement: ask.placement, ask: ask.ask, page: page.ok() };
+            // A shard that has ended wants nothing any more.
+            let _ = runner.shards.of(ask.left).push(message).await;
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+    }
+
+    async fn page_of(&self, ask: &YieldAsk) -> Result<YieldPage, ErrorDetail> {
+        let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
+        let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
+        let leader = self.shared.tables.leader(ask.right);
+        let node = leader.ok_or_else(|| unreachable(format!("nobody leads partition {}", ask.right)))?;
+        let peer = self.shared.tables.node(node);
+        let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
+        let peer = endpoint(&peer.address, self.shared.config.insecure)?;
+        let channel = peer.connect().await.map_err(|error| unreachable(error.to_string()))?;
+        let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let request = v1::YieldRequest {
+            cluster: Some(life.member.cluster.into()),
+            sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
+            receiver: node.get(),
+            partition: Some(ask.right.into()),
+            attempt: ask.attempt.get(),
+            after: ask.after.clone(),
+        };
+        let page = client.r#yield(request).await.map_err(|status| detail_of(&status))?.into_inner();
+        let rows = pages::decode(&page.rows, page.crc32c).map_err(|error| unreachable(error.to_string()))?;
+        // Rows go into the log, and from there into memory: each is to keep its own memory alone.
+        let own = |(key, value): (Bytes, Bytes)| Row {
+            key: Bytes::copy_from_slice(&key),
+            value: Bytes::copy_from_slice(&value),
+        };
+        let rows = rows.into_iter().map(own).collect();
+        Ok(YieldPage { rows, more: page.more, revision: Revision::new(page.revision) })
+    }
+}

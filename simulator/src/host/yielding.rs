@@ -1,0 +1,29 @@
+//! Pages of a partition that is absorbed by its left neighbour, on their way.
+
+use crate::event::Sideways;
+use crate::world::World;
+use archon_host::YieldAsk;
+use archon_kv::engine::PageLimit;
+use archon_types::NodeId;
+
+/// Rows of a page: few, so that it takes several.
+const PAGE_ROWS: usize = 2;
+
+impl World {
+    /// Asks who leads the partition, as far as anybody knows, for a page.
+    pub(super) fn ask_right(&mut self, host: usize, ask: YieldAsk) {
+        let right = self.quorum.state.partitions.get(ask.right);
+        let leader = right.and_then(|row| row.leader_placement()).map(|copy| copy.node);
+        let own = self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life);
+        if let Some((leader, own)) = leader.zip(own) {
+            self.send_to_node(host, leader, Sideways::YieldAsk { from: own.node, ask });
+        }
+    }
+
+    pub(super) fn give_right(&mut self, host: usize, from: NodeId, ask: &YieldAsk) {
+        let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
+        let page = self.drive(host, |partitions| partitions.yielded(ask.right, ask.attempt, ask.after.as_ref(), limit));
+        let Some(page) = page else { return };
+        self.send_to_node(host, from, Sideways::YieldPage { placement: ask.placement, ask: ask.ask, page });
+    }
+}
