@@ -132,6 +132,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Partition(PartitionVerb::Online(args)) => admin::orders::online(&args, &admin, &output).await,
         Verb::Partition(PartitionVerb::Bar(args)) => admin::orders::bar(&args, &admin, &output).await,
         Verb::Partition(PartitionVerb::Unbar(args)) => admin::orders::unbar(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::Merge(args)) => admin::merge::run(&args, &admin, timeout, &output).await,
         Verb::Partition(PartitionVerb::Split(args)) => admin::split::run(&args, &admin, timeout, &output).await,
         Verb::Partition(PartitionVerb::ForceLeader(args)) => admin::partition::force(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,

@@ -5,11 +5,13 @@ use crate::admin_call::Effect;
 use crate::admin_types::NodeSummary;
 use crate::error::Error;
 use crate::operate_types::{
-    Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionSplit, SplitProgress,
+    Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit, SplitProgress,
 };
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::alter::AlterNode;
-use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode, SplitPartition};
+use archon_proto::convert::operate::{
+    ForceLeader, LoseNode, MergePartition, PartitionName, RemoveNode, SplitPartition,
+};
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::limits::{check_key, check_name};
@@ -110,6 +112,7 @@ impl Admin {
             split: row.split.as_deref().map(|split| SplitProgress::of(split, &copies)),
             copies,
             range: ranged.then(|| (&row.range).into()),
+            merge: row.merge.as_deref().map(Into::into),
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
             running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
             force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
@@ -160,6 +163,43 @@ impl Admin {
         let effect = if dry_run { Effect::Reads } else { Effect::Writes };
         let wire: v1::SplitPartitionResponse = self.coordinator_client().call(effect, request, call).await?;
         Ok(PartitionSplit::new(name, wire))
+    }
+
+    /// Merges a partition of a table by ranges with its right neighbour, the one that begins where it ends: that one's keys become its
+    /// own, and it is a partition no more. It goes on in the background, is seen in [`Admin::describe_partition`], and is given up if it
+    /// is not done within some seconds. With `dry_run` it is only said what it would come to.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed; `AssignmentInProgress` while one of
+    /// the two is being split, merged or moved; `Refused` if it has no right neighbour or that one has more than 16 MiB, while a copy
+    /// does not count, a node is down or too many are; `Unavailable` while nobody leads one of them; otherwise see [`Error`].
+    pub async fn merge_partition(&self, table: &str, partition: u32, dry_run: bool) -> Result<PartitionMerge, Error> {
+        self.ask_merge(table, partition, false, dry_run).await
+    }
+
+    /// Gives up the merge of a partition with its right neighbour that is not done.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table or partition; `Refused` if it is not being merged; otherwise see [`Error`].
+    pub async fn cancel_merge(&self, table: &str, partition: u32) -> Result<PartitionMerge, Error> {
+        self.ask_merge(table, partition, true, false).await
+    }
+
+    async fn ask_merge(
+        &self,
+        table: &str,
+        partition: u32,
+        cancel: bool,
+        dry_run: bool,
+    ) -> Result<PartitionMerge, Error> {
+        check_name("table", table)?;
+        let name = PartitionName { table: table.to_owned(), index: partition };
+        let merge = MergePartition { request: request_id(), partition: name.clone(), cancel, dry_run };
+        let call = |channel, request| async move { client(channel).merge_partition(request).await };
+        let request = v1::MergePartitionRequest::from(merge);
+        let effect = if dry_run { Effect::Reads } else { Effect::Writes };
+        let wire: v1::MergePartitionResponse = self.coordinator_client().call(effect, request, call).await?;
+        Ok(PartitionMerge::new(name, wire))
     }
 
     /// Makes one copy lead although acknowledged writes may be lost by it, and retires all others: the one on `node`, or

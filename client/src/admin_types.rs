@@ -205,6 +205,8 @@ pub struct PartitionSummary {
     pub leader: Option<String>,
     /// The number of the partition that is being split off it, if it is being split.
     pub splits_into: Option<u32>,
+    /// The number of the neighbour with which it is being merged, if it is.
+    pub merges_with: Option<u32>,
     /// Its copies.
     pub copies: Vec<CopySummary>,
 }
@@ -366,6 +368,7 @@ pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Part
         version: row.version.get(),
         range: table.table().keys.is_range().then(|| (&row.range).into()),
         splits_into: row.split.as_ref().map(|split| split.right),
+        merges_with: row.absorbs().or_else(|| row.yields()).map(|(_, neighbour)| neighbour.index),
         status: row.status.into(),
         leader_id: leader.map(archon_types::NodeId::get),
         leader: leader.map(name),

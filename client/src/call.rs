@@ -6,7 +6,10 @@ use crate::retry::Backoff;
 use crate::sequence::Ticket;
 use crate::shared::Shared;
 use crate::table::TableCache;
-use archon_types::{Answer, ErrorDetail, ErrorKind, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version};
+use archon_types::{
+    Answer, ErrorDetail, ErrorKind, KeyRange, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version,
+};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -84,6 +87,17 @@ impl<'a> Call<'a> {
             if self.table.is_dropped() {
                 return Err(self.fail(self.table.dropped()));
             }
+            if self.is_merged_away() {
+                if let Some(done) = self.after_merge() {
+                    return done;
+                }
+                if !self.op.is_read() {
+                    // None of its attempts is open, so that under the old name it was not done, and will not be.
+                    ticket = Some(self.shared.sequences.begin(self.partition).await);
+                    (self.untried, restamps) = (true, 0);
+                }
+                followed = None;
+            }
             let (connection, row_version) = match followed.take() {
                 Some(connection) => (Some(connection), self.row_version()),
                 None => self.route(),
@@ -141,6 +155,32 @@ impl<'a> Call<'a> {
     fn reroute(&mut self) -> bool {
         let Some(partition) = self.op.key().map(|key| self.table.load().partition_of(key)) else { return false };
         std::mem::replace(&mut self.partition, partition) != partition
+    }
+
+    /// Whether the partition is none any more, as far as the table says: its keys are its left neighbour's.
+    fn is_merged_away(&self) -> bool {
+        let table = self.table.load();
+        table.table().keys.is_range() && table.partition(self.partition.index).is_none()
+    }
+
+    /// Goes on where the keys of a partition are that is none any more; gives how the operation ends if it cannot.
+    fn after_merge(&mut self) -> Option<Result<Answer, Error>> {
+        let table = self.table.load();
+        self.shared.sequences.retain(table.table().id, |index| table.partition(index).is_some());
+        if self.lost {
+            // What it may have done there nobody remembers by its name.
+            let name = self.partition_name();
+            let why = format!("partition {name} was merged into its neighbour while a write to it was open");
+            let detail = self.last.take().unwrap_or_else(|| ErrorDetail::new(ErrorKind::MaybeApplied, why));
+            return Some(Err(Error::MaybeApplied { detail: Box::new(detail) }));
+        }
+        if self.op.key().is_none() {
+            // A scan goes on by keys: this partition has none of them.
+            let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::new()) };
+            return Some(Ok(Answer::Page { entries: Vec::new(), more: false, range }));
+        }
+        self.reroute();
+        None
     }
 
     fn without_leader(&self) -> String {

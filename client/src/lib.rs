@@ -74,8 +74,8 @@ pub use config_types::{SettingChanged, SettingSummary, SettingsChanged, Settings
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
-    DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy, PartitionDescription,
-    PartitionSplit, RemoveCheck, SplitProgress, TableCheck,
+    DrainCheck, Forced, ForcedCheck, LossCheck, MergeProgress, NodeCheck, NodeGain, NodeLoss, PartitionCopy,
+    PartitionDescription, PartitionMerge, PartitionSplit, RemoveCheck, SplitProgress, TableCheck,
 };
 pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
 pub use participant::{

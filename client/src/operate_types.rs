@@ -8,7 +8,8 @@ use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::subject::NodeName;
 use archon_types::{
-    Condition, Holds, KeyRange, NodeId, NodeStatus, PartitionStatus, ReplicaState, RightCopy, Split, SplitPhase, Word,
+    Condition, Holds, KeyRange, Merge, MergeSide, NodeId, NodeStatus, PartitionStatus, ReplicaState, RightCopy, Split,
+    SplitPhase, Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,6 +132,8 @@ pub struct PartitionDescription {
     pub range: Option<RangeSummary>,
     /// Its split, while one is under way.
     pub split: Option<SplitProgress>,
+    /// Its merge with a neighbour, while one is under way.
+    pub merge: Option<MergeProgress>,
     /// Why it is not served, or not as it should be.
     pub reasons: Vec<Reason>,
     /// The move under way, if there is one.
@@ -176,6 +179,56 @@ impl SplitProgress {
             copies_total: count(split.copies.len()),
             copies_ready: count(ready.len()),
             waits_for: waits.into_iter().map(|copy| name(copy.node)).collect(),
+        }
+    }
+}
+
+/// What a partition is to a merge that is under way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MergeProgress {
+    /// The number of the other partition.
+    pub neighbour: u32,
+    /// Whether this one gets the other one's keys; otherwise the other one gets its keys, and it ends.
+    pub absorbs: bool,
+}
+
+impl From<&Merge> for MergeProgress {
+    fn from(merge: &Merge) -> Self {
+        match merge.side {
+            MergeSide::Absorbs { right, .. } => Self { neighbour: right, absorbs: true },
+            MergeSide::Yields { left } => Self { neighbour: left, absorbs: false },
+        }
+    }
+}
+
+/// What merging a partition with its right neighbour comes to, or came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PartitionMerge {
+    /// The table's number.
+    pub table_id: u64,
+    /// The table's name.
+    pub table: String,
+    /// The number within its table of the partition that gets the keys.
+    pub partition: u32,
+    /// The number of its right neighbour, which ends.
+    pub right: u32,
+    /// The keys that the partition has when it is done; of a cancelled merge those that it has.
+    pub range: RangeSummary,
+    /// What the neighbour stores, in bytes, as far as is known.
+    pub right_bytes: Option<u64>,
+}
+
+impl PartitionMerge {
+    /// Of the partition that was asked for.
+    pub(crate) fn new(name: PartitionName, wire: v1::MergePartitionResponse) -> Self {
+        let keys = wire.keys.unwrap_or_default();
+        Self {
+            table_id: wire.partition.map_or(0, |partition| partition.table),
+            table: name.table,
+            partition: name.index,
+            right: wire.right,
+            range: RangeSummary::from(&KeyRange { begin: keys.begin, end: keys.end }),
+            right_bytes: wire.right_bytes,
         }
     }
 }

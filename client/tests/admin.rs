@@ -183,6 +183,7 @@ empty! {
     set_node(SetNodeRequest) -> SetNodeResponse;
     alter_node(AlterNodeRequest) -> AlterNodeResponse;
     split_partition(SplitPartitionRequest) -> SplitPartitionResponse;
+    merge_partition(MergePartitionRequest) -> MergePartitionResponse;
     alter_table(AlterTableRequest) -> AlterTableResponse;
     order(OrderRequest) -> OrderResponse;
     check(CheckRequest) -> CheckResponse;
@@ -374,7 +375,7 @@ async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
     let copies = serde_json::json!([{"placement_id": 5, "node_id": 2, "node": "node-2", "node_status": "alive", "state": "live"}]);
     assert_eq!(
         json,
-        serde_json::json!({"table_id": 1, "table": "default", "partition": 4, "epoch": 5, "version": 5, "range": null, "splits_into": null,
+        serde_json::json!({"table_id": 1, "table": "default", "partition": 4, "epoch": 5, "version": 5, "range": null, "splits_into": null, "merges_with": null,
                            "status": "online", "leader_id": 2, "leader": "node-2", "copies": copies})
     );
     let located = admin.locate("default", "123456789").await.unwrap();

@@ -69,6 +69,7 @@ const WRITES: &[&str] = &[
     "Admin/Configure",
     "Admin/Order",
     "Admin/SplitPartition",
+    "Admin/MergePartition",
     "Raft/Vote",
     "Raft/PreVote",
     "Raft/Transfer",

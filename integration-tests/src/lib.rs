@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod contract;
+pub mod counting;
 pub mod dice;
 pub mod disk;
 pub mod history;
@@ -22,6 +23,7 @@ pub mod wait;
 
 pub use archon_local_cluster::Process;
 pub use cluster::Cluster;
+pub use counting::{COUNTERS, Counting, Seen, counter_key};
 pub use dice::Dice;
 pub use history::{Workload, WorkloadOptions, WorkloadReport};
 pub use load::{Load, LoadReport};

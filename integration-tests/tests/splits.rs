@@ -1,19 +1,14 @@
 //! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
 
-use archon_client::{Client, Error};
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_client::Client;
+use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Keys that are counted up, each by a task of its own.
-const COUNTERS: usize = 24;
 
 fn cluster() -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
@@ -52,77 +47,10 @@ fn split(cluster: &Cluster, partition: &str, at: &str) {
     done(cluster, &["partition", "split", partition, "--table", "times", "--at", at, "--wait"]);
 }
 
-fn key(counter: usize) -> String {
-    format!("key-{counter:02}")
-}
-
-/// What one task has seen of its counter.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    /// Increments that were acknowledged.
-    done: i64,
-    /// Those of which nobody can say whether they were done.
-    open: i64,
-    /// The longest time that one took, in milliseconds.
-    longest_ms: u128,
-}
-
-/// Counters that are counted up all the while, each by one task after the other: whoever is told of a sum is told of each once.
-struct Counting {
-    runtime: Runtime,
-    client: Arc<Client>,
-    stop: Arc<AtomicBool>,
-    tasks: Vec<JoinHandle<Seen>>,
-}
-
-impl Counting {
-    fn begin(cluster: &Cluster) -> Self {
-        let runtime = Runtime::new().expect("a runtime");
-        let client = Client::builder(cluster.coordinator_addresses()).table("times").timeout(Duration::from_secs(20));
-        let client = Arc::new(runtime.block_on(client.build()).expect("a client"));
-        let stop = Arc::new(AtomicBool::new(false));
-        let task = |counter| runtime.spawn(count_up(Arc::clone(&client), key(counter), Arc::clone(&stop)));
-        let tasks = (0..COUNTERS).map(task).collect();
-        Self { runtime, client, stop, tasks }
-    }
-
-    /// Stops, and holds what was acknowledged against what is there.
-    fn end(self) -> Vec<Seen> {
-        self.stop.store(true, Ordering::Relaxed);
-        let seen: Vec<Seen> =
-            self.tasks.into_iter().map(|task| self.runtime.block_on(task).expect("no panic")).collect();
-        for (counter, seen) in seen.iter().enumerate() {
-            let found = self.runtime.block_on(self.client.get(key(counter))).expect("readable").expect("counted");
-            let sum: i64 = String::from_utf8_lossy(&found.value).parse().expect("a number");
-            assert!((seen.done..=seen.done + seen.open).contains(&sum), "{}: {sum}, but {seen:?}", key(counter));
-            assert!(seen.done > 0, "{}: {seen:?}", key(counter));
-        }
-        seen
-    }
-}
-
-async fn count_up(client: Arc<Client>, key: String, stop: Arc<AtomicBool>) -> Seen {
-    let mut seen = Seen::default();
-    while !stop.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        match client.increment(key.clone(), 1).await {
-            Ok(counter) => {
-                seen.done += 1;
-                let sums = seen.done..=seen.done + seen.open;
-                assert!(sums.contains(&counter.value), "{key}: {counter:?}, but {seen:?}");
-            }
-            Err(Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. }) => seen.open += 1,
-            Err(error) => panic!("{key}: {error}"),
-        }
-        seen.longest_ms = seen.longest_ms.max(began.elapsed().as_millis());
-    }
-    seen
-}
-
 #[test]
 fn partitions_are_split_under_load_and_every_write_counts_once() {
     let cluster = cluster();
-    let counting = Counting::begin(&cluster);
+    let counting = Counting::begin(&cluster, "times");
     for (partition, at, count) in [("0", "key-12", 2), ("1", "key-18", 3), ("0", "key-06", 4), ("2", "key-21", 5)] {
         split(&cluster, partition, at);
         wait_served(&cluster, count);
@@ -183,7 +111,7 @@ fn kill(cluster: &mut Cluster, victim: Victim, leader: &str) {
 #[test]
 fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() {
     let mut cluster = cluster();
-    let counting = Counting::begin(&cluster);
+    let counting = Counting::begin(&cluster, "times");
     let phases = ["split_begun", "split_cut", "parted"];
     let rounds =
         [Victim::Leader, Victim::Follower, Victim::Coordinator].map(|victim| phases.map(|phase| (victim, phase)));

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod drain;
 pub(crate) mod events;
+pub(crate) mod merge;
 pub(crate) mod moves;
 pub(crate) mod node;
 pub(crate) mod operate;

@@ -7,8 +7,9 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, Holds, MemberTiming, NodeName, NodeStatus,
-    PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, SplitProgress, Subject, Word,
+    Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, Holds, MemberTiming, MergeProgress, NodeName,
+    NodeStatus, PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, SplitProgress, Subject,
+    Word,
 };
 use archon_types::text::shown_key;
 use std::time::Duration;
@@ -84,12 +85,13 @@ fn copy_text(copy: &Copy) -> String {
     }
 }
 
-/// Where it stands, and what it is being split into.
+/// Where it stands, and what it is being split into or merged with.
 fn listed_status(partition: &Partition, output: &Output) -> String {
     let status = status_text(&partition.status, output);
-    match partition.splits_into {
-        Some(right) => format!("{status}, splitting into {right}"),
-        None => status,
+    match (partition.splits_into, partition.merges_with) {
+        (Some(right), _) => format!("{status}, splitting into {right}"),
+        (None, Some(neighbour)) => format!("{status}, merging with {neighbour}"),
+        (None, None) => status,
     }
 }
 
@@ -161,6 +163,12 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         lines.push(format!(
             "splitting  at {at} into {right}; {split_phase}, {copies_ready} of {copies_total} copies{waits}"
         ));
+    }
+    if let Some(MergeProgress { neighbour, absorbs }) = partition.merge {
+        lines.push(match absorbs {
+            true => format!("merging    gets all keys of {neighbour}"),
+            false => format!("merging    gives all of its keys to {neighbour}, and ends then"),
+        });
     }
     for reason in &partition.reasons {
         let time =
@@ -395,6 +403,7 @@ goes to    grace"
             copies: vec![],
             range: None,
             split: None,
+            merge: None,
             reasons: vec![],
             running_move: None,
             force_leader: ForcedCheck::default(),

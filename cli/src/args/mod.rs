@@ -29,7 +29,8 @@ pub(crate) use orders::{
 };
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use partitions::{
-    DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs, PartitionVerb, SplitPartitionArgs,
+    DescribePartitionArgs, ForceLeaderArgs, LocateArgs, MergePartitionArgs, PartitionListArgs, PartitionVerb,
+    SplitPartitionArgs,
 };
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
 

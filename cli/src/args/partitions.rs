@@ -67,6 +67,21 @@ Examples:
   archon partition split 0 --table times --at 2026-06 --wait
   archon partition split 0 --table times --cancel                  as long as it is not done")]
     Split(SplitPartitionArgs),
+    /// Merge a partition of a table by ranges with its right neighbour: the one that begins where it ends, which is none any more then.
+    ///
+    /// The neighbour's keys go through the log of the partition that gets them, so that all of its copies have them, wherever these are.
+    /// Meanwhile nobody serves them: for some milliseconds up to seconds with the amount of data, and 10 s at most. Then the merge is
+    /// given up, and both keep their keys. The partition's own keys are served all the while. `archon partition describe` says
+    /// that it goes on, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
+    ///
+    /// Refused (exit 4) while one of the two is being moved, split or merged, a copy does not count, a node that has one is down, or more
+    /// than a third of the nodes are; and if the neighbour has more than 16 MiB.
+    #[command(after_help = "\
+Examples:
+  archon partition merge 0 --table times --dry-run    what it would come to
+  archon partition merge 0 --table times --wait
+  archon partition merge 0 --table times --cancel     as long as it is not done")]
+    Merge(MergePartitionArgs),
     /// Make one copy lead although acknowledged writes may be lost: the last resort.
     ///
     /// For a partition that lost every copy that counts. The copy on --node, or else the best one that is whole or of an
@@ -115,6 +130,23 @@ pub(crate) struct SplitPartitionArgs {
     #[arg(long, conflicts_with = "cancel")]
     pub(crate) wait: bool,
     /// Give up the split that is under way; the partition keeps its keys.
+    #[arg(long)]
+    pub(crate) cancel: bool,
+}
+
+/// Options of `archon partition merge`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MergePartitionArgs {
+    /// Which one gets the keys of its right neighbour.
+    #[command(flatten)]
+    pub(crate) partition: PartitionArgs,
+    /// Only say what it would come to.
+    #[arg(long, conflicts_with_all = ["cancel", "wait"])]
+    pub(crate) dry_run: bool,
+    /// Wait until it is done or given up.
+    #[arg(long, conflicts_with = "cancel")]
+    pub(crate) wait: bool,
+    /// Give up the merge that is under way; both partitions keep their keys.
     #[arg(long)]
     pub(crate) cancel: bool,
 }

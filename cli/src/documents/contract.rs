@@ -5,8 +5,8 @@ use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
-    Cancelled, Check, ErrorKind, Event, Forced, Located, PartitionDescription, PartitionSplit, SettingsChanged,
-    SettingsSummary, TableCheck, TableSummary, Word,
+    Cancelled, Check, ErrorKind, Event, Forced, Located, PartitionDescription, PartitionMerge, PartitionSplit,
+    SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -30,7 +30,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 47] = [
+    let all: [(&'static str, Schema); 48] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("events", list::<Event>),
@@ -62,6 +62,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("partition bar", one::<PartitionOrdered>),
         ("partition unbar", one::<PartitionOrdered>),
         ("partition split", one::<PartitionSplit>),
+        ("partition merge", one::<PartitionMerge>),
         ("partition force-leader", one::<Forced>),
         ("rebalance plan", one::<PlanFile>),
         ("rebalance apply", one::<Applied>),

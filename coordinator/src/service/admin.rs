@@ -267,6 +267,14 @@ impl Admin for Admins {
         answer!(self.split(request.into_inner(), within))
     }
 
+    async fn merge_partition(
+        &self,
+        request: Request<v1::MergePartitionRequest>,
+    ) -> Result<Response<v1::MergePartitionResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.merge(request.into_inner(), within))
+    }
+
     async fn list_tables(
         &self,
         request: Request<v1::ListTablesRequest>,

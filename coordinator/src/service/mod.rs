@@ -5,6 +5,7 @@ mod admin_tables;
 mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;
+mod merge;
 mod operate;
 mod orders;
 mod plans;

@@ -89,6 +89,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "SetNodeResponse",
     "SnapshotChunk",
     "SplitPartitionResponse",
+    "MergePartitionResponse",
     "StatusRequest",
     "StatusResponse",
 ];
@@ -365,6 +366,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(LoseNodeRequest => operate::LoseNode),
         conversion!(ForceLeaderRequest => operate::ForceLeader),
         conversion!(SplitPartitionRequest => operate::SplitPartition),
+        conversion!(MergePartitionRequest => operate::MergePartition),
         Target {
             generate: Some(protobuf::generate),
             ..Target::new("wire/BatchRequest", batch_of_operations, Vec::new)

@@ -49,6 +49,19 @@ pub struct ForceLeader {
     pub accept_data_loss: bool,
 }
 
+/// A request to merge a partition with its right neighbour, or to give that up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MergePartition {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// Which partition gets the keys.
+    pub partition: PartitionName,
+    /// The merge that is under way is to be given up.
+    pub cancel: bool,
+    /// Only say what it would come to.
+    pub dry_run: bool,
+}
+
 /// A request to split a partition, or to give that up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitPartition {
@@ -180,6 +193,32 @@ impl From<SplitPartition> for v1::SplitPartitionRequest {
     }
 }
 
+impl TryFrom<v1::MergePartitionRequest> for MergePartition {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::MergePartitionRequest) -> Result<Self, ConvertError> {
+        Ok(Self {
+            request: request_id(&wire.request_id, "MergePartitionRequest.request_id")?,
+            partition: PartitionName::new(wire.table, wire.partition, "MergePartitionRequest.table")?,
+            cancel: wire.cancel,
+            dry_run: wire.dry_run,
+        })
+    }
+}
+
+impl From<MergePartition> for v1::MergePartitionRequest {
+    fn from(request: MergePartition) -> Self {
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(request.request.get()),
+            table: request.partition.table,
+            partition: request.partition.index,
+            cancel: request.cancel,
+            dry_run: request.dry_run,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +248,9 @@ mod tests {
             let (partition, dry_run) = (force.partition.clone(), force.accept_data_loss);
             let split = SplitPartition { request: force.request, partition, at, dry_run };
             prop_assert_eq!(SplitPartition::try_from(v1::SplitPartitionRequest::from(split.clone())), Ok(split));
+            let (cancel, partition) = (force.node.is_some(), force.partition.clone());
+            let merge = MergePartition { request: force.request, partition, cancel, dry_run };
+            prop_assert_eq!(MergePartition::try_from(v1::MergePartitionRequest::from(merge.clone())), Ok(merge));
             let lose = LoseNode {
                 request: force.request, name: force.partition.table.clone(), accept_data_loss: force.accept_data_loss,
             };

@@ -1,0 +1,93 @@
+//! `archon partition merge`.
+
+use super::orders::partition_failure;
+use super::partition::{keys_text, operand};
+use super::wait::{Waited, Watched, wait};
+use crate::args::{MergePartitionArgs, PartitionArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, bytes_text};
+use archon_client::{Admin, PartitionMerge};
+use std::time::Duration;
+
+/// How long a merge is waited for: it is done or given up after 10 s, unless the coordinators change meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Merges a partition with its right neighbour, says what that would come to, or gives it up.
+pub(crate) async fn run(
+    args: &MergePartitionArgs,
+    admin: &Admin,
+    timeout: Duration,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let PartitionArgs { id, table } = &args.partition;
+    if args.cancel {
+        let merge = admin.cancel_merge(table, *id).await.map_err(partition_failure)?;
+        let text = format!("partition {table}/{id} is not merged with {}: both keep their keys", merge.right);
+        return say(&merge, output, &text);
+    }
+    let merge = admin.merge_partition(table, *id, args.dry_run).await.map_err(partition_failure)?;
+    if args.dry_run {
+        return say(&merge, output, &format!("partition {table}/{id} would get {}", what(&merge)));
+    }
+    if !args.wait {
+        say(&merge, output, &format!("partition {table}/{id} is getting {}", what(&merge)))?;
+        output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
+        return Ok(Exit::Done);
+    }
+    let mut watched = Under { admin, merge: &merge, output };
+    match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
+        Waited::Over(true) => say(&merge, output, &format!("partition {table}/{id} has got {}", what(&merge))),
+        Waited::Over(false) => {
+            let why = format!("the merge of partition {table}/{id} was given up; both partitions keep their keys");
+            Err(Failure::new(Exit::Refused, why).with_remedy("`archon events` says why; then try again"))
+        }
+        Waited::Detached => {
+            output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));
+            Ok(Exit::Done)
+        }
+        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being merged"))),
+    }
+}
+
+fn say(merge: &PartitionMerge, output: &Output, text: &str) -> Result<Exit, Failure> {
+    match output.is_json() {
+        true => output.json(merge)?,
+        false => output.line(text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What it gets, and what it has then.
+fn what(merge: &PartitionMerge) -> String {
+    let keys = keys_text(&merge.range.begin, merge.range.end.as_deref());
+    let bytes = merge.right_bytes.map_or_else(String::new, |bytes| format!(", {}", bytes_text(bytes)));
+    let PartitionMerge { table, right, .. } = merge;
+    format!("all keys of {table}/{right}{bytes}, which ends\n  {}  keys {keys}", merge.partition)
+}
+
+/// A merge under way.
+struct Under<'a> {
+    admin: &'a Admin,
+    merge: &'a PartitionMerge,
+    output: &'a Output,
+}
+
+impl Watched for Under<'_> {
+    /// Whether it was done.
+    type Outcome = bool;
+
+    async fn look(&mut self) -> Result<Option<bool>, Failure> {
+        let PartitionMerge { table, partition, right, range, .. } = self.merge;
+        let left = self.admin.describe_partition(table, *partition).await?;
+        if left.merge.is_some_and(|merge| merge.neighbour == *right) {
+            return Ok(None);
+        }
+        Ok(Some(left.range.is_some_and(|keys| keys.end == range.end)))
+    }
+
+    fn say(&self, text: &str) {
+        self.output.talk(text);
+    }
+
+    fn finish(&self) {}
+}

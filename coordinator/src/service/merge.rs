@@ -1,0 +1,78 @@
+//! Merges by an operator.
+
+use super::admin::{Admins, Result, unexpected};
+use super::operate::partition_of;
+use crate::session::Session;
+use archon_coordinator_core::{ClusterState, Liveness, Response as Answer, check_cancel_merge, check_merge};
+use archon_proto::convert::operate::MergePartition;
+use archon_proto::v1;
+use archon_types::PartitionId;
+use std::time::Duration;
+
+impl Admins {
+    /// Begins a merge, says what it would come to, or gives one up.
+    pub(super) async fn merge(
+        &self,
+        request: v1::MergePartitionRequest,
+        within: Duration,
+    ) -> Result<v1::MergePartitionResponse> {
+        let cluster = request.cluster.clone();
+        let MergePartition { request, partition: name, cancel, dry_run } = MergePartition::try_from(request)?;
+        let known = self.context().confirmed(within).await?;
+        let mut judged = None;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            let partition = partition_of(state, &name)?;
+            let bytes_of = |of: PartitionId| bytes_of(&known, state, of);
+            let (command, answer) = if cancel {
+                let (right, command) = check_cancel_merge(state, partition)?;
+                (command, answer(state, partition, right, bytes_of(right)))
+            } else {
+                let plan = check_merge(state, partition, bytes_of)?;
+                let mut answer = answer(state, partition, plan.right, bytes_of(plan.right));
+                answer.keys = Some(plan.keys.into());
+                (plan.command, answer)
+            };
+            if dry_run {
+                return Ok(Err(answer));
+            }
+            judged = Some(answer);
+            Ok(Ok(command))
+        };
+        let (session, answered) = match self.change_unless(cluster.as_ref(), request, within, decide).await? {
+            Ok(changed) => changed,
+            Err(planned) => return Ok(planned),
+        };
+        match (answered, judged) {
+            (Answer::Done { .. }, Some(judged)) => Ok(judged),
+            // Asked again: of the first time it is remembered that it was done.
+            (Answer::Done { .. }, None) => session.quorum().replicated().read(|state| {
+                let partition = partition_of(state, &name)?;
+                let right = state.partition(partition).and_then(|row| Some(row.absorbs()?.1));
+                Ok(answer(state, partition, right.unwrap_or(partition), None))
+            }),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// How much data a partition has, as far as its nodes have told: what its largest copy stores.
+fn bytes_of(session: &Session, state: &ClusterState, partition: PartitionId) -> Option<u64> {
+    let loads = session.loads().lock();
+    let row = state.partition(partition)?;
+    row.live().map(|copy| loads.bytes(copy.node, copy.id)).max().filter(|bytes| *bytes > 0)
+}
+
+/// What a merge is about.
+fn answer(
+    state: &ClusterState,
+    partition: PartitionId,
+    right: PartitionId,
+    bytes: Option<u64>,
+) -> v1::MergePartitionResponse {
+    v1::MergePartitionResponse {
+        partition: Some(partition.into()),
+        right: right.index,
+        keys: state.partition(partition).map(|row| row.range.clone().into()),
+        right_bytes: bytes,
+    }
+}

@@ -1,0 +1,91 @@
+//! Counters that are counted up while something is done to their table: an increment that is lost, or done twice, is seen.
+
+use crate::cluster::Cluster;
+use archon_client::{Client, Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// Keys that are counted up, each by a task of its own.
+pub const COUNTERS: usize = 24;
+
+/// The key of a counter: in order of their numbers, of which there are 24.
+pub fn counter_key(counter: usize) -> String {
+    format!("key-{counter:02}")
+}
+
+/// What one task has seen of its counter.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Increments that were acknowledged.
+    pub done: i64,
+    /// Those of which nobody can say whether they were done.
+    pub open: i64,
+    /// The longest time that one took, in milliseconds.
+    pub longest_ms: u128,
+}
+
+/// Counters that are counted up all the while, each by one task after the other: whoever is told of a sum is told of each once.
+#[derive(Debug)]
+pub struct Counting {
+    runtime: Runtime,
+    client: Arc<Client>,
+    stop: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<Seen>>,
+}
+
+impl Counting {
+    /// Begins to count in this table.
+    ///
+    /// # Panics
+    /// If no client can be made.
+    #[allow(clippy::expect_used)]
+    pub fn begin(cluster: &Cluster, table: &str) -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let client = Client::builder(cluster.coordinator_addresses()).table(table).timeout(Duration::from_secs(20));
+        let client = Arc::new(runtime.block_on(client.build()).expect("a client"));
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = |counter| runtime.spawn(count_up(Arc::clone(&client), counter_key(counter), Arc::clone(&stop)));
+        let tasks = (0..COUNTERS).map(task).collect();
+        Self { runtime, client, stop, tasks }
+    }
+
+    /// Stops, and holds what was acknowledged against what is there.
+    ///
+    /// # Panics
+    /// If they do not agree.
+    #[allow(clippy::expect_used)]
+    pub fn end(self) -> Vec<Seen> {
+        self.stop.store(true, Ordering::Relaxed);
+        let seen: Vec<Seen> =
+            self.tasks.into_iter().map(|task| self.runtime.block_on(task).expect("no panic")).collect();
+        for (counter, seen) in seen.iter().enumerate() {
+            let key = counter_key(counter);
+            let found = self.runtime.block_on(self.client.get(&key)).expect("readable").expect("counted");
+            let sum: i64 = String::from_utf8_lossy(&found.value).parse().expect("a number");
+            assert!((seen.done..=seen.done + seen.open).contains(&sum), "{key}: {sum}, but {seen:?}");
+            assert!(seen.done > 0, "{key}: {seen:?}");
+        }
+        seen
+    }
+}
+
+async fn count_up(client: Arc<Client>, key: String, stop: Arc<AtomicBool>) -> Seen {
+    let mut seen = Seen::default();
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        match client.increment(key.clone(), 1).await {
+            Ok(counter) => {
+                seen.done += 1;
+                let sums = seen.done..=seen.done + seen.open;
+                assert!(sums.contains(&counter.value), "{key}: {counter:?}, but {seen:?}");
+            }
+            Err(Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. }) => seen.open += 1,
+            Err(error) => panic!("{key}: {error}"),
+        }
+        seen.longest_ms = seen.longest_ms.max(began.elapsed().as_millis());
+    }
+    seen
+}

@@ -1,0 +1,180 @@
+//! Partitions of tables by ranges, merged on real processes: under load, under kills, and where it cannot be done.
+
+use archon_client::Client;
+use archon_integration_tests::{Cluster, Counting, Options, wait_for};
+use serde_json::Value;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster with a table by ranges, split at these keys.
+fn cluster(split_at: &str) -> Cluster {
+    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+    cluster.wait_whole(3);
+    done(&cluster, &["table", "create", "times", "--range", "--replication", "3", "--split-at", split_at]);
+    wait_served(&cluster, split_at.split(',').count() + 1);
+    cluster
+}
+
+fn done(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+fn partitions(cluster: &Cluster) -> Vec<Value> {
+    let listed = cluster.json(&["partition", "list", "--table", "times"]).unwrap_or_default();
+    let mut listed = listed.as_array().cloned().unwrap_or_default();
+    listed.sort_by_key(|row| row["range"]["begin"].to_string());
+    listed
+}
+
+/// Whether a row is served by three copies, and nothing else is done with it.
+fn is_whole(row: &Value) -> bool {
+    let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
+    let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
+    row["status"] == "online" && row["splits_into"].is_null() && row["merges_with"].is_null() && copies == 3
+}
+
+/// Waits until so many partitions are served with three copies each, and none is being merged.
+fn wait_served(cluster: &Cluster, count: usize) {
+    wait_for("the table to be served", PATIENCE, || {
+        let listed = partitions(cluster);
+        let served = listed.len() == count && listed.iter().all(is_whole);
+        if served { Ok(()) } else { Err(format!("{listed:?}")) }
+    });
+}
+
+fn merge(cluster: &Cluster, partition: &str) {
+    done(cluster, &["partition", "merge", partition, "--table", "times", "--wait"]);
+}
+
+#[test]
+fn partitions_are_merged_under_load_and_every_write_counts_once() {
+    let cluster = cluster("key-06,key-12,key-18");
+    let counting = Counting::begin(&cluster, "times");
+    let mut count = 4;
+    for partition in ["1", "0", "0"] {
+        merge(&cluster, partition);
+        count -= 1;
+        wait_served(&cluster, count);
+    }
+    // What was one is two and one again: revisions and records of clients go on through all of it.
+    for at in ["key-10", "key-15"] {
+        done(&cluster, &["partition", "split", "0", "--table", "times", "--at", at, "--wait"]);
+        wait_served(&cluster, 2);
+        merge(&cluster, "0");
+        wait_served(&cluster, 1);
+    }
+    let seen = counting.end();
+    let longest = seen.iter().map(|seen| seen.longest_ms).max();
+    let all = seen.iter().map(|seen| seen.done).sum::<i64>();
+    let open = seen.iter().map(|seen| seen.open).sum::<i64>();
+    println!("{all} increments, {open} open; the longest took {longest:?} ms");
+    assert_eq!(open, 0, "nothing failed, so nothing is open: {seen:?}");
+    let events = done(&cluster, &["events"]);
+    assert!(events.contains("is merged: it has the keys of times/2, from \"key-12\" on"), "{events}");
+}
+
+#[test]
+fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice() {
+    let mut cluster = cluster("key-03,key-06,key-09,key-12,key-15,key-18,key-21");
+    for number in 0..200 {
+        done(&cluster, &["kv", "put", &format!("key-{:02}/{number}", number % 24), "value", "--table", "times"]);
+    }
+    let counting = Counting::begin(&cluster, "times");
+    let mut ended = 0;
+    for (round, node) in NODES.iter().cycle().take(6).enumerate() {
+        let before = partitions(&cluster).len();
+        let first = partitions(&cluster).first().map(|row| row["partition"].to_string()).expect("a partition");
+        let begun = cluster.archon(&["partition", "merge", &first, "--table", "times"]);
+        assert_eq!(begun.code, 0, "{}", begun.stderr);
+        // In all phases: before anything is sealed, while rows come, when it is done.
+        std::thread::sleep(Duration::from_millis(15 * round as u64));
+        cluster.take_node(node).kill();
+        cluster.start_node(node);
+        cluster.wait_node(node, "alive");
+        wait_for("the merge to end", PATIENCE, || {
+            let listed = partitions(&cluster);
+            let ends = !listed.is_empty() && listed.iter().all(|row| row["merges_with"].is_null());
+            if ends { Ok(()) } else { Err(format!("{listed:?}")) }
+        });
+        let count = partitions(&cluster).len();
+        ended += before - count;
+        wait_served(&cluster, count);
+    }
+    let seen = counting.end();
+    println!("{ended} merged, {} increments", seen.iter().map(|seen| seen.done).sum::<i64>());
+    assert!(ended > 0, "none was merged");
+    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    assert_eq!(listed.lines().filter(|line| line.contains('/')).count(), 200, "{listed}");
+}
+
+#[test]
+fn all_nodes_killed_right_after_a_merge_have_all_keys() {
+    let mut cluster = cluster("key-50");
+    for number in 0..100 {
+        done(&cluster, &["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
+    }
+    merge(&cluster, "0");
+    for node in NODES {
+        cluster.take_node(node).kill();
+    }
+    for node in NODES {
+        cluster.start_node(node);
+    }
+    wait_served(&cluster, 1);
+    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 100, "{listed}");
+    let back = done(&cluster, &["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
+    assert!(back.contains("key-99"), "{back}");
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_with_the_reason() {
+    let mut cluster = cluster("m");
+    let says = |cluster: &Cluster, arguments: &[&str], code: i32, text: &str| {
+        let ran = cluster.archon(&[&["partition", "merge"], arguments].concat());
+        assert!(ran.code == code && ran.stderr.contains(text), "{arguments:?}: {} {}", ran.code, ran.stderr);
+    };
+    says(&cluster, &["0"], 2, "hashed");
+    says(&cluster, &["7", "--table", "times"], 3, "has no partition 7");
+    says(&cluster, &["0", "--table", "nowhere"], 3, "nowhere");
+    says(&cluster, &["1", "--table", "times"], 4, "no right neighbour");
+    says(&cluster, &["0", "--table", "times", "--cancel"], 4, "not being merged");
+    says(&cluster, &["0", "--table", "times", "--wait", "--cancel"], 2, "cannot be used with");
+    let planned = done(&cluster, &["partition", "merge", "0", "--table", "times", "--dry-run"]);
+    assert!(planned.contains("would get all keys of times/1"), "{planned}");
+    assert_eq!(partitions(&cluster).len(), 2, "nothing was changed");
+    cluster.take_node("cyrene").kill();
+    cluster.wait_node("cyrene", "failed");
+    says(&cluster, &["0", "--table", "times"], 4, "cyrene");
+    cluster.start_node("cyrene");
+    wait_served(&cluster, 2);
+    merge(&cluster, "0");
+    wait_served(&cluster, 1);
+}
+
+#[test]
+fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
+    let cluster = cluster("m");
+    done(&cluster, &["kv", "put", "a", "first", "--table", "times"]);
+    // More than the nodes have told of by the time it begins, or not: it is refused or given up.
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let client = Client::builder(cluster.coordinator_addresses()).table("times");
+    let client = runtime.block_on(client.build()).expect("a client");
+    for number in 0..19 {
+        let put = client.put(format!("n-{number:02}"), vec![b'v'; 900 * 1024]);
+        runtime.block_on(put).expect("written");
+    }
+    let ran = cluster.archon(&["partition", "merge", "0", "--table", "times", "--wait"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    let given_up = done(&cluster, &["events"]);
+    assert!(ran.stderr.contains("16777216") || given_up.contains("16777216"), "{}\n{given_up}", ran.stderr);
+    wait_served(&cluster, 2);
+    done(&cluster, &["kv", "put", "z", "last", "--table", "times"]);
+    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    assert_eq!(listed.lines().filter(|line| line.contains("n-")).count(), 19, "{listed}");
+}
