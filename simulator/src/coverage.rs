@@ -143,6 +143,18 @@ coverage! {
     parted,
     /// Splits given up.
     splits_abandoned,
+    /// Merges begun.
+    merges_begun,
+    /// Merges done.
+    merged,
+    /// Merges given up.
+    merges_abandoned,
+    /// Pages of a partition that came into the log of its left neighbour.
+    pages_absorbed,
+    /// Writes that began anew because their partition had ended.
+    renamed_after_merge,
+    /// Writes that were open when their partition ended.
+    open_after_merge,
     /// Operations answered that their key is another partition's by now.
     moved,
     /// Writes that began anew at the partition that has their key now.

@@ -288,6 +288,11 @@ pub(crate) enum Event {
     /// An operator orders a split.
     Split,
     /// An operator gives a split up.
+    /// An operator orders a merge.
+    Merge,
+    CancelMerge {
+        partition: PartitionId,
+    },
     CancelSplit {
         partition: PartitionId,
     },

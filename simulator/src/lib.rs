@@ -29,6 +29,7 @@ mod event;
 mod faults;
 mod heal;
 mod host;
+mod merges;
 mod mutant;
 mod network;
 mod operator;

@@ -18,6 +18,8 @@ mod shell {
         RetryRenumbered = 24,
         /// A retry is stamped anew.
         RetryRestamped = 24,
+        /// A write that is open when its partition ends begins anew.
+        RenameAfterMerge = 51,
     }
 }
 

@@ -40,8 +40,11 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.drops {
             world.after(begin, Event::Drop);
         }
-        if world.plan.theme == Theme::Splits {
+        if world.plan.theme.is_about_ranges() {
             world.after(begin, Event::Split);
+        }
+        if world.plan.theme == Theme::Merges {
+            world.after(begin, Event::Merge);
         }
         world.run(begin + world.plan.faults_ms);
         if world.violation.is_none() {

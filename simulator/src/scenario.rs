@@ -28,6 +28,15 @@ pub enum Theme {
     Alone,
     /// Partitions of a table by ranges are split while whoever takes part in it is in trouble (rules 34 to 42).
     Splits,
+    /// They are merged as well (rules 44 to 51).
+    Merges,
+}
+
+impl Theme {
+    /// Whether there are tables by ranges.
+    pub(crate) fn is_about_ranges(self) -> bool {
+        matches!(self, Self::Splits | Self::Merges)
+    }
 }
 
 /// The parameters of a run, all drawn from its seed.
@@ -78,6 +87,8 @@ pub struct Scenario {
 /// From here on up to [`SPLITS_END`] every seed is about splits: those below go on as they went before there were any.
 const SPLITS_FROM: u64 = 100_000_000;
 const SPLITS_END: u64 = 200_000_000;
+/// Seeds from there on up to here are about merges as well.
+const MERGES_END: u64 = 300_000_000;
 /// Seeds from here on are drawn, and one in so many of them is about splits.
 const DRAWN_SPLITS: u64 = 6;
 
@@ -121,7 +132,11 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = if is_about_splits(seed) { Theme::Splits } else { theme };
+        let theme = match seed {
+            _ if is_about_splits(seed) => Theme::Splits,
+            SPLITS_END..MERGES_END => Theme::Merges,
+            _ => theme,
+        };
         // Of four copies two may be dropped, so that two sides can part (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
@@ -133,7 +148,7 @@ impl Scenario {
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
         };
         let unit = timing.heartbeat_ms;
-        let splits = theme == Theme::Splits;
+        let splits = theme.is_about_ranges();
         let partitions = if splits { 1 } else { u32::try_from(random.between(1, 3)).unwrap_or(1) };
         let settings = Settings {
             timing,
@@ -153,7 +168,7 @@ impl Scenario {
             faults_ms: match theme {
                 Theme::HandOffs => timing.failure_timeout_ms * random.between(20, 30),
                 // One that is given up for taking too long takes 5 s.
-                Theme::Splits => 5_000 + unit * random.between(60, 140),
+                Theme::Splits | Theme::Merges => 5_000 + unit * random.between(60, 140),
                 _ => unit * random.between(60, 140),
             },
             theme,
@@ -183,7 +198,7 @@ impl Scenario {
                 .then(|| placements_max(nodes, partitions, replication))
                 .flatten(),
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)
-                || (matches!(theme, Theme::Noise | Theme::Splits) && random.below(2) == 0),
+                || (matches!(theme, Theme::Noise | Theme::Splits | Theme::Merges) && random.below(2) == 0),
         }
     }
 

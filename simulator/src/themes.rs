@@ -29,6 +29,7 @@ impl World {
             Theme::Young => self.lost_when_young(leader),
             Theme::Alone => self.back_alone(leader),
             Theme::Splits => self.around_a_split(),
+            Theme::Merges => self.around_a_merge(),
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) struct World {
     pub(crate) strays: Random,
     pub(crate) drops: Random,
     pub(crate) splits: Random,
+    pub(crate) merges: Random,
     pub(crate) operator: Operator,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
@@ -81,6 +82,7 @@ impl World {
             strays: Random::new(plan.seed ^ 0x57A1),
             drops: Random::new(plan.seed ^ 0xD409),
             splits: Random::new(plan.seed ^ 0x5B11),
+            merges: Random::new(plan.seed ^ 0x3E46),
             operator: Operator::new(plan.seed),
             plan,
         };
@@ -219,6 +221,8 @@ impl World {
             Event::DropAgain { table } => self.drop_again(table),
             Event::Make => self.make_again(),
             Event::Split => self.order_split(),
+            Event::Merge => self.order_merge(),
+            Event::CancelMerge { partition } => self.cancel_merge(partition),
             Event::CancelSplit { partition } => self.cancel_split(partition),
             Event::TroubleSplit { partition } => self.trouble_splitting(partition),
         }

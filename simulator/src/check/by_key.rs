@@ -2,14 +2,14 @@
 //! history of the other one up to where that gave the keys up, as far as it is about them; from there on nothing of theirs may
 //! be written in the other, and an operation that took effect in the one takes none in the other.
 
-use super::{Checks, Violation};
+use super::{Checks, PartitionCheck, Violation};
 use crate::client::Operation;
 use archon_coordinator_core::ClusterState;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, SEAL_KEY};
-use archon_replica::{Entry, Position};
+use archon_replica::Position;
 use archon_types::{ClientId, KeyRange, NodeStatus, OpId, PartitionId, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the keys of a partition were before.
 #[derive(Clone, Debug)]
@@ -18,6 +18,10 @@ pub(crate) struct Born {
     pub(crate) of: PartitionId,
     /// Up to here its log is about them.
     pub(crate) at: Seq,
+    /// The revision of that position.
+    pub(crate) revision: u64,
+    /// Up to here that one must not write them: it has them again, or some.
+    pub(crate) until: Option<Seq>,
     /// All keys that changed hands.
     pub(crate) keys: KeyRange,
 }
@@ -26,7 +30,7 @@ pub(crate) struct Born {
 #[derive(Debug, Default)]
 pub(super) struct Operations {
     named: BTreeMap<(PartitionId, ClientId, u64), Operation>,
-    done: BTreeMap<Operation, PartitionId>,
+    done: BTreeMap<Operation, (PartitionId, ClientId, u64)>,
 }
 
 impl Checks {
@@ -39,8 +43,9 @@ impl Checks {
     pub(super) fn done_once(&mut self, partition: PartitionId, client: ClientId, number: u64) -> Result<(), Violation> {
         let Operations { named, done } = &mut self.operations;
         let Some(operation) = named.get(&(partition, client, number)) else { return Ok(()) };
-        match done.insert(*operation, partition).filter(|before| *before != partition) {
-            Some(before) => {
+        let name = (partition, client, number);
+        match done.insert(*operation, name).filter(|before| *before != name) {
+            Some((before, ..)) => {
                 let detail = format!("{operation:?} took effect in {before} and again in {partition}");
                 Err(Violation::Twice { detail })
             }
@@ -50,16 +55,25 @@ impl Checks {
 
     /// Who has this key, if this partition had it once.
     pub(crate) fn owner_of(&self, partition: PartitionId, key: &[u8]) -> PartitionId {
-        let took = |born: &Born| born.of == partition && born.keys.contains(key);
-        let next = self.partitions.iter().find(|(_, known)| known.born.as_ref().is_some_and(took));
-        next.map_or(partition, |(next, _)| self.owner_of(*next, key))
+        let mut owner = partition;
+        // A key may have come back to who had it before, and gone on from there.
+        let mut gone_on = BTreeSet::from([partition]);
+        loop {
+            let took = |born: &Born| born.of == owner && born.keys.contains(key);
+            let took = |known: &PartitionCheck| known.born.as_ref().is_some_and(took);
+            let next = self.partitions.iter().find(|(next, known)| took(known) && !gone_on.contains(*next));
+            let merged = || self.partitions.get(&owner).and_then(|known| known.merged_into).map(|(left, _)| left);
+            let Some(next) = next.map(|(next, _)| *next).or_else(merged) else { return owner };
+            gone_on.insert(next);
+            owner = next;
+        }
     }
 
     /// What an operation on a key must not fall behind in the partition that has it now, if it began at `floor` in one that had it
     /// then.
     pub(crate) fn floor_since(&self, then: PartitionId, floor: u64, now: PartitionId) -> u64 {
         match self.partitions.get(&now).and_then(|known| known.born.as_ref()).filter(|_| now != then) {
-            Some(born) => self.floor_since(then, floor, born.of).min(born.at.get()),
+            Some(born) => self.floor_since(then, floor, born.of).min(born.revision),
             None => floor,
         }
     }
@@ -106,28 +120,34 @@ impl Checks {
             return Err(Violation::Prefix { detail });
         }
         for entry in known.ledger.entries().iter().skip(number) {
-            keeps_off(left, &keys, entry)?;
+            let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
+            keeps_off(left, &keys, entry.at.seq, &effect)?;
         }
         let era = known.split_off(&keys, position.seq)?;
-        let born = Born { of: left, at: position.seq, keys };
+        let revision = known.revision(position.seq).get();
+        let born = Born { of: left, at: position.seq, revision, until: None, keys };
         self.of(right).begins_as(era, born);
         Ok(())
     }
 
     /// L: an entry that a partition commits is not about keys that it gave up before.
-    pub(super) fn keeps_off_what_it_gave_up(&self, partition: PartitionId, entry: &Entry) -> Result<(), Violation> {
+    pub(super) fn keeps_off_what_it_gave_up(
+        &self,
+        partition: PartitionId,
+        at: Seq,
+        effect: &Effect,
+    ) -> Result<(), Violation> {
         let born = self.partitions.values().filter_map(|known| known.born.as_ref());
-        let mut gone = born.filter(|born| born.of == partition && born.at < entry.at.seq);
-        gone.try_for_each(|born| keeps_off(partition, &born.keys, entry))
+        let gave_up = |born: &&Born| born.of == partition && born.at < at && born.until.is_none_or(|until| at <= until);
+        born.filter(gave_up).try_for_each(|born| keeps_off(partition, &born.keys, at, effect))
     }
 }
 
-fn keeps_off(partition: PartitionId, keys: &KeyRange, entry: &Entry) -> Result<(), Violation> {
-    let Ok(effect) = Effect::decode(&entry.bytes) else { return Ok(()) };
+fn keeps_off(partition: PartitionId, keys: &KeyRange, at: Seq, effect: &Effect) -> Result<(), Violation> {
     let values = effect.changes.iter().filter(|row| row.key.first() == Some(&KIND_VALUE));
     match values.map(|row| row.key.slice(1..)).find(|key| keys.contains(key)) {
         Some(key) => {
-            let detail = format!("{partition} writes {key:?} at {}, which it has given up", entry.at.seq);
+            let detail = format!("{partition} writes {key:?} at {at}, which it has given up");
             Err(Violation::NotLinearizable { detail })
         }
         None => Ok(()),

@@ -7,7 +7,7 @@ use crate::world::World;
 use archon_coordinator_core::waiting_for;
 use archon_host::LocalCopy;
 use archon_kv::engine::{PageLimit, Row};
-use archon_kv::row::{KIND_VALUE, LOG_TIME_KEY, POSITION_KEY};
+use archon_kv::row::{KIND_VALUE, LOG_TIME_KEY, MERGED_KEY, POSITION_KEY};
 use archon_kv::{Effect, PartitionView, Reader, Seal, View};
 use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
 use bytes::Bytes;
@@ -43,6 +43,9 @@ impl World {
         }
         if let Some(split) = &row.split {
             return Some(format!("{} is being split: {split:?}", row.id));
+        }
+        if let Some(merge) = &row.merge {
+            return Some(format!("{} is being merged: {merge:?}", row.id));
         }
         let stuck = row.placements.iter().find(|copy| match copy.state {
             ReplicaState::Live => !state.is_active(copy.node),
@@ -97,7 +100,7 @@ impl World {
     fn is_sealed(&self, row: &Partition, node: NodeId, copy: PlacementId) -> bool {
         let Some((local, engine)) = self.copy_of(node, copy).zip(self.engine_of(node)) else { return false };
         let view = PartitionView::new(&local.memtable, engine, copy, Reader::Committed);
-        row.split.is_none() && !matches!(Seal::standing(&view), Ok(None))
+        row.split.is_none() && row.merge.is_none() && !matches!(Seal::standing(&view), Ok(None))
     }
 
     fn engine_of(&self, node: NodeId) -> Option<&SimEngine> {
@@ -121,7 +124,8 @@ impl World {
                 }
                 if let Some(born) = known.born.as_ref().filter(|born| born.at == entry.at.seq) {
                     // Of what its copies were formed from, but for the time, which may be any later one.
-                    model.retain(|key, _| key.first() == Some(&KIND_VALUE) && born.keys.contains(&key[1..]));
+                    let of_born = |key: &Bytes| key.first() == Some(&KIND_VALUE) && born.keys.contains(&key[1..]);
+                    model.retain(|key, _| of_born(key) || key == MERGED_KEY);
                 }
             }
             if let Some(key) =

@@ -4,12 +4,14 @@
 
 use super::by_key::Born;
 use super::exactly_once::Applied;
+use super::merged::merged_in;
 use super::{History, Violation};
 use crate::host::disk::Stream;
 use archon_kv::Effect;
+use archon_kv::row::{KIND_VALUE, SEAL_KEY};
 use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, Ledger};
-use archon_types::{ClientId, Epoch, KeyRange, Op, OpId, PlacementId, Seq};
+use archon_types::{ClientId, Epoch, KeyRange, Op, OpId, PartitionId, PlacementId, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One history of a partition.
@@ -28,12 +30,54 @@ pub(crate) struct Era {
     pub(super) compared: BTreeMap<PlacementId, (u64, Seq)>,
     pub(super) applied: Applied,
     pub(crate) history: History,
+    /// What is added to a position in the log for a revision, since the last merge.
+    base: u64,
+    /// Keys that are coming from another partition, which has them still.
+    coming: Option<KeyRange>,
 }
 
 impl Era {
     /// Where the operation of this name took effect.
     pub(crate) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
         self.applied.position_of(client, number)
+    }
+
+    /// The revision of what is written at this position.
+    pub(super) fn revision(&self, at: Seq) -> Seq {
+        Seq::new(at.get() + self.base)
+    }
+
+    /// An entry is committed. Gives what of it is the partition's own, and whose operation it is.
+    pub(super) fn takes(
+        &mut self,
+        at: Seq,
+        mut effect: Effect,
+    ) -> Result<(Effect, Option<(ClientId, u64)>), Violation> {
+        let seal = effect.changes.iter().rev().find(|row| row.key == SEAL_KEY).map(|row| row.value.is_some());
+        match seal {
+            Some(true) => self.coming = effect.clear.clone(),
+            Some(false) => self.coming = None,
+            None => {}
+        }
+        if let Some(coming) = &self.coming {
+            effect.changes.retain(|row| row.key.first() != Some(&KIND_VALUE) || !coming.contains(&row.key[1..]));
+        }
+        let revision = self.revision(at);
+        let name = self.applied.take(revision, &effect)?;
+        self.history.committed(revision, &effect, name.is_some())?;
+        self.base = merged_in(&effect).map_or(self.base, |merged| merged.base);
+        Ok((effect, name))
+    }
+
+    /// What is known of its keys, as it ends.
+    pub(super) fn ends_in(&self, keys: &KeyRange) -> (History, Applied) {
+        (self.history.until(Seq::new(u64::MAX)).within(keys), self.applied.of_keys(keys))
+    }
+
+    /// It has the keys of another partition from here on, and what is known of them.
+    pub(super) fn takes_over(&mut self, history: History, applied: Applied, keys: &KeyRange) {
+        self.history.takes_over(history, keys);
+        self.applied.takes_over(applied);
     }
 
     /// Up to where a disk holds what was committed.
@@ -52,7 +96,8 @@ impl Era {
         let mut era = Self {
             acknowledged: self.acknowledged.min(kept),
             applied: self.applied.of_keys(keys),
-            history: self.history.until(kept).within(keys),
+            history: self.history.until(self.revision(kept)).within(keys),
+            base: self.base,
             ..Self::default()
         };
         for entry in self.ledger.entries().iter().take_while(|entry| entry.at.seq <= kept) {
@@ -72,6 +117,8 @@ impl Era {
             compared: BTreeMap::new(),
             applied: self.applied.without_effects(),
             history: self.history.until(kept),
+            base: self.base,
+            coming: self.coming.clone(),
         };
         let is_kept = |entry: &&Entry| entry.at.seq <= kept;
         for entry in self.ledger.entries().iter().take_while(is_kept) {
@@ -94,11 +141,19 @@ pub(crate) struct PartitionCheck {
     pub(super) given_up: BTreeSet<PlacementId>,
     /// Where its keys were before, if it was split off.
     pub(super) born: Option<Born>,
+    /// Who has its keys, if it has ended, and where it gave them up.
+    pub(super) merged_into: Option<(PartitionId, Seq)>,
 }
 
 impl Default for PartitionCheck {
     fn default() -> Self {
-        Self { eras: vec![Era::default()], epochs: Epochs::default(), given_up: BTreeSet::new(), born: None }
+        Self {
+            eras: vec![Era::default()],
+            epochs: Epochs::default(),
+            given_up: BTreeSet::new(),
+            born: None,
+            merged_into: None,
+        }
     }
 }
 

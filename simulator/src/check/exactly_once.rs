@@ -76,6 +76,11 @@ impl Applied {
         Self { put, ..Self::default() }
     }
 
+    /// These keys were another partition's, and this was put under them there.
+    pub(super) fn takes_over(&mut self, other: Self) {
+        self.put.extend(other.put);
+    }
+
     /// A write with this number is sent, for the first time or again.
     pub(super) fn sent_numbered(&mut self, id: OpId, op: &Op) {
         if let Some(change) = Change::of(op) {

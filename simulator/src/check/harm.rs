@@ -43,6 +43,11 @@ impl Harm {
         }
     }
 
+    /// It has what was another partition's, which damage reached.
+    pub(super) fn reaches(&mut self, partition: PartitionId) {
+        self.reached.insert(partition);
+    }
+
     /// Whether damage reached this partition: what it had acknowledged may be gone.
     pub(crate) fn reached(&self, partition: PartitionId) -> bool {
         self.reached.contains(&partition)

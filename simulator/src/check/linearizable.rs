@@ -76,6 +76,16 @@ impl History {
         self
     }
 
+    /// These keys are another partition's no more: what was written to them there goes on here, where all that follows has higher
+    /// positions.
+    pub(super) fn takes_over(&mut self, other: Self, range: &KeyRange) {
+        self.keys.retain(|key, _| !range.contains(key));
+        self.unclaimed.retain(|(key, _)| !range.contains(key));
+        self.keys.extend(other.keys);
+        self.unclaimed.extend(other.unclaimed);
+        self.floor = self.floor.max(other.floor);
+    }
+
     /// What an operation that begins now must not fall behind.
     pub(crate) const fn floor(&self) -> u64 {
         self.floor

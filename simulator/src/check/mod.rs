@@ -9,6 +9,7 @@ mod exactly_once;
 mod harm;
 mod linearizable;
 mod live_set;
+mod merged;
 mod one_leader;
 
 use archon_kv::Effect;
@@ -161,9 +162,9 @@ impl Checks {
             return Ok(());
         }
         let effect = Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
-        let name = known.applied.take(entry.at.seq, &effect)?;
-        known.history.committed(entry.at.seq, &effect, name.is_some())?;
-        self.keeps_off_what_it_gave_up(partition, entry)?;
+        let (own, name) = known.takes(entry.at.seq, effect)?;
+        self.keeps_off_what_it_gave_up(partition, entry.at.seq, &own)?;
+        self.writes_nothing_after_its_end(partition, entry)?;
         name.map_or(Ok(()), |(client, number)| self.done_once(partition, client, number))
     }
 

@@ -4,6 +4,7 @@ use super::Call;
 use crate::world::World;
 use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
+use std::collections::BTreeSet;
 
 /// Keys per partition: few, so that operations meet.
 const KEYS: u64 = 3;
@@ -47,8 +48,9 @@ impl World {
             let name = own.id;
             own.sequences.entry(partition).or_default().begin(name)
         });
-        let (moves, attempts, timer) = (0, 0, 0);
-        own.workers[worker] = Some(Call { number, partition, moves, op, id, owner, floors, deadline, attempts, timer });
+        let (moves, attempts, open, timer) = (0, 0, BTreeSet::new(), 0);
+        own.workers[worker] =
+            Some(Call { number, partition, moves, op, id, owner, floors, deadline, attempts, open, timer });
         Some(())
     }
 

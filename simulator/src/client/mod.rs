@@ -39,6 +39,8 @@ pub(crate) struct ReplyTo {
     call: u64,
     /// How often it had begun anew elsewhere.
     moves: u32,
+    /// Which of its attempts.
+    attempt: u32,
 }
 
 /// What a client wants done once, whatever names its attempts have.
@@ -64,6 +66,8 @@ struct Call {
     floors: Vec<u64>,
     deadline: u64,
     attempts: u32,
+    /// Attempts that nobody has answered.
+    open: BTreeSet<u32>,
     /// The timer that counts; an older one is ignored.
     timer: u64,
 }
@@ -139,7 +143,9 @@ impl World {
                     self.end_call(client, worker);
                 } else {
                     self.follow_key(client, worker);
-                    self.attempt(client, &[worker]);
+                    if self.goes_on_after_merge(client, worker) {
+                        self.attempt(client, &[worker]);
+                    }
                 }
             }
             _ => {}
@@ -203,6 +209,7 @@ impl World {
         own.timers += 1;
         call.timer = own.timers;
         call.attempts += 1;
+        call.open.insert(call.attempts);
         let sequence = own.sequences.entry(call.partition).or_default();
         if let Some(id) = &mut call.id {
             if renumber && call.attempts > 1 {
@@ -220,7 +227,7 @@ impl World {
         } else if !call.op.is_read() {
             self.checks.of(call.partition).sent_unnumbered(&call.op);
         }
-        let reply = ReplyTo { client, worker, call: call.number, moves: call.moves };
+        let reply = ReplyTo { client, worker, call: call.number, moves: call.moves, attempt: call.attempts };
         let request = Request {
             partition: call.partition,
             // Who leads is looked up, so nobody has to be asked to pass anything on.
@@ -252,6 +259,10 @@ impl World {
         else {
             return;
         };
+        // Whoever gave up waiting does not say what becomes of a write.
+        if !matches!(outcome, Err(ErrorKind::DeadlineExceeded | ErrorKind::Internal)) {
+            call.open.remove(&to.attempt);
+        }
         let partition = call.partition;
         let sequence = own.sequences.entry(partition).or_default();
         sequence.log_time = sequence.log_time.max(log_time);

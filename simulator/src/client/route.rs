@@ -2,6 +2,8 @@
 //! key is at every attempt; a write keeps its name and its partition until that says that the key has moved (rule 42).
 
 use super::draw::{Drawn, value_of};
+use crate::mutant::ShellMutant;
+use crate::scenario::Theme;
 use crate::splits;
 use crate::world::World;
 use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder};
@@ -91,6 +93,33 @@ impl World {
         }
     }
 
+    /// Before another attempt: a write whose partition has ended begins anew where its key is, unless an attempt is open, of which
+    /// nobody can say what came of it (rule 51). Returns whether it goes on.
+    pub(super) fn goes_on_after_merge(&mut self, client: usize, worker: usize) -> bool {
+        let Some(call) = &self.clients[client].workers[worker] else { return false };
+        let (partition, writes) = (call.partition, !call.op.is_read());
+        if self.plan.theme != Theme::Merges || !writes {
+            return true;
+        }
+        if self.healing || self.merges.below(3) > 0 {
+            self.refresh(client, partition);
+        }
+        let ranges = self.clients[client].ranges.get(&partition.table);
+        if ranges.is_none_or(|ranges| ranges.iter().any(|(_, of)| *of == partition)) {
+            return true;
+        }
+        let renames = self.breaks(ShellMutant::RenameAfterMerge);
+        let open = self.clients[client].workers[worker].as_ref().is_some_and(|call| !call.open.is_empty());
+        if open && !renames {
+            self.coverage.open_after_merge += 1;
+            self.end_call(client, worker);
+            return false;
+        }
+        self.coverage.renamed_after_merge += 1;
+        self.begin_where_the_key_is(client, worker);
+        true
+    }
+
     /// A partition says that the key is another's, and that nothing was done nor will be: once the client knows whose, it begins
     /// anew there, under another name.
     pub(super) fn begin_elsewhere(&mut self, client: usize, worker: usize) {
@@ -98,6 +127,14 @@ impl World {
         let (partition, Some(key)) = (call.partition, call.op.key().cloned()) else { return };
         self.coverage.moved += 1;
         self.hear_of_splits(client, partition);
+        if self.partition_of(client, partition, &key) != partition {
+            self.begin_where_the_key_is(client, worker);
+        }
+    }
+
+    fn begin_where_the_key_is(&mut self, client: usize, worker: usize) {
+        let Some(call) = &self.clients[client].workers[worker] else { return };
+        let (partition, Some(key)) = (call.partition, call.op.key().cloned()) else { return };
         let now = self.partition_of(client, partition, &key);
         if now == partition {
             return;
@@ -113,6 +150,7 @@ impl World {
         self.coverage.renamed += 1;
         call.moves += 1;
         call.attempts = 0;
+        call.open.clear();
         if let Some(id) = &mut call.id {
             if let Some(sequence) = own.sequences.get_mut(&partition) {
                 sequence.under_way.remove(&id.number);

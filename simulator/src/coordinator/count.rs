@@ -69,6 +69,9 @@ impl World {
                 EventKind::SplitCut { .. } => coverage.splits_cut += 1,
                 EventKind::Parted { .. } => coverage.parted += 1,
                 EventKind::SplitAbandoned { .. } => coverage.splits_abandoned += 1,
+                EventKind::MergeBegun { .. } => coverage.merges_begun += 1,
+                EventKind::Merged { .. } => coverage.merged += 1,
+                EventKind::MergeAbandoned { .. } => coverage.merges_abandoned += 1,
                 EventKind::MigrationOver { outcome, .. } if outcome == "done" => coverage.migrations_done += 1,
                 EventKind::MigrationOver { .. } => coverage.migrations_undone += 1,
                 _ => {}
@@ -78,6 +81,8 @@ impl World {
             self.loss_accepted(before, partition, outcome);
         }
         let checked = self.checks.note_splits(before, &self.quorum.state);
+        self.judge(checked);
+        let checked = self.checks.note_merges(before, &self.quorum.state);
         self.judge(checked);
     }
 

@@ -391,6 +391,7 @@ impl Shell for MachineShell {
                     _ => {}
                 }
             }
+            Observed::Absorbing(_) => seen.pages_absorbed += 1,
             Observed::Parked => seen.parked += 1,
             Observed::Held => seen.answers_held += 1,
             Observed::Abandoned(writes) => seen.abandoned += writes as u64,
@@ -412,8 +413,7 @@ impl Shell for MachineShell {
             Observed::Pulling(_) => seen.copies += 1,
             Observed::Copied(_) => seen.copies_done += 1,
             Observed::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
-            Observed::Absorbing(_)
-            | Observed::Resting
+            Observed::Resting
             | Observed::Unheld(_)
             | Observed::SetAside
             | Observed::PullingAgain

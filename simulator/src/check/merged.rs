@@ -1,0 +1,126 @@
+//! Partitions that end: the left neighbour has what they had, exactly, and their history goes on there.
+
+use super::{Checks, Violation};
+use archon_coordinator_core::ClusterState;
+use archon_kv::row::{KIND_VALUE, SEAL_KEY, decode_value};
+use archon_kv::{Effect, Merged, Seal};
+use archon_replica::Entry;
+use archon_types::{KeyRange, PartitionId, Revision, Seq, Version};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Keys of users, with what they are and since when.
+type Values = BTreeMap<Bytes, (Bytes, Revision)>;
+
+impl Checks {
+    /// Notes which merges were done by a command.
+    pub(crate) fn note_merges(&mut self, before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+        let there = |table| after.tables.contains_key(&table);
+        for row in before.partitions.merging().filter(|row| there(row.id.table)) {
+            let Some((merge, right)) = row.absorbs() else { continue };
+            let Some(range) = row.absorbed_range().filter(|_| after.partitions.get(right).is_none()) else { continue };
+            self.merge(row.id, right, merge.attempt, &range)?;
+        }
+        Ok(())
+    }
+
+    /// P, L and X: what was right's is left's from here on.
+    fn merge(
+        &mut self,
+        left: PartitionId,
+        right: PartitionId,
+        attempt: Version,
+        range: &KeyRange,
+    ) -> Result<(), Violation> {
+        let given = self.of(right).latest();
+        let Some(sealed) = sealed_at(given.ledger.entries(), attempt) else {
+            let detail = format!("{right} ends in {left}, and its log does not give its keys up in attempt {attempt}");
+            return Err(Violation::Prefix { detail });
+        };
+        let had = values(given.ledger.entries(), range)?;
+        let (history, applied) = given.ends_in(range);
+        let taken = self.of(left).latest();
+        if !absorbed(taken.ledger.entries(), attempt) {
+            let detail = format!("{left} has the keys of {right}, and its log does not say that it absorbed them");
+            return Err(Violation::Prefix { detail });
+        }
+        let has = values(taken.ledger.entries(), range)?;
+        if had != has {
+            let detail = format!("{right} had {had:?}, and {left} has {has:?}");
+            return Err(Violation::Prefix { detail });
+        }
+        let known = self.of(left).latest_mut();
+        known.takes_over(history, applied, range);
+        let last = known.ledger.last();
+        self.of(right).merged_into = Some((left, sealed));
+        // What it had given up before it may write again.
+        for known in self.partitions.values_mut() {
+            let back = known.born.as_mut().filter(|born| born.of == left && !born.keys.clone().and(range).is_empty());
+            if let Some(born) = back {
+                born.until = Some(last);
+            }
+        }
+        if self.harm.reached(right) {
+            self.harm.reaches(left);
+        }
+        Ok(())
+    }
+
+    /// L: a partition that has ended writes nothing any more.
+    pub(super) fn writes_nothing_after_its_end(&self, partition: PartitionId, entry: &Entry) -> Result<(), Violation> {
+        let ended = self.partitions.get(&partition).and_then(|known| known.merged_into);
+        let Some((left, _)) = ended.filter(|(_, sealed)| entry.at.seq > *sealed) else { return Ok(()) };
+        let Ok(effect) = Effect::decode(&entry.bytes) else { return Ok(()) };
+        if effect.changes.iter().any(|row| row.key.first() == Some(&KIND_VALUE)) {
+            let detail = format!("{partition} writes at {}, and its keys are {left}'s", entry.at.seq);
+            return Err(Violation::NotLinearizable { detail });
+        }
+        Ok(())
+    }
+}
+
+/// Where the log gives all keys up in this attempt, for good.
+fn sealed_at(log: &[Entry], attempt: Version) -> Option<Seq> {
+    let mut standing = None;
+    for entry in log {
+        let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
+        for row in effect.changes.iter().filter(|row| row.key == SEAL_KEY) {
+            let seal = row.value.as_ref().and_then(|row| Seal::decode(row).ok());
+            standing = seal.filter(|seal| seal.attempt == attempt).map(|_| entry.at.seq);
+        }
+    }
+    standing
+}
+
+fn absorbed(log: &[Entry], attempt: Version) -> bool {
+    let mut merged = log.iter().rev().filter_map(|entry| Effect::decode(&entry.bytes).ok());
+    merged.find_map(|effect| merged_in(&effect)).is_some_and(|merged| merged.attempt == attempt)
+}
+
+/// What an entry says of a merge that is done.
+pub(super) fn merged_in(effect: &Effect) -> Option<Merged> {
+    let row = effect.changes.iter().find(|row| row.key == archon_kv::row::MERGED_KEY)?;
+    Merged::decode(row.value.as_ref()?).ok()
+}
+
+/// What a log makes of these keys.
+fn values(log: &[Entry], range: &KeyRange) -> Result<Values, Violation> {
+    let mut values = Values::new();
+    for entry in log {
+        let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
+        values.retain(|key, _| !effect.clear.as_ref().is_some_and(|cleared| cleared.contains(key)));
+        for row in effect.changes.iter().filter(|row| row.key.first() == Some(&KIND_VALUE)) {
+            let key = row.key.slice(1..);
+            match &row.value {
+                None => drop(values.remove(&key)),
+                Some(row) if range.contains(&key) => {
+                    let value = decode_value(row);
+                    let value = value.map_err(|error| Violation::Prefix { detail: error.to_string() })?;
+                    values.insert(key, value);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(values)
+}

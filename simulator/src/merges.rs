@@ -1,0 +1,68 @@
+//! Merges: an operator orders them of tables by ranges at any time, between splits, and now and then thinks better of it; and what
+//! goes wrong around one on purpose (rules 44 to 51).
+
+use crate::event::Event;
+use crate::world::World;
+use archon_coordinator_core::{ClusterState, check_cancel_merge, check_merge};
+use archon_types::{Partition, PartitionId};
+
+/// The partitions of tables by ranges.
+fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
+    state.data_rows().filter(|row| state.is_range(row.id.table))
+}
+
+impl World {
+    /// An operator orders a merge, and the next one after a while.
+    pub(crate) fn order_merge(&mut self) {
+        if self.healing {
+            return;
+        }
+        let unit = self.plan.unit_ms();
+        let delay = self.merges.between(unit * 2, unit * 15);
+        self.after(delay, Event::Merge);
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        if coordinator.session.is_none() {
+            return;
+        }
+        let rows: Vec<PartitionId> = rows(&coordinator.state).map(|row| row.id).collect();
+        let Some(partition) = self.merges.pick(&rows) else { return };
+        let Ok(plan) = check_merge(&self.quorum.coordinators[leader].state, partition, |_| None) else { return };
+        self.trouble_merge(partition, plan.right);
+        self.say(plan.command);
+    }
+
+    /// Whether and how the merge that is about to begin is disturbed: soon, as it takes some tenths of a second.
+    fn trouble_merge(&mut self, left: PartitionId, right: PartitionId) {
+        let unit = self.plan.unit_ms();
+        if self.merges.below(4) == 0 {
+            let when = self.merges.between(1, unit * 8);
+            self.after(when, Event::CancelMerge { partition: left });
+        }
+        for _ in 0..self.merges.below(3) {
+            let when = self.merges.between(1, unit * 4);
+            let partition = if self.merges.below(2) == 0 { left } else { right };
+            self.after(when, Event::TroubleSplit { partition });
+        }
+    }
+
+    /// The operator gives the merge of this partition up, if it goes on.
+    pub(crate) fn cancel_merge(&mut self, partition: PartitionId) {
+        let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
+        let state = &self.quorum.coordinators[leader].state;
+        let Ok((_, command)) = check_cancel_merge(state, partition) else { return };
+        self.say(command);
+    }
+
+    /// A fault in the middle of a merge or a split that goes on.
+    pub(crate) fn around_a_merge(&mut self) {
+        let state = &self.quorum.state;
+        let merging = state.partitions.merging().filter_map(|row| Some([row.id, row.absorbs()?.1])).flatten();
+        let splitting = state.partitions.splitting().map(|row| row.id);
+        let both: Vec<PartitionId> = merging.chain(splitting).collect();
+        if let Some(partition) = self.merges.pick(&both) {
+            self.trouble_splitting(partition);
+        }
+        self.theme_until = self.truth + self.plan.unit_ms();
+    }
+}
