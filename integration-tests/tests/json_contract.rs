@@ -115,6 +115,10 @@ fn every_verb_prints_what_is_documented() {
     let split = seen.done(&["partition", "split", "0", "--table", "times", "--at", "m", "--wait"]);
     assert_eq!((&split["right"], &split["right_keys"]["begin"]), (&json!(1), &json!("m")));
     seen.done(&["partition", "describe", "1", "--table", "times"]);
+    wait_served(&cluster, "times");
+    seen.run(&["partition", "merge", "1", "--table", "times"], 4);
+    let merge = seen.done(&["partition", "merge", "0", "--table", "times", "--wait"]);
+    assert_eq!((&merge["right"], &merge["range"]["end"]), (&json!(1), &json!(null)));
     seen.done(&["rebalance", "status"]);
     assert_eq!(seen.run(&["rebalance", "cancel"], 4)["error"]["kind"], "nothing_running");
     let dropped = seen.done(&["table", "drop", "orders", "--yes"]);

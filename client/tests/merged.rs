@@ -1,0 +1,97 @@
+//! What a client does when a partition ends because its left neighbour got its keys, against nodes that exist only in memory.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use archon_client::{Client, Error, ErrorDetail, ErrorKind};
+use archon_types::{KeyRange, Keys, TableDelta, Version};
+use bytes::Bytes;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use support::{FakeCluster, Manner};
+
+/// Far more than anything here takes: whoever waits for it was not told.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+impl FakeCluster {
+    /// A table by ranges: two partitions that meet at `m`, or one that was two.
+    fn ranges(&self, version: u64, merged: bool) -> TableDelta {
+        let mut delta = self.table(version, |_| Some(1));
+        delta.table.keys = Keys::Range { next: 2 };
+        let at = Some(Bytes::from_static(b"m"));
+        delta.partitions[0].range = KeyRange { begin: Bytes::new(), end: at.clone().filter(|_| !merged) };
+        delta.partitions[1].range = KeyRange { begin: at.unwrap_or_default(), end: None };
+        delta.partitions.truncate(if merged { 1 } else { 2 });
+        delta
+    }
+
+    fn push(&self, delta: &TableDelta) {
+        self.nodes.iter().for_each(|node| drop(node.state.table.send_replace(delta.clone())));
+    }
+
+    fn manner(&self, manner: Manner) {
+        self.nodes[0].state.set(manner);
+    }
+}
+
+async fn two_partitions() -> (FakeCluster, Client) {
+    let cluster = FakeCluster::start(1, 2).await;
+    cluster.push(&cluster.ranges(6, false));
+    let client = Client::builder(cluster.addresses()).timeout(DEADLINE).build().await.unwrap();
+    assert_eq!(client.table_version(), Version::new(6));
+    (cluster, client)
+}
+
+async fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn busy() -> Manner {
+    Manner::Refuse(ErrorDetail::new(ErrorKind::Unavailable, "it is being merged").with_retry_after_ms(5))
+}
+
+#[tokio::test]
+async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
+    let (cluster, client) = two_partitions().await;
+    client.put("z", "before").await.unwrap();
+    cluster.manner(busy());
+    let run = |client: Client| async move {
+        (client.put("z", "after").await, client.scan("").limit(10).page().await.map(|page| page.entries.len()))
+    };
+    let begun = tokio::spawn(run(client.clone()));
+    let asked = cluster.count(|node| &node.ops);
+    wait_for("an attempt", || cluster.count(|node| &node.ops) > asked).await;
+    cluster.push(&cluster.ranges(9, true));
+    wait_for("the newer table", || client.table_version() == Version::new(9)).await;
+    cluster.manner(Manner::Serve);
+    let (put, scanned) = begun.await.unwrap();
+    assert!(put.is_ok(), "{put:?}");
+    assert_eq!(scanned, Ok(1));
+    let store = cluster.nodes[0].state.store.lock().unwrap();
+    assert_eq!(store.partitions[&Bytes::from_static(b"z")].index, 0);
+    assert_eq!(store.ids.last().map(|id| id.number), Some(1), "it has another name there");
+}
+
+#[tokio::test]
+async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
+    let (mut cluster, client) = two_partitions().await;
+    cluster.manner(Manner::Silent);
+    let begun = tokio::spawn({
+        let client = client.clone();
+        async move { client.put("z", "open").await }
+    });
+    wait_for("an attempt", || cluster.count(|node| &node.ops) > 0).await;
+    cluster.manner(Manner::Redirect(None));
+    cluster.push(&cluster.ranges(9, true));
+    cluster.nodes[0].restart().await;
+    let put = begun.await.unwrap();
+    assert!(matches!(put, Err(Error::MaybeApplied { .. })), "{put:?}");
+    assert!(cluster.nodes[0].state.store.lock().unwrap().ids.is_empty());
+    cluster.manner(Manner::Serve);
+    assert!(client.put("z", "new").await.is_ok());
+    assert!(cluster.nodes[0].state.messages.load(Ordering::SeqCst) > 0);
+}
