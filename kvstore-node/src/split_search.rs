@@ -66,9 +66,11 @@ pub(crate) async fn run(
 ) {
     let work = async {
         while let Some(search) = asked.recv().await {
+            let began = Instant::now();
             let above = InShard { shards: &shards, search: &search };
             let found = walk(&engine, &search, PageLimit::bytes(PAGE_BYTES), REST_FACTOR, &above).await;
-            shards.of(search.partition).complete(ShardMessage::SplitPoint { search, found });
+            let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            shards.of(search.partition).complete(ShardMessage::SplitPoint { search, found, took_ms });
         }
     };
     tokio::select! {

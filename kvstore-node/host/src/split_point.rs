@@ -50,8 +50,8 @@ enum Walk {
     /// None is needed before that.
     #[default]
     Ready,
-    /// Since then.
-    UnderWay(Millis),
+    /// It is asked for.
+    UnderWay,
     /// It was within its limit.
     Rest { until: Millis },
     /// It is above its limit, and that is its middle.
@@ -86,10 +86,10 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// A walk over the rows of a partition came to its end, or to nothing.
-    pub fn split_point(&mut self, search: &SplitSearch, found: Option<&ByteHalves>) {
+    /// A walk over the rows of a partition, which took so long, came to its end, or to nothing.
+    pub fn split_point(&mut self, search: &SplitSearch, found: Option<&ByteHalves>, took_ms: u64) {
         if let Some(local) = self.copies.get_mut(&search.placement) {
-            self.turn.walked(local, search, found);
+            self.turn.walked(local, search, found, took_ms);
         }
     }
 }
@@ -120,7 +120,7 @@ impl<S: Shell> Turn<S> {
     fn look_at_bytes(&mut self, local: &LocalCopy<S>, walk: Walk, most: u64) -> Walk {
         let Some(range) = local.range() else { return Walk::Ready };
         match walk {
-            Walk::UnderWay(_) => walk,
+            Walk::UnderWay => walk,
             Walk::Rest { until } if self.now < until => walk,
             Walk::Found { range: of, at, bytes, found, said }
                 if of == *range && bytes > most && self.now.since(found) < MIDDLE_MS_MAX =>
@@ -136,16 +136,16 @@ impl<S: Shell> Turn<S> {
             _ => {
                 let (partition, placement) = (local.partition, local.placement);
                 let begun = self.shell.find_split_point(SplitSearch { partition, placement, range: range.clone() });
-                if begun { Walk::UnderWay(self.now) } else { Walk::Ready }
+                if begun { Walk::UnderWay } else { Walk::Ready }
             }
         }
     }
 
-    fn walked(&mut self, local: &mut LocalCopy<S>, search: &SplitSearch, found: Option<&ByteHalves>) {
+    fn walked(&mut self, local: &mut LocalCopy<S>, search: &SplitSearch, found: Option<&ByteHalves>, took_ms: u64) {
         let Some(mut watch) = local.watch.take() else { return };
-        if let Walk::UnderWay(begun) = watch.walk {
+        if matches!(watch.walk, Walk::UnderWay) {
             let most = self.shell.split_limits(local.partition.table).bytes;
-            let rest_ms = self.now.since(begun).saturating_mul(REST_FACTOR).max(REST_MS_MIN);
+            let rest_ms = took_ms.saturating_mul(REST_FACTOR).max(REST_MS_MIN);
             // Of more keys than it has by now it says nothing.
             let found = found.filter(|_| local.range() == Some(&search.range));
             let above = found.filter(|halves| most.is_some_and(|most| halves.bytes() > most));

@@ -47,7 +47,7 @@ fn walk(node: &mut Partitions<TestShell>, at: u64, bytes: u64) {
     (b'a'..=b'z').for_each(|key| halves.add(&[key], bytes / 26));
     let search = node.shell().searches.last().cloned().expect("a search");
     node.begin(Millis::new(at));
-    node.split_point(&search, Some(&halves));
+    node.split_point(&search, Some(&halves), 500);
     settle(node);
 }
 
@@ -99,10 +99,13 @@ fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_too
     }
     tick(&mut node, 8_500);
     assert_eq!(searches(&node), 2);
-    walk(&mut node, 8_500, MIB / 2);
-    tick(&mut node, 9_500);
+    // However long it waited for others: only how long it took itself counts.
+    node.begin(Millis::new(60_000));
+    let search = node.shell().searches[1].clone();
+    node.split_point(&search, Some(&ByteHalves::default()), 1);
+    tick(&mut node, 61_000);
     assert_eq!(searches(&node), 2, "two seconds at least");
-    tick(&mut node, 11_000);
+    tick(&mut node, 63_000);
     assert_eq!(searches(&node), 3);
 }
 
@@ -111,7 +114,7 @@ fn a_walk_that_came_to_nothing_is_made_again() {
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
     let search = node.shell().searches[0].clone();
-    node.split_point(&search, None);
+    node.split_point(&search, None, 0);
     tick(&mut node, 3_000);
     assert_eq!(searches(&node), 1);
     tick(&mut node, 5_000);

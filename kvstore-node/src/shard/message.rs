@@ -86,7 +86,7 @@ pub(crate) enum ShardMessage {
     /// A copy that was formed is held now: whoever had it formed says so.
     Formed,
     /// A walk over the rows of a partition that should perhaps be split has ended; `None`: it came to nothing.
-    SplitPoint { search: SplitSearch, found: Option<ByteHalves> },
+    SplitPoint { search: SplitSearch, found: Option<ByteHalves>, took_ms: u64 },
     /// The node registered anew.
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.

@@ -204,7 +204,9 @@ impl Shard {
             }
             // What follows from it is looked at in every turn.
             ShardMessage::Formed => {}
-            ShardMessage::SplitPoint { search, found } => partitions.split_point(&search, found.as_ref()),
+            ShardMessage::SplitPoint { search, found, took_ms } => {
+                partitions.split_point(&search, found.as_ref(), took_ms);
+            }
             ShardMessage::Peers => partitions.peers_changed(),
             ShardMessage::Release => partitions.release(),
             ShardMessage::Leading(answer) => {
