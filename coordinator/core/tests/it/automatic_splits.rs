@@ -155,8 +155,12 @@ fn another_coordinator_goes_on_with_it() {
 fn no_node_copies_for_two_at_once_and_few_are_under_way() {
     let mut bed = ranges(6, 1, &["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]);
     let mut busy = BTreeSet::new();
-    for (index, at) in (0..12).zip(["a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1", "j1", "k1", "l1"]) {
-        let node = bed.grown(index).leader_placement().expect("a leader").node;
+    let points = (0..12).zip(["a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1", "j1", "k1", "l1"]);
+    let leader = |index| bed.grown(index).leader_placement().expect("a leader").node;
+    let mut points: Vec<_> = points.map(|(index, at)| (leader(index), index, at)).collect();
+    // One node after the other, each of which has two.
+    points.sort_unstable();
+    for (node, index, at) in points {
         let room = busy.len() < 4 && !busy.contains(&node);
         match bed.outgrown(index, at, ABOVE) {
             Ok(begun) => assert!(begun && room && busy.insert(node), "partition {index} on {node:?}, beside {busy:?}"),
