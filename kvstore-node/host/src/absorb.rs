@@ -189,6 +189,12 @@ impl<S: Shell> Turn<S> {
         }
     }
 
+    /// Whether the committed rows of a copy have all keys that its row gives it.
+    pub(crate) fn has_absorbed(&mut self, local: &LocalCopy<S>) -> bool {
+        let merged = self.merged_by(local);
+        has_absorbed(local, merged.as_ref())
+    }
+
     /// What the committed rows of a copy say of the last merge, as far as it is known to have been one.
     pub(crate) fn merged_by(&mut self, local: &LocalCopy<S>) -> Option<Merged> {
         let absorbed = local.row().map_or(Version::ZERO, |row| row.absorbed);
@@ -204,6 +210,12 @@ impl<S: Shell> Turn<S> {
             }
         }
     }
+}
+
+/// Whether a copy whose committed rows say this of the last merge has all keys that its row gives it.
+pub(crate) fn has_absorbed<S: Shell>(local: &LocalCopy<S>, merged: Option<&Merged>) -> bool {
+    let wanted = local.row().map_or(Version::ZERO, |row| row.absorbed);
+    merged.map_or(Version::ZERO, |merged| merged.attempt) >= wanted
 }
 
 #[cfg(test)]

@@ -7,10 +7,13 @@ use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, put, reques
 use archon_kv::engine::{PageLimit, Row};
 use archon_kv::{View, row};
 use archon_types::{
-    Answer, ClientId, Epoch, ErrorKind, KeyRange, Merge, MergeSide, Op, OpId, Partition, PartitionId, ReplicaState,
+    Answer, ClientId, Epoch, ErrorKind, KeyRange, Merge, MergeSide, Op, OpId, Partition, PartitionId, PlacementId,
+    ReplicaState, RightCopy, RightStage, Split,
 };
 
 const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
+/// A copy of a partition that is split off.
+const FORMED: PlacementId = PlacementId::new(20);
 /// The version in which the merge began.
 const ATTEMPT: Version = Version::new(2);
 
@@ -293,6 +296,28 @@ fn what_a_copy_shows_is_as_of_a_revision_that_counts_on() {
     assert!(
         shown.as_of > Revision::new(1_000) && shown.found.is_some_and(|(_, revision)| revision == Revision::new(3))
     );
+}
+
+/// A split that began before the engine had cleared the keys for the merge was given up each time: nobody formed a copy.
+#[test]
+fn a_copy_is_split_once_its_engine_has_cleared_what_was_absorbed_over() {
+    let split = |row: Partition| {
+        let copies = vec![RightCopy { id: FORMED, node: LIFE.node, stage: RightStage::Copying }];
+        let at = Bytes::from_static(b"p");
+        let split = Split { attempt: row.version, at, right: 5, copies, position: None, cut: false };
+        Partition { split: Some(Box::new(split)), ..row }
+    };
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
+    configure(&mut node, split(widened(5)));
+    assert_eq!(node.shell().forms.len(), 1);
+    let local = &node.copies()[&OWN];
+    assert!(!local.memtable.is_to_clear(&range("p", None), local.flushing), "the engine has it before the job");
+    // A copy whose log lags behind its row.
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, split(Partition { leader: Some(OTHER), ..widened(5) }));
+    assert!(node.shell().forms.is_empty());
 }
 
 fn revisions_go_on_above_those_of_the_other_log(mutant: Option<Mutant>) -> bool {

@@ -222,6 +222,18 @@ impl<S: Shell> Turn<S> {
         }
         let row = local.row()?;
         let range = row.split.as_deref()?.right_range(&row.range);
+        // What was cleared for a merge, before its rows came, would spoil the copy if the engine did it later.
+        if !self.has_absorbed(local) {
+            return None;
+        }
+        if local.memtable.is_to_clear(&range, local.flushing) {
+            local.haste = Haste::Now;
+            self.shell.ticked(local, self.now);
+            local.haste = Haste::None;
+        }
+        if local.memtable.is_to_clear(&range, local.flushing) {
+            return None;
+        }
         let (attempt, to) = (wanted.attempt.get(), wanted.copy.id);
         self.shell.form(FormJob { attempt, from: local.placement, to, range });
         Some(Stage::Copying)

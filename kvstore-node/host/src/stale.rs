@@ -1,6 +1,7 @@
 //! Reads at a copy that need not lead: of committed rows alone, as of a position of the log, of which no age is promised
 //! (PROTOCOL rule 33). No lease, no round and no leader has a part in them.
 
+use crate::absorb::has_absorbed;
 use crate::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
@@ -8,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_kv::{Merged, PartitionView, Reader, View, row};
-use archon_types::{PartitionId, Revision, Version};
+use archon_types::{PartitionId, Revision};
 use bytes::Bytes;
 
 /// What a copy shows of a key.
@@ -60,9 +61,7 @@ impl<S: Shell> Turn<S> {
         }
         // The row may give it keys that its log does not know to have come.
         let merged = self.merged_by(local);
-        let wanted = local.row().map_or(Version::ZERO, |row| row.absorbed);
-        let absorbed = merged.as_ref().map_or(Version::ZERO, |merged| merged.attempt);
-        if absorbed < wanted && !self.broken.breaks(Mutant::StaleUnabsorbed) {
+        if !has_absorbed(local, merged.as_ref()) && !self.broken.breaks(Mutant::StaleUnabsorbed) {
             return Err(Refusal::CommitUnknown); // rule 48
         }
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
