@@ -132,6 +132,10 @@ fn rows_come_page_by_page_and_are_shown_once_the_row_gives_them() {
     let Some(Ok(Answer::Written { revision })) = answer(&node, "put m") else { panic!("{:?}", answer(&node, "put m")) };
     assert!(*revision > Revision::new(1_000), "{revision}");
     assert!(node.turn.splitting.is_empty(), "nothing is left to do");
+    // Within one millisecond a client was refused, and told of no later time to stamp its write anew with.
+    let local = &node.copies()[&OWN];
+    let through = local.absorb.merged().expect("a merge").through;
+    assert!(local.waiting.log_time() > through, "{} and {through}", local.waiting.log_time());
 }
 
 #[test]
