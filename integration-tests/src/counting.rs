@@ -82,7 +82,10 @@ async fn count_up(client: Arc<Client>, key: String, stop: Arc<AtomicBool>) -> Se
                 let sums = seen.done..=seen.done + seen.open;
                 assert!(sums.contains(&counter.value), "{key}: {counter:?}, but {seen:?}");
             }
-            Err(Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. }) => seen.open += 1,
+            Err(error @ (Error::MaybeApplied { .. } | Error::DeadlineExceeded { .. })) => {
+                println!("{key} is open after {} ms: {error}", began.elapsed().as_millis());
+                seen.open += 1;
+            }
             Err(error) => panic!("{key}: {error}"),
         }
         seen.longest_ms = seen.longest_ms.max(began.elapsed().as_millis());

@@ -169,6 +169,9 @@ impl<S: Shell> Turn<S> {
         let Some(position) = local.replica.next_position() else { return };
         let highest = if self.broken.breaks(Mutant::RevisionFalls) { Revision::ZERO } else { page.revision }; // rule 49
         let merged = Merged::next(local.absorb.merged.as_ref(), attempt, from, highest, position.seq, at);
+        // Whoever is refused for a stamp from before is told a later time, to stamp the write anew with.
+        local.log_time.observe(merged.through.plus(1));
+        let at = local.log_time.stamp(self.shell.wall());
         if self.note(local, reshape::absorbed(at, &merged)).is_ok() {
             (local.absorb.merged, local.absorb.merged_at) = (Some(merged), position.seq);
             local.absorb.under_way = None;

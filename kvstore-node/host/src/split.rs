@@ -151,10 +151,6 @@ impl<S: Shell> Turn<S> {
             Lack::Absorb(seal) => Some(seal.attempt),
             _ => None,
         };
-        if let (Lack::Open, Some(merged)) = (&lacks, local.absorb.merged()) {
-            // Whoever is refused for a stamp from before the merge is told a later time, to stamp the write anew with.
-            local.log_time.observe(merged.through.plus(1));
-        }
         let at = local.log_time.stamp(self.shell.wall());
         let (effect, seal) = match lacks {
             Lack::Seal(seal) => (reshape::split(at, &seal), Some(seal)),
