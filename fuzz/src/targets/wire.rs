@@ -92,6 +92,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "MergePartitionResponse",
     "StatusRequest",
     "StatusResponse",
+    "YieldPage",
+    "YieldRequest",
 ];
 
 macro_rules! conversion {
