@@ -5,7 +5,7 @@ use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::shown_key;
-use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, SettingStep};
+use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, SettingStep, TableTraits};
 
 /// Who caused something.
 pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
@@ -120,7 +120,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
         EventKind::TableAltered { table, name, before, after } => {
-            (format!("wants {after}; before: {before}"), Subject::Table { table_id: table.get(), table: name.clone() })
+            (altered(*before, *after), Subject::Table { table_id: table.get(), table: name.clone() })
         }
         EventKind::TableDropped { table, name, partitions, copies, moves } => {
             let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
@@ -247,6 +247,18 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::MigrationOver { .. } => EventCode::MoveOver,
         EventKind::DataLossAccepted { .. } => EventCode::DataLossAccepted,
     }
+}
+
+/// What an operator wants of a table from now on.
+fn altered(before: TableTraits, after: TableTraits) -> String {
+    let mut wants = Vec::new();
+    if before.replication != after.replication {
+        wants.push(format!("wants {} copies of each partition, {} before", after.replication, before.replication));
+    }
+    if before.split_above != after.split_above {
+        wants.push(format!("{} from now on, before that {}", after.split_above, before.split_above));
+    }
+    wants.join("; ")
 }
 
 #[cfg(test)]

@@ -115,13 +115,6 @@ impl fmt::Display for Outgrown {
     }
 }
 
-impl fmt::Display for TableTraits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} copies of each partition", self.replication)?;
-        if self.split_above.is_set() { write!(f, ", {}", self.split_above) } else { Ok(()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
