@@ -89,14 +89,21 @@ const SPLITS_FROM: u64 = 100_000_000;
 const SPLITS_END: u64 = 200_000_000;
 /// Seeds from there on up to here are about merges as well.
 const MERGES_END: u64 = 300_000_000;
-/// Seeds from here on are drawn, and one in so many of them is about splits.
-const DRAWN_SPLITS: u64 = 6;
+/// Seeds of which one in so many is about splits, and another about merges, from where they are drawn.
+const DRAWN_RANGES: u64 = 6;
 
-/// Whether a seed is about splits.
-fn is_about_splits(seed: u64) -> bool {
+/// What a seed is about that is about ranges.
+fn of_ranges(seed: u64) -> Option<Theme> {
+    let drawn = || Random::new(seed ^ 0x5B11_75ED).below(DRAWN_RANGES);
     match seed {
-        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x5B11_75ED).below(DRAWN_SPLITS) == 0,
-        seed => (SPLITS_FROM..SPLITS_END).contains(&seed),
+        SPLITS_FROM..SPLITS_END => Some(Theme::Splits),
+        SPLITS_END..MERGES_END => Some(Theme::Merges),
+        crate::base::DRAWN_FROM.. => match drawn() {
+            0 => Some(Theme::Splits),
+            1 => Some(Theme::Merges),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -132,11 +139,7 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = match seed {
-            _ if is_about_splits(seed) => Theme::Splits,
-            SPLITS_END..MERGES_END => Theme::Merges,
-            _ => theme,
-        };
+        let theme = of_ranges(seed).unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can part (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
