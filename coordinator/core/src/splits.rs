@@ -4,6 +4,7 @@
 //! it has taken is each coordinator's own memory: a new one gives it the whole time again.
 
 use crate::command::Command;
+use crate::departed;
 use crate::edit::{Edit, PartitionChange};
 use crate::failover;
 use crate::state::ClusterState;
@@ -71,9 +72,9 @@ impl Splits {
         let change = |edit: Edit| Step::Change(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
         let abandon = |why: String| change(Edit::AbandonSplit(why));
         let least = usize::from(row.min_in_sync).max(1);
-        let pending = |copy: &&RightCopy| copy.stage < phase.goal && state.is_active(copy.node);
-        let pending: Vec<NodeId> = split.copies.iter().filter(pending).map(|copy| copy.node).collect();
-        let there = phase.there(state, split);
+        let formable = split.copies.iter().filter(|copy| can_form(state, row, copy));
+        let (there, pending): (Vec<&RightCopy>, Vec<&RightCopy>) = formable.partition(|copy| copy.stage >= phase.goal);
+        let there = there.len();
         if there + pending.len() < least {
             return abandon(format!("only {} of {least} copies can be formed", there + pending.len()));
         }
@@ -89,7 +90,7 @@ impl Splits {
         }
         let over_at = seen.begun.plus(phase.ms_max);
         if now >= over_at {
-            let waits: Vec<String> = pending.iter().map(|node| state.node_name(*node)).collect();
+            let waits: Vec<String> = pending.iter().map(|copy| state.node_name(copy.node)).collect();
             let of = match (waits.is_empty(), split.cut) {
                 (false, _) => waits.join(", "),
                 (true, false) => "a leader of the partition".to_owned(),
@@ -118,12 +119,13 @@ impl Phase {
             _ => Self { goal, ms_max: COPYING_MS_MAX, stragglers_ms: COPYING_STRAGGLERS_MS },
         }
     }
+}
 
-    /// How many copies are where this phase brings them. What mirrors writes does so on a node that is there; what is formed stays.
-    fn there(&self, state: &ClusterState, split: &Split) -> usize {
-        let there = |copy: &&RightCopy| copy.stage >= self.goal && (copy.is_formed() || state.is_active(copy.node));
-        split.copies.iter().filter(there).count()
-    }
+/// Whether a copy is formed, or can still be: what is formed stays; what is not needs a node that is there, with a copy of left to
+/// form it from. A copy of left that was lost is hosted by nobody, and not replaced before the split is over.
+fn can_form(state: &ClusterState, row: &Partition, copy: &RightCopy) -> bool {
+    let has_left = || row.placement_on(copy.node).is_some_and(|left| !departed::is_lost(state, left.id));
+    copy.is_formed() || (state.is_active(copy.node) && has_left())
 }
 
 /// What ends the phase of a split of which enough copies have come to its end, if somebody is there who can go on.

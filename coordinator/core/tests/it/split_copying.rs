@@ -80,6 +80,31 @@ fn a_node_that_begins_anew_copies_anew() {
     assert!(!bed.is_split(0) && bed.times(1).live().count() == 3);
 }
 
+/// Seed 265911000859462 of the simulator: nobody hosts a copy that was lost, nothing is repaired while a partition is split, and
+/// the split waited half an hour for that node.
+#[test]
+fn a_copy_whose_source_was_lost_is_not_waited_for() {
+    for lost in [1, 2] {
+        let mut bed = ranges(3, None);
+        bed.begin_split(0, "m");
+        let followers = bed.nodes().into_iter().filter(|node| Some(*node) != bed.leader_of(0));
+        let losers: Vec<_> = followers.take(lost).collect();
+        for (node, boot) in losers.iter().zip(9_001..) {
+            bed.fail(*node);
+            bed.rejoin_without(*node, boot, times(0));
+        }
+        assert_eq!(bed.times(0).live().count(), 3 - lost);
+        for node in bed.nodes().iter().filter(|node| !losers.contains(node)) {
+            bed.mirrors(*node, 0).expect("it counts");
+        }
+        bed.pass(100, &[]);
+        let goes_on = lost == 1;
+        assert_eq!((bed.is_split(0), is_cut(&bed)), (goes_on, goes_on), "{:?}", stages(&bed));
+        bed.settle();
+        assert_eq!(bed.times(0).live().count(), 3, "what was lost is replaced");
+    }
+}
+
 #[test]
 fn keys_are_not_given_up_while_nobody_leads() {
     let mut bed = ranges(3, None);

@@ -139,6 +139,17 @@ impl Bed {
         })
     }
 
+    /// The same with everything but its copy of one partition.
+    pub fn rejoin_without(&mut self, node: NodeId, boot: u128, lost: PartitionId) -> NodeId {
+        let row = self.state.node(node).expect("known").clone();
+        let others = self.state.partitions.on_node(node).filter(|row| row.id != lost);
+        self.join_with(Register {
+            held: others.filter_map(|row| row.placement_on(node)).map(|copy| copy.id).collect(),
+            last_incarnation: row.activated,
+            ..Register::new(row.node.name, row.node.address, row.storage, BootId::new(Uuid::from_u128(boot)))
+        })
+    }
+
     pub fn node(&self, name: &str) -> NodeId {
         self.state.node_by_name(name).expect("a node of that name").node.id
     }
