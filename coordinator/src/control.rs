@@ -1,6 +1,7 @@
 //! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
 //! lives in `core`.
 
+use crate::beats;
 use crate::clock::{boot_now, wall_now};
 use crate::event_log::EventLog;
 use crate::metrics::{Metrics, count};
@@ -78,7 +79,8 @@ impl Control {
             Ok(confirmed) if confirmed == term => {}
             Ok(_) | Err(_) => return,
         }
-        let session = Session::new(self.quorum.clone(), term, stop.child_token(), boot_now());
+        let (beats, waiting) = beats::queue();
+        let session = Session::new(self.quorum.clone(), term, stop.child_token(), beats, boot_now());
         if !self.bootstrap(&session).await {
             return;
         }
@@ -87,6 +89,7 @@ impl Control {
         let mut tasks = JoinSet::new();
         tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics)));
         tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
+        tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));
         self.leading.set(Some(Arc::clone(&session)));
         let end = tokio::select! {
             end = self.turns(&session) => end,

@@ -2,8 +2,9 @@
 //!
 //! [`run`] is all a binary needs; [`Coordinator`] is the same with its parts in reach, for tests and embedding. What it
 //! decides lives in `archon-coordinator-core`; here are the log (`raft/`), the leader's loop (`control`), pushes to nodes
-//! (`push`), leases (`lease`) and the services (`service/`). Only `raft/` names the Raft library.
+//! (`push`), heartbeats (`beats/`) and the services (`service/`). Only `raft/` names the Raft library.
 
+mod beats;
 mod clock;
 mod config;
 mod confirm;
@@ -13,7 +14,6 @@ mod error;
 mod event_log;
 mod identity;
 mod join;
-mod lease;
 mod load;
 mod metrics;
 mod polls;

@@ -24,6 +24,10 @@ metrics! {
     heartbeats => "archon_coordinator_heartbeats_answered_total",
     /// Heartbeats refused or left without a lease.
     heartbeats_refused => "archon_coordinator_heartbeats_refused_total",
+    /// Heartbeats that came twice, or after a later one, and were left alone.
+    heartbeats_overtaken => "archon_coordinator_heartbeats_overtaken_total",
+    /// Quorum rounds that heartbeats waited for.
+    heartbeat_rounds => "archon_coordinator_heartbeat_rounds_total",
     /// Commands proposed by control turns.
     commands => "archon_coordinator_commands_proposed_total",
     /// Pushes acknowledged by nodes.
@@ -44,7 +48,12 @@ metrics! {
 
 /// Counts one more.
 pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    add(counter, 1);
+}
+
+/// Counts so many more.
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a coordinator serves on its port.
 
+use crate::beats::{self, Speakers};
 use crate::error::CoordinatorError;
 use crate::metrics::{Metrics, count};
 use crate::raft::{Peers, Quorum};
@@ -8,27 +9,29 @@ use crate::service::admin::Admins;
 use crate::service::session::Sessions;
 use crate::service::stats::Stats;
 use crate::service::table::Tables;
-use archon_frames::{PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
-use archon_proto::guarded::{Guarded, Incoming};
+use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
 use archon_proto::health::MemberHealth;
-use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
+use archon_proto::listen::AcceptFailures;
 use archon_proto::v1::admin_server::AdminServer;
 use archon_proto::v1::session_server::SessionServer;
 use archon_proto::v1::stats_server::StatsServer;
 use archon_proto::v1::table_server::TableServer;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 
 /// Most requests at once on one connection.
 const STREAMS_MAX: u32 = 1_024;
+/// Connections of gRPC that were sorted out and not yet taken by its server.
+const ACCEPTED_MAX: usize = 64;
 
 /// A coordinator serves while it knows a leader: itself, heard by more than half, or another one.
 fn health(context: &Context) -> MemberHealth {
@@ -38,23 +41,15 @@ fn health(context: &Context) -> MemberHealth {
     MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
 }
 
-/// The connections as they come. One that cannot be accepted waits, and is tried again: the server would end with it.
-fn accept(incoming: Incoming, metrics: Arc<Metrics>) -> impl Stream<Item = io::Result<Guarded>> {
-    let failures = AcceptFailures::default();
-    futures::stream::unfold((incoming, metrics, failures), |(mut incoming, metrics, mut failures)| async move {
-        loop {
-            match incoming.next().await? {
-                Ok(connection) => return Some((Ok(connection), (incoming, metrics, failures))),
-                Err(error) => {
-                    count(&metrics.accept_errors);
-                    if let Some(times) = failures.note(Instant::now()) {
-                        tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
-                    }
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                }
-            }
+/// Tells of connections that could not be accepted: rarely, for many fail at once.
+fn note_failures(metrics: Arc<Metrics>) -> impl Fn(&io::Error) {
+    let failures = Mutex::new(AcceptFailures::default());
+    move |error| {
+        count(&metrics.accept_errors);
+        if let Some(times) = failures.lock().note(Instant::now()) {
+            tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
         }
-    })
+    }
 }
 
 /// Serves until told to end; what goes wrong meanwhile is said to `failed`.
@@ -89,12 +84,32 @@ pub(crate) fn serve(
         .add_service(admins)
         .add_service(tables)
         .add_service(StatsServer::new(Stats::new(context.clone())));
-    let incoming = accept(Incoming::new(listener, Arc::clone(&context.doors)), Arc::clone(&context.metrics));
+    let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
+    let accepted =
+        futures::stream::unfold(accepted, |mut accepted| async move { Some((accepted.recv().await?, accepted)) });
+    let incoming = Incoming::new(listener, Arc::clone(&context.doors));
+    let noted = note_failures(Arc::clone(&context.metrics));
+    let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
+    let (tasks, ends) = (TaskTracker::new(), serving.child_token());
+    let streams = {
+        let (context, speakers, ends) = (context.clone(), Arc::<Speakers>::default(), ends.clone());
+        move |kind, reader, writer| {
+            beats::serve(context.clone(), Arc::clone(&speakers), ends.clone(), kind, reader, writer)
+        }
+    };
     Ok(tokio::spawn(async move {
-        let served = server.serve_with_incoming_shutdown(incoming, serving.cancelled_owned()).await;
+        let sorting = sort(incoming, grpc, budget, tasks.clone(), ends.clone(), noted, streams);
+        let served = async {
+            let served = server.serve_with_incoming_shutdown(accepted, serving.cancelled_owned()).await;
+            ends.cancel();
+            served
+        };
+        let ((), served) = tokio::join!(sorting, served);
         if let Err(error) = served {
             tracing::error!(%error, "the server failed");
             failed.send_replace(Some(format!("the server failed: {error}").into()));
         }
+        tasks.close();
+        tasks.wait().await;
     }))
 }

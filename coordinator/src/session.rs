@@ -1,5 +1,6 @@
 //! One term of leading: what this coordinator remembers while, and only while, it leads.
 
+use crate::beats::BeatQueue;
 use crate::load::Loads;
 use crate::polls::Polls;
 use crate::raft::{Proposal, Quorum};
@@ -43,6 +44,8 @@ pub(crate) struct Session {
     loads: Mutex<Loads>,
     plans: Plans,
     polls: Polls,
+    /// Where streams leave heartbeats.
+    pub(crate) beats: BeatQueue,
     /// Rung when the control loop has something to do before its timer.
     pub(crate) work: Notify,
     /// Rung when pushers should look again.
@@ -52,8 +55,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins to lead in `term` at `now`, with every timer at zero.
-    pub(crate) fn new(quorum: Quorum, term: u64, stop: CancellationToken, now: Millis) -> Arc<Self> {
+    /// Begins to lead in `term` at `now`, with every timer at zero. Heartbeats are left in `beats`.
+    pub(crate) fn new(quorum: Quorum, term: u64, stop: CancellationToken, beats: BeatQueue, now: Millis) -> Arc<Self> {
         Arc::new(Self {
             quorum,
             number: term,
@@ -64,6 +67,7 @@ impl Session {
             loads: Mutex::default(),
             plans: Plans::default(),
             polls: Polls::default(),
+            beats,
             work: Notify::new(),
             pushes: Notify::new(),
             granting: AtomicBool::new(true),
@@ -106,16 +110,19 @@ impl Session {
         &self.polls
     }
 
-    /// Takes note of a heartbeat that was accepted. Returns the table version that the node held before.
-    pub(crate) fn note_heard(&self, node: NodeId, heard: Heard) {
-        let behind = {
+    /// Takes note of heartbeats that were accepted.
+    pub(crate) fn note_heard(&self, beats: impl Iterator<Item = (NodeId, Heard)>) {
+        let mut behind = false;
+        {
             let mut all = self.heard.lock();
-            let before = all.insert(node, heard);
-            if let Some(pusher) = self.awaited.lock().remove(&node) {
-                pusher.notify_one();
+            for (node, heard) in beats {
+                let before = all.insert(node, heard);
+                if let Some(pusher) = self.awaited.lock().remove(&node) {
+                    pusher.notify_one();
+                }
+                behind |= before.is_none_or(|before| before.table_version != heard.table_version);
             }
-            before.is_none_or(|before| before.table_version != heard.table_version)
-        };
+        }
         if behind {
             self.pushes.notify_one();
         }

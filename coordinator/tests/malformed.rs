@@ -56,7 +56,6 @@ impl Decoder for Raw {
 /// Methods whose body cannot be right by chance, so that every answer must be an error.
 const WRITES: &[&str] = &[
     "Session/Register",
-    "Session/Heartbeat",
     "Session/Report",
     "Session/Leave",
     "Admin/SetNode",

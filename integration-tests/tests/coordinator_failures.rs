@@ -4,10 +4,14 @@ use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use archon_load::BeatStream;
+use archon_proto::convert::beats::Beat;
+use archon_proto::convert::session::Registered;
 use archon_proto::v1::session_client::SessionClient;
-use archon_proto::v1::{ClusterRef, HeartbeatRequest, RegisterRequest, Sender};
+use archon_proto::v1::{ClusterRef, RegisterRequest};
+use archon_types::{PushKey, Version};
 use std::time::Duration;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
@@ -47,9 +51,8 @@ async fn no_operation_fails_when_the_leading_coordinator_is_killed() {
 
 /// A node that exists only as a session, so that the test sees every answer to its heartbeats.
 struct Probe {
-    session: SessionClient<Channel>,
-    cluster: Option<ClusterRef>,
-    sender: Sender,
+    stream: BeatStream,
+    registered: Registered,
     number: u64,
 }
 
@@ -74,24 +77,25 @@ impl Probe {
             participant: None,
         };
         let answer = session.register(request).await.expect("the leader registers").into_inner();
-        let sender = Sender { id: answer.node, incarnation: answer.incarnation };
-        Self { session, cluster: answer.cluster, sender, number: 0 }
+        let registered = Registered::try_from(answer).expect("a registration");
+        let stream = BeatStream::connect(coordinator, registered.cluster).await.expect("the leader takes heartbeats");
+        Self { stream, registered, number: 0 }
     }
 
     /// The lease granted, in milliseconds.
     async fn heartbeat(&mut self) -> Result<u64, String> {
         self.number += 1;
-        let request = HeartbeatRequest {
-            cluster: self.cluster.clone(),
-            sender: Some(self.sender),
+        let beat = Beat {
+            node: self.registered.node,
+            incarnation: self.registered.incarnation,
             number: self.number,
-            table_version: 0,
-            load: None,
+            table_version: Version::ZERO,
             stopping: false,
-            push_key: vec![7; 16].into(),
+            push_key: PushKey::new(uuid::Uuid::from_u128(7)),
+            load: None,
         };
-        let answer = self.session.heartbeat(request).await;
-        answer.map(|answer| answer.into_inner().lease_ms).map_err(|status| status.message().to_owned())
+        let granted = self.stream.beat(beat, Duration::from_secs(60)).await;
+        granted.map(|granted| granted.lease_ms).map_err(|detail| detail.message)
     }
 }
 

@@ -23,7 +23,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         &["archon-coordinator-core", "archon-durable", "archon-frames", "archon-proto", "archon-types", "archon-wal"],
     ),
     ("member", "archon-member", &["archon-types"]),
-    ("session", "archon-session", &["archon-member", "archon-proto", "archon-types"]),
+    ("session", "archon-session", &["archon-frames", "archon-member", "archon-proto", "archon-types"]),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),
     ("kvstore-node/host", "archon-host", &["archon-kv", "archon-replica", "archon-types"]),

@@ -1,7 +1,7 @@
 //! What the coordinator has granted this incarnation, for all threads.
 
 use arc_swap::ArcSwap;
-use archon_member::{Heartbeat, LeaseAnswer, Taken};
+use archon_member::{Heartbeats, LeaseAnswer, Taken};
 use archon_types::{Epoch, Millis, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ impl Grants {
     }
 
     /// Takes in the answer to a heartbeat, as [`archon_member::Grants::take`] does.
-    pub(crate) fn take(&self, heartbeat: Heartbeat, answer: LeaseAnswer, now: Millis) -> Taken {
-        self.change(|grants| grants.take(heartbeat, answer, now))
+    pub(crate) fn take(&self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> Taken {
+        self.change(|grants| grants.take(heartbeats, answer, now))
     }
 
     /// Ends the lease for good: this incarnation is over.

@@ -1,7 +1,7 @@
 //! What a node serves on its port: streams of frames, and everything else as gRPC with health and reflection, both on the
 //! threads of the shards.
 
-use crate::demux::{Accepted, Streams, demultiplex, turn_away};
+use crate::demux::{Accepted, Streams, demultiplex};
 use crate::engine::Engine;
 use crate::holdings::Holdings;
 use crate::service::control::ControlService;
@@ -12,9 +12,7 @@ use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use archon_frames::{PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
-use archon_proto::doors::{Entry, Refusal};
-use archon_proto::guarded::TURNED_AWAY_MAX;
+use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1;
@@ -22,9 +20,9 @@ use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -81,17 +79,9 @@ pub(crate) async fn serve(
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
         servers.spawn_on(served, runtime);
     }
-    let hearing = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+    let incoming = Incoming::new(listener, Arc::clone(&shared.doors));
     tokio::select! {
-        () = accept(listener, &shared, ways, |connection, refusal| {
-            // Beyond those that are told already, closing says it.
-            if let Ok(permit) = Arc::clone(&hearing).try_acquire_owned() {
-                tasks.spawn(async move {
-                    turn_away(connection, refusal).await;
-                    drop(permit);
-                });
-            }
-        }) => {}
+        () = accept(incoming, &shared, &tasks, ways) => {}
         () = end.cancelled() => {}
     }
     while let Some(ended) = servers.join_next().await {
@@ -102,26 +92,12 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread takes no more.
-async fn accept(
-    listener: TcpListener,
-    shared: &Shared,
-    ways: Vec<mpsc::Sender<Accepted>>,
-    turned_away: impl Fn(TcpStream, Refusal),
-) {
+async fn accept(mut incoming: Incoming, shared: &Shared, tasks: &TaskTracker, ways: Vec<mpsc::Sender<Accepted>>) {
     let mut failures = AcceptFailures::default();
     for way in ways.iter().cycle() {
         let accepted = loop {
-            let accepted = match listener.accept().await {
-                Ok((stream, from)) => match shared.doors.enter(from.ip()) {
-                    Ok(entry) => prepared(stream, entry),
-                    Err(refusal) => {
-                        turned_away(stream, refusal);
-                        continue;
-                    }
-                },
-                Err(error) => Err(error),
-            };
-            match accepted {
+            let accepted = incoming.next(tasks).await;
+            match accepted.and_then(|(stream, entry)| Ok(Accepted { connection: stream.into_std()?, entry })) {
                 Ok(accepted) => break accepted,
                 Err(error) => {
                     shared.metrics.accept_errors.add(1);
@@ -136,11 +112,6 @@ async fn accept(
             return;
         }
     }
-}
-
-fn prepared(stream: TcpStream, entry: Entry) -> std::io::Result<Accepted> {
-    stream.set_nodelay(true)?;
-    Ok(Accepted { connection: stream.into_std()?, entry })
 }
 
 /// A node serves while it is registered, holds a lease and is not about to stop.

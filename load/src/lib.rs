@@ -6,6 +6,7 @@
 
 mod archon;
 pub mod attack;
+mod beats;
 mod failure;
 mod keys;
 mod pacer;
@@ -20,6 +21,7 @@ mod worker;
 mod workload;
 
 pub use archon::{Archon, ArchonStore};
+pub use beats::BeatStream;
 pub use failure::Failure;
 pub use keys::{Distribution, KEY_BYTES, KEY_PREFIX, KeyText, Values};
 pub use probers::{Probers, Window};

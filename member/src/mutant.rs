@@ -11,6 +11,12 @@ archon_types::mutants! {
     LostAsReleased = 28,
     /// A participant says that it drops a partition, and releases it after.
     DropTellsFirst = 28,
+    /// The lease counts from when the newest heartbeat was sent, whichever is answered.
+    AnswerForLatest = 52,
+    /// An answer counts whatever member and life it names.
+    LifeNotNamed = 52,
+    /// An answer counts that was overtaken by the answer to a later heartbeat.
+    OlderAnswerTaken = 53,
 }
 
 archon_types::broken!();

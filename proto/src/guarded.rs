@@ -1,15 +1,12 @@
 //! Connections of gRPC that came through the doors, and what those hear that did not.
 
-use crate::doors::{Doors, Entry};
+use crate::doors::Entry;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tonic::codegen::tokio_stream::Stream;
+use tokio::net::TcpStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// How long whoever is turned away may take to hear why.
@@ -71,50 +68,6 @@ impl AsyncWrite for Guarded {
     }
 }
 
-/// Connections of a listener that speaks gRPC alone, as far as its doors let them in.
-#[derive(Debug)]
-pub struct Incoming {
-    listener: TcpListener,
-    doors: Arc<Doors>,
-    hearing: Arc<Semaphore>,
-}
-
-impl Incoming {
-    /// The connections of `listener`.
-    pub fn new(listener: TcpListener, doors: Arc<Doors>) -> Self {
-        Self { listener, doors, hearing: Arc::new(Semaphore::new(TURNED_AWAY_MAX)) }
-    }
-}
-
-impl Stream for Incoming {
-    type Item = io::Result<Guarded>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            let (stream, from) = match ready!(self.listener.poll_accept(context)) {
-                Ok(accepted) => accepted,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
-            match self.doors.enter(from.ip()) {
-                Ok(entry) => {
-                    let prepared = stream.set_nodelay(true);
-                    return Poll::Ready(Some(prepared.map(|()| Guarded::new(stream, entry))));
-                }
-                Err(refusal) => {
-                    // Beyond those that are told already, closing says it.
-                    if let Ok(permit) = Arc::clone(&self.hearing).try_acquire_owned() {
-                        let why = refusal.to_string();
-                        tokio::spawn(async move {
-                            let _ = tokio::time::timeout(TURNED_AWAY_PATIENCE, turn_away(stream, &why)).await;
-                            drop(permit);
-                        });
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Tells a connection that speaks HTTP/2 why it is turned away, and ends it.
 ///
 /// # Errors
@@ -143,33 +96,6 @@ fn farewell(why: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::GetTableRequest;
-    use crate::v1::table_client::TableClient;
-    use tonic::codegen::tokio_stream::StreamExt;
-
-    #[tokio::test]
-    async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let doors = Doors::new(2);
-        let mut incoming = Incoming::new(listener, Arc::clone(&doors));
-        let first = TcpStream::connect(address).await.unwrap();
-        let taken = incoming.next().await.unwrap().unwrap();
-        assert_eq!(doors.count(), 1);
-        let served = tokio::spawn(async move { incoming.next().await });
-        let refused = async {
-            let mut client = TableClient::connect(format!("http://{address}")).await?;
-            client.get_table(GetTableRequest::default()).await.map_err(Box::<dyn std::error::Error + Send + Sync>::from)
-        };
-        let error = refused.await.expect_err("one connection from an address is all that two leave");
-        let told = std::iter::successors(Some(&*error as &dyn std::error::Error), |error| error.source());
-        let told: Vec<String> = told.map(ToString::to_string).collect();
-        assert!(doors.refused() > 0);
-        assert!(told.iter().any(|told| told.contains("the limit for one address")), "{told:?}");
-        drop((first, taken));
-        let _second = TcpStream::connect(address).await.unwrap();
-        assert!(served.await.unwrap().unwrap().is_ok());
-    }
 
     #[test]
     fn a_farewell_is_what_the_standard_says() {

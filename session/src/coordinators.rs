@@ -1,10 +1,11 @@
 //! Which coordinator leads, as far as this member can tell.
 
+use crate::beats::{BeatStreams, Heard};
 use crate::link::Links;
-use archon_member::{LeaseAnswer, Taken};
+use archon_member::Taken;
+use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::session::HeartbeatAnswer;
-use archon_proto::v1;
+use archon_proto::convert::session::Member;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -35,9 +36,8 @@ pub enum NotGranted {
 pub struct Coordinators {
     configured: Vec<String>,
     learned: Learned,
-    /// Heartbeats have channels of their own: a large report must not delay one.
-    urgent: Links,
-    bulk: Links,
+    insecure: bool,
+    links: Links,
     leader: Mutex<Option<String>>,
 }
 
@@ -48,8 +48,8 @@ impl Coordinators {
         insecure: bool,
         learned: impl Fn() -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        let (urgent, bulk) = (Links::new(insecure), Links::new(insecure));
-        Self { configured, learned: Box::new(learned), urgent, bulk, leader: Mutex::new(None) }
+        let links = Links::new(insecure);
+        Self { configured, learned: Box::new(learned), insecure, links, leader: Mutex::new(None) }
     }
 
     /// All addresses, the one that probably leads first. Never empty if any is configured.
@@ -76,58 +76,21 @@ impl Coordinators {
         }
     }
 
-    /// Sends a heartbeat to one coordinator, waits for the answer until `deadline`, and has it taken in. Who gives one that
-    /// counts leads. Returns what it came to, and the replication time-out that the settings name, in milliseconds.
-    ///
-    /// # Errors
-    /// Nothing is granted, and what that comes to.
-    pub async fn beat(
-        &self,
-        address: &str,
-        heartbeat: v1::HeartbeatRequest,
-        deadline: Duration,
-        take: impl FnOnce(LeaseAnswer) -> Taken,
-    ) -> Result<(Taken, u64), NotGranted> {
-        let asked = heartbeat.number;
-        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } =
-            self.ask(address, heartbeat, deadline).await?;
-        let taken = take(LeaseAnswer { incarnation, number, lease_ms, withdrawn });
-        if taken == Taken::Foreign {
-            tracing::warn!(number = asked, answered = number, %incarnation, "discarded an answer to another heartbeat");
-            return Err(NotGranted::Failed(None));
-        }
-        self.leads(address);
-        Ok((taken, replication_timeout_ms))
+    /// Streams for the heartbeats of a life, which are nobody else's: a large report must not delay one. Each answer is waited for
+    /// `deadline`.
+    pub fn beat_streams(&self, member: Member, deadline: Duration) -> (BeatStreams, Heard) {
+        BeatStreams::new(member, self.insecure, deadline)
     }
 
-    async fn ask(
-        &self,
-        address: &str,
-        heartbeat: v1::HeartbeatRequest,
-        deadline: Duration,
-    ) -> Result<HeartbeatAnswer, NotGranted> {
-        let failed = |hint| Err(NotGranted::Failed(hint));
-        let Ok(channel) = self.urgent.channel(address) else { return failed(None) };
-        let mut client = SessionClient::new(channel);
-        let mut request = Request::new(heartbeat);
-        request.set_timeout(deadline);
-        match tokio::time::timeout(deadline, client.heartbeat(request)).await {
-            Ok(Ok(answer)) => match HeartbeatAnswer::try_from(answer.into_inner()) {
-                Ok(answer) => Ok(answer),
-                Err(error) => {
-                    tracing::warn!(%error, address, "discarded a malformed answer to a heartbeat");
-                    failed(None)
-                }
-            },
-            Ok(Err(status)) => {
-                let detail = detail_of(&status);
-                match detail.kind {
-                    ErrorKind::StaleIncarnation => Err(NotGranted::Stale),
-                    _ => failed(detail.leader),
-                }
-            }
-            Err(_) => failed(None),
-        }
+    /// Sends a heartbeat to one coordinator and waits for its answer. Who gives one that counts leads.
+    ///
+    /// # Errors
+    /// As [`BeatStreams::beat`].
+    pub async fn beat(&self, streams: &BeatStreams, address: &str, beat: Beat) -> Result<Taken, NotGranted> {
+        let taken = streams.beat(address, beat).await?;
+        self.leads(address);
+        streams.keep_only(address);
+        Ok(taken)
     }
 
     /// One heartbeat: asks the coordinator that probably leads; if that comes to nothing, calls `doubted` and asks all others at
@@ -187,7 +150,7 @@ impl Coordinators {
             if !tried.insert(address.clone()) {
                 continue;
             }
-            let channel = match self.bulk.channel(&address) {
+            let channel = match self.links.channel(&address) {
                 Ok(channel) => channel,
                 Err(detail) => {
                     // One that was learned; the others may still do.

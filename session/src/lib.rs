@@ -3,18 +3,21 @@
 //!
 //! | Module | |
 //! |---|---|
+//! | `beats/` | heartbeats on their way, and who waits for which answer |
 //! | `clock` | time that includes suspend |
 //! | `coordinators` | who leads, and calls that follow it |
 //! | `link` | channels |
 //! | `registration` | registering and leaving |
 //! | `report` | facts, told until they are answered |
 
+mod beats;
 mod clock;
 mod coordinators;
 mod link;
 mod registration;
 mod report;
 
+pub use beats::{BeatStreams, Heard};
 pub use clock::{BootClock, Clock};
 pub use coordinators::{Coordinators, NotGranted};
 pub use link::{Links, endpoint};

@@ -85,6 +85,10 @@ coverage! {
     orphan_commits,
     /// Heartbeats answered.
     leases,
+    /// Of those the ones that shared a quorum round with another.
+    beats_shared,
+    /// Heartbeats that were repeated, or that came after a later one.
+    beats_overtaken,
     /// Leaderships that nobody granted, of which a copy heard.
     strays,
     /// Epochs that a copy knew and nobody had granted, and that were passed.

@@ -1,11 +1,11 @@
 //! What can happen.
 
 use crate::client::{Outcome, ReplyTo};
-use archon_coordinator_core::term::{Confirmed, Unconfirmed};
-use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
+use archon_coordinator_core::term::{Confirmed, Round};
+use archon_coordinator_core::{Command, Register};
 use archon_host::{Request, YieldAsk, YieldPage};
 use archon_kv::engine::Row;
-use archon_member::Heartbeat;
+use archon_member::{Heartbeat, LeaseAnswer};
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
     BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report,
@@ -18,7 +18,6 @@ use bytes::Bytes;
 pub(crate) enum Upward {
     Register(Box<Register>),
     Heartbeat {
-        node: NodeId,
         heartbeat: Heartbeat,
         stopping: bool,
     },
@@ -57,10 +56,7 @@ pub(crate) enum Downward {
         boot: BootId,
         error: ErrorDetail,
     },
-    Lease {
-        heartbeat: Heartbeat,
-        answer: HeartbeatAnswer,
-    },
+    Lease(LeaseAnswer),
     Stale {
         incarnation: Incarnation,
     },
@@ -181,19 +177,18 @@ pub(crate) enum Event {
         coordinator: usize,
         term: u64,
     },
-    /// The quorum round for a heartbeat is over: it confirmed the leadership, or not.
+    /// A quorum round for heartbeats is over. What the majority said is known if it was heard long before the end.
     RoundDone {
         coordinator: usize,
         term: u64,
-        heartbeat: Unconfirmed,
-        asked: Asked,
+        round: Round,
+        heard: Option<Option<u64>>,
     },
-    /// Its answer is worked out and leaves.
+    /// The answers of those that a round confirmed are worked out and leave.
     Answer {
         coordinator: usize,
         term: u64,
-        heartbeat: Confirmed,
-        asked: Asked,
+        heartbeats: Vec<(Confirmed, Asked)>,
     },
     Elect,
     /// A deposed coordinator hears of the newer term.

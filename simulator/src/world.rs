@@ -183,11 +183,11 @@ impl World {
             Event::Apply { coordinator } => self.apply_committed(coordinator),
             Event::Turn { coordinator, term } => self.turn(coordinator, term),
             Event::PushRound { coordinator, term } => self.push_round(coordinator, term),
-            Event::RoundDone { coordinator, term, heartbeat, asked } => {
-                self.round_done(coordinator, term, heartbeat, asked);
+            Event::RoundDone { coordinator, term, round, heard } => {
+                self.round_done(coordinator, term, round, heard);
             }
-            Event::Answer { coordinator, term, heartbeat, asked } => {
-                self.answer_heartbeat(coordinator, term, heartbeat, asked);
+            Event::Answer { coordinator, term, heartbeats } => {
+                self.answer_heartbeats(coordinator, term, heartbeats);
             }
             Event::Elect => self.elect_coordinator(),
             Event::Depose { coordinator } => self.depose(coordinator),

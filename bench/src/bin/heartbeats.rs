@@ -1,5 +1,5 @@
-//! Registers many nodes with a quorum on this machine, heartbeats from each at the configured interval over its own
-//! connection, and prints missed replies, latency and the coordinators' CPU.
+//! Registers many nodes with a quorum on this machine, heartbeats from each at the configured interval over a stream of its
+//! own, and prints missed replies, latency and the coordinators' CPU.
 //!
 //! ```text
 //! cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS [PARTITIONS]]]
@@ -8,14 +8,15 @@
 use anyhow::Context;
 use archon_bench::{become_archon, own_path};
 use archon_integration_tests::{Cluster, Options};
-use archon_load::cpu_of;
+use archon_load::{BeatStream, cpu_of};
+use archon_proto::convert::beats::Beat;
+use archon_proto::convert::session::Registered;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{
-    ClusterRef, ConfirmBootRequest, ConfirmBootResponse, HeartbeatRequest, PushRequest, PushResponse, RegisterRequest,
-    Sender,
+    ClusterRef, ConfirmBootRequest, ConfirmBootResponse, PushRequest, PushResponse, RegisterRequest,
 };
-use archon_types::ErrorKind;
+use archon_types::{ErrorKind, PushKey, Version};
 use hdrhistogram::Histogram;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -139,10 +140,11 @@ struct Phase {
 }
 
 struct Session {
+    leader: String,
     client: SessionClient<Channel>,
     registration: RegisterRequest,
-    cluster: Option<ClusterRef>,
-    sender: Sender,
+    registered: Option<(Registered, BeatStream)>,
+    number: u64,
 }
 
 fn random_id() -> bytes::Bytes {
@@ -168,8 +170,8 @@ impl Session {
             expects: 0,
             participant: None,
         };
-        let sender = Sender { id: 0, incarnation: 0 };
-        let mut session = Self { client: SessionClient::new(channel), registration, cluster: None, sender };
+        let (leader, client) = (leader.to_owned(), SessionClient::new(channel));
+        let mut session = Self { leader, client, registration, registered: None, number: 0 };
         // All knock at once, so some connections are turned away: a real node tries again too.
         for _ in 0..REGISTER_TRIES {
             if session.register().await.is_ok() {
@@ -183,13 +185,31 @@ impl Session {
 
     async fn register(&mut self) -> anyhow::Result<()> {
         let answer = self.client.register(self.registration.clone()).await.context("register")?.into_inner();
-        self.sender = Sender { id: answer.node, incarnation: answer.incarnation };
-        self.cluster = answer.cluster.clone();
-        self.registration.cluster = answer.cluster;
+        self.registration.cluster.clone_from(&answer.cluster);
         self.registration.last_incarnation = answer.incarnation;
         self.registration.expects = answer.incarnation;
         self.registration.boot_id = random_id();
+        let registered = Registered::try_from(answer)?;
+        let stream = BeatStream::connect(&self.leader, registered.cluster).await?;
+        self.registered = Some((registered, stream));
         Ok(())
+    }
+
+    /// The lease that a heartbeat is answered with, in milliseconds.
+    async fn heartbeat(&mut self) -> Result<u64, ErrorKind> {
+        let Some((registered, stream)) = &mut self.registered else { return Err(ErrorKind::Unreachable) };
+        self.number += 1;
+        let beat = Beat {
+            node: registered.node,
+            incarnation: registered.incarnation,
+            number: self.number,
+            table_version: Version::new(u64::MAX),
+            stopping: false,
+            push_key: PushKey::new(uuid::Uuid::from_u128(7)),
+            load: None,
+        };
+        let granted = stream.beat(beat, DEADLINE).await;
+        granted.map(|granted| granted.lease_ms).map_err(|detail| detail.kind)
     }
 }
 
@@ -216,34 +236,21 @@ async fn live(leader: String, number: usize, address: String, phase: Arc<Phase>)
     let mut beats = Beats::new()?;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heartbeat_number = 0;
     let mut lease_until = Instant::now();
     while !phase.over.load(Ordering::Relaxed) {
         ticks.tick().await;
         let measuring = phase.measuring.load(Ordering::Relaxed);
-        heartbeat_number += 1;
-        let mut request = Request::new(HeartbeatRequest {
-            cluster: session.cluster.clone(),
-            sender: Some(session.sender),
-            number: heartbeat_number,
-            table_version: u64::MAX,
-            load: None,
-            stopping: false,
-            push_key: vec![7; 16].into(),
-        });
-        request.set_timeout(DEADLINE);
         let began = Instant::now();
-        let answer = tokio::time::timeout(DEADLINE, session.client.heartbeat(request)).await;
         let mut missed = false;
-        match answer {
-            Ok(Ok(answer)) if answer.get_ref().lease_ms > 0 => {
+        match session.heartbeat().await {
+            Ok(lease_ms) if lease_ms > 0 => {
                 if measuring {
                     beats.micros.record(u64::try_from(began.elapsed().as_micros())?)?;
                     beats.lapsed += u64::from(Instant::now() > lease_until);
                 }
-                lease_until = began + Duration::from_millis(answer.get_ref().lease_ms);
+                lease_until = began + Duration::from_millis(lease_ms);
             }
-            Ok(Err(status)) if archon_proto::convert::error::detail_of(&status).kind == ErrorKind::StaleIncarnation => {
+            Err(ErrorKind::StaleIncarnation | ErrorKind::Unreachable) => {
                 missed = true;
                 session.register().await?;
                 beats.registered_again += u64::from(measuring);

@@ -5,13 +5,14 @@
 
 use super::load::ServiceLoad;
 use super::shared::{Phase, Shared};
-use archon_member::{Registering, Taken};
+use archon_member::{LeaseAnswer, Registering, Taken};
+use archon_proto::convert::beats::Beat;
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
-use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
+use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
-use archon_session::{Clock, Coordinators, NotGranted, PROTOCOL, leave, register, reports};
+use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, PROTOCOL, leave, register, reports};
 use archon_types::{Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, PushKey, StorageId, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,7 @@ impl Session {
             last = incarnation;
             shared.counters.registrations.count();
             tracing::info!(participant = shared.config.name, number = %node, %incarnation, %cluster, "registered");
-            shared.decide(|decides, now| decides.begin_life(incarnation, now));
+            shared.decide(|decides, now| decides.begin_life(node, incarnation, now));
             shared.phase.send_replace(Phase::Registered);
             let timing = shared.config.served.timing.unwrap_or(settings.timing);
             let end = tokio::select! {
@@ -130,16 +131,24 @@ impl Session {
         register(&self.coordinators, &self.shared.clock, registering, registration, refused, end).await
     }
 
+    async fn heartbeats(&self, member: Member, timing: LeaseTiming) -> LifeEnd {
+        let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
+        let (streams, mut heard) = self.coordinators.beat_streams(member, deadline);
+        tokio::select! {
+            end = self.beats(&streams, timing) => end,
+            never = streams.listen(&mut heard, |answer, _| self.granted(answer)) => match never {},
+        }
+    }
+
     /// Heartbeats, each at a moment drawn in the last quarter of its interval, so that participants that start together do not
     /// speak together.
-    async fn heartbeats(&self, member: Member, timing: LeaseTiming) -> LifeEnd {
+    async fn beats(&self, streams: &BeatStreams, timing: LeaseTiming) -> LifeEnd {
         let shared = &*self.shared;
         let every = Duration::from_millis(timing.heartbeat_ms);
-        let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
         let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_secs(1)));
         loop {
             let begun = Instant::now();
-            let attempt = async |address: &str| self.beat(address, member, deadline).await;
+            let attempt = async |address: &str| self.beat(streams, address).await;
             match self.coordinators.heartbeat(attempt, || {}).await {
                 Ok(()) => {
                     backoff.reset();
@@ -160,31 +169,37 @@ impl Session {
         }
     }
 
-    async fn beat(&self, address: &str, member: Member, deadline: Duration) -> Result<(), NotGranted> {
+    async fn beat(&self, streams: &BeatStreams, address: &str) -> Result<(), NotGranted> {
         let shared = &*self.shared;
         let stopping = shared.stopping.is_cancelled();
         let heartbeat = shared.send();
         let ServiceLoad { bytes_stored, operations_per_second } = **shared.load.load();
-        let message = v1::HeartbeatRequest::from(Heartbeat {
-            member,
+        let beat = Beat {
+            node: heartbeat.node(),
+            incarnation: heartbeat.incarnation(),
             number: heartbeat.number(),
             table_version: Version::ZERO,
-            load: Load { bytes_stored, operations_per_second, ..Load::default() },
             stopping,
             push_key: self.push_key,
-        });
-        let take = |answer| shared.decide(|decides, now| decides.granted(heartbeat, answer, now));
-        let (taken, _) = self.coordinators.beat(address, message, deadline, take).await?;
-        if let Taken::Granted { lapsed_ms, .. } = taken
-            && lapsed_ms > 0
-        {
-            shared.counters.leases_lapsed.count();
-            tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
-        }
+            load: Some(Load { bytes_stored, operations_per_second, ..Load::default() }),
+        };
+        self.coordinators.beat(streams, address, beat).await?;
         if stopping {
             shared.stopping_heard.cancel();
         }
         Ok(())
+    }
+
+    /// Takes in an answer, whether anybody still waits for it or not.
+    fn granted(&self, answer: LeaseAnswer) -> Taken {
+        let taken = self.shared.decide(|decides, now| decides.granted(answer, now));
+        if let Taken::Granted { lapsed_ms, .. } = taken
+            && lapsed_ms > 0
+        {
+            self.shared.counters.leases_lapsed.count();
+            tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
+        }
+        taken
     }
 
     /// Asks for duties for as long as it is polled.

@@ -16,6 +16,8 @@ pub use reported::{NotReported, Reported};
 use self::script::Script;
 use self::service::Service;
 use crate::{Epoch, ErrorDetail, ErrorKind, PartitionId};
+use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBudget, sort};
+use archon_proto::doors::Doors;
 use archon_proto::v1::session_server::SessionServer;
 use parking_lot::Mutex;
 use std::fmt;
@@ -24,10 +26,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+
+/// Connections at once, half of them from one address.
+const CONNECTIONS_MAX: usize = 1_024;
 
 /// A coordinator for tests of a service: it listens on loopback, takes every participant, and gives and takes partitions as a test
 /// tells it to. The participant is the real one, over the real wire, with its own clock and leases; only who owns what is decided
@@ -238,9 +243,20 @@ async fn serve(shared: Arc<Shared>, end: CancellationToken, bound: oneshot::Send
         Err(error) => return drop(bound.send(Err(error))),
     };
     let _ = bound.send(listener.local_addr());
-    let server = Server::builder().add_service(SessionServer::new(Service::new(shared)));
+    let service = Service::new(shared);
+    let server = Server::builder().add_service(SessionServer::new(service.clone()));
+    let (grpc, incoming) = mpsc::channel(CONNECTIONS_MAX);
+    let incoming = futures::stream::unfold(incoming, |mut incoming| async move {
+        incoming.recv().await.map(|connection| (connection, incoming))
+    });
+    let tasks = TaskTracker::new();
+    let failed = |error: &io::Error| tracing::warn!(%error, "a connection could not be taken");
+    let streams = move |kind, reader, writer| service.clone().stream(kind, reader, writer);
+    let connections = Incoming::new(listener, Doors::new(CONNECTIONS_MAX));
+    let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
     tokio::select! {
-        served = server.serve_with_incoming(TcpIncoming::from(listener)) => {
+        () = sort(connections, grpc, budget, tasks, end.clone(), failed, streams) => {}
+        served = server.serve_with_incoming(incoming) => {
             if let Err(error) = served {
                 tracing::error!(%error, "the fake coordinator failed");
             }

@@ -1,8 +1,9 @@
 //! What a fake coordinator knows and decides: no network, no clock.
 
 use super::reported::Reported;
+use archon_proto::convert::beats::{Beat, Granted};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
-use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
+use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, KeyRange, LeaseTiming, NodeId,
     Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId,
@@ -218,24 +219,15 @@ impl Script {
         Ok(self.registered(node, incarnation, timing))
     }
 
-    pub(super) fn heartbeat(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, ErrorDetail> {
-        let Member { node, incarnation, .. } = heartbeat.member;
-        let version = Version::new(self.version);
-        let known = self.alive(&heartbeat.member)?;
+    pub(super) fn heartbeat(&mut self, member: &Member, beat: &Beat) -> Result<Granted, ErrorDetail> {
+        let known = self.alive(member)?;
         let lease_ms = known.timing.lease_ms;
-        if heartbeat.stopping && !std::mem::replace(&mut known.stopping, true) {
+        if beat.stopping && !std::mem::replace(&mut known.stopping, true) {
             let participant = known.name.clone();
             self.reported.push(Reported::Stopping { participant });
         }
-        let withdrawn = self.withdrawn.iter().filter(|((of, _), _)| *of == node);
-        Ok(HeartbeatAnswer {
-            number: heartbeat.number,
-            incarnation,
-            lease_ms,
-            withdrawn: withdrawn.map(|((_, partition), epoch)| (*partition, *epoch)).collect(),
-            table_version: version,
-            replication_timeout_ms: Settings::default().replication_timeout_ms,
-        })
+        let withdrawn = self.withdrawn.iter().filter(|((of, _), _)| *of == member.node);
+        Ok(Granted { lease_ms, withdrawn: withdrawn.map(|((_, partition), epoch)| (*partition, *epoch)).collect() })
     }
 
     /// What a poll is answered with now, if with anything.

@@ -2,20 +2,23 @@
 
 use super::Shared;
 use super::script::Manner;
+use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::ConvertError;
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Judged};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::report::{Outcomes, Reports};
-use archon_proto::convert::session::{Heartbeat, Member, Registration};
+use archon_proto::convert::session::{Member, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session;
-use archon_types::{ErrorDetail, Version};
+use archon_types::{ErrorDetail, ErrorKind, Settings, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Request, Response, Status};
 
 /// The service.
+#[derive(Clone)]
 pub(super) struct Service {
     shared: Arc<Shared>,
 }
@@ -40,6 +43,37 @@ impl Service {
 
     async fn answer_later(&self, member: &Member) {
         sleep(self.manner(member).await.delay).await;
+    }
+
+    /// Answers a member's heartbeats until their stream ends.
+    pub(super) async fn stream(self, kind: StreamKind, mut reader: FrameReader, mut writer: FrameWriter) {
+        let ended = match kind {
+            StreamKind::Beats => self.beats(&mut reader, &mut writer).await,
+            StreamKind::Exchange | StreamKind::Replicate => {
+                let detail = ErrorDetail::new(ErrorKind::InvalidArgument, "a coordinator holds no partitions");
+                Err(FrameError::Refused(detail))
+            }
+        };
+        end_stream(ended, writer).await;
+    }
+
+    async fn beats(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {
+        loop {
+            let beats = Beats::try_from(reader.next::<v1::Beats>().await?);
+            let Beats { cluster, batch, beats } = beats.map_err(|error| FrameError::Refused(error.into()))?;
+            let mut answers = Vec::new();
+            for beat in beats {
+                let Beat { node, incarnation, number, .. } = beat;
+                let member = Member { cluster, node, incarnation };
+                self.answer_later(&member).await;
+                let outcome = self.shared.change(|script| script.heartbeat(&member, &beat));
+                answers.push(BeatAnswer { node, incarnation, number, outcome });
+            }
+            let replication_timeout_ms = Settings::default().replication_timeout_ms;
+            let outcome = Ok(Judged { answers, replication_timeout_ms });
+            writer.push(&v1::BeatAnswers::from(BeatAnswers { batch, outcome }));
+            writer.flush().await?;
+        }
     }
 
     /// Waits for news as long as it was asked to.
@@ -83,16 +117,6 @@ impl Session for Service {
         }
         let registered = self.shared.change(|script| script.register(registration));
         Ok(Response::new(registered.map_err(refuse)?.into()))
-    }
-
-    async fn heartbeat(
-        &self,
-        request: Request<v1::HeartbeatRequest>,
-    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
-        let heartbeat = Heartbeat::try_from(request.into_inner()).map_err(malformed)?;
-        self.answer_later(&heartbeat.member).await;
-        let answer = self.shared.change(|script| script.heartbeat(&heartbeat));
-        Ok(Response::new(answer.map_err(refuse)?.into()))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {

@@ -127,7 +127,8 @@ fn a_heartbeat_looks_at_no_row_even_if_other_nodes_leaderships_are_withdrawn() {
         });
         let incarnation = world.state.incarnation(NodeId::new(3)).unwrap();
         looks(|| {
-            world.liveness.heard(&world.state, NodeId::new(3), incarnation, world.now).unwrap();
+            let (number, now) = (world.now.get(), world.now);
+            world.liveness.heard(&world.state, NodeId::new(3), incarnation, number, now).unwrap();
             let answer = world.liveness.answer(&world.state, NodeId::new(3), incarnation, world.now).unwrap();
             assert!(answer.withdrawn.is_empty() && world.state.table_version() > Version::ZERO);
         })

@@ -35,6 +35,8 @@ pub struct HeartbeatAnswer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Life {
     incarnation: Incarnation,
+    /// The highest number of its heartbeats; zero before the first.
+    number: u64,
     /// When it was heard last, or first known of.
     heard: Millis,
     /// When its lease was extended last.
@@ -50,7 +52,7 @@ struct Life {
 impl Life {
     fn new(state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> Self {
         let timeout_ms = state.timing_of(node).failure_timeout_ms;
-        Self { incarnation, heard: now, answered: None, failing: None, stopping: false, timeout_ms }
+        Self { incarnation, number: 0, heard: now, answered: None, failing: None, stopping: false, timeout_ms }
     }
 }
 
@@ -178,7 +180,8 @@ impl Liveness {
         });
     }
 
-    /// A heartbeat arrived.
+    /// A heartbeat arrived, the life's `number`th. Returns whether it is a sign of life: one that repeats what was heard, or that a
+    /// later one has overtaken, says nothing of the present and is not answered (rule 56).
     ///
     /// # Errors
     /// `StaleIncarnation` when this life is over, being failed included: the node should register again. `Unavailable`
@@ -188,20 +191,26 @@ impl Liveness {
         state: &ClusterState,
         node: NodeId,
         incarnation: Incarnation,
+        number: u64,
         now: Millis,
-    ) -> Result<(), ErrorDetail> {
+    ) -> Result<bool, ErrorDetail> {
         state.check_sender(node, incarnation)?;
         let life = self.life(state, node, incarnation, now);
         if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
             let message = format!("{} is being failed; register again", state.node_name(node));
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
+        if number <= life.number && !state.breaks(Mutant::OldBeatCounts) {
+            return Ok(false); // rule 56
+        }
+        life.number = life.number.max(number);
         life.heard = life.heard.max(now);
-        Ok(())
+        Ok(true)
     }
 
     /// The answer to a heartbeat, to be asked for after a quorum round that began after its arrival confirmed that this
-    /// coordinator leads, and sent at once. `None`: no lease, for that life is over or being failed.
+    /// coordinator leads, and sent at once. Everything is judged as it is now, nothing as it was when the heartbeat arrived
+    /// (rule 54), and that it is given is noted before it leaves (rule 55). `None`: no lease, for that life is over or being failed.
     pub fn answer(
         &mut self,
         state: &ClusterState,
@@ -209,14 +218,32 @@ impl Liveness {
         incarnation: Incarnation,
         now: Millis,
     ) -> Option<HeartbeatAnswer> {
-        state.check_sender(node, incarnation).ok()?;
+        let answer = self.judge(state, node, incarnation, now)?;
         let life = self.life(state, node, incarnation, now);
-        if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
+        life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
+        Some(answer)
+    }
+
+    /// What the answer would be. It is given by [`answer`](Self::answer) alone.
+    pub(crate) fn judge(
+        &mut self,
+        state: &ClusterState,
+        node: NodeId,
+        incarnation: Incarnation,
+        now: Millis,
+    ) -> Option<HeartbeatAnswer> {
+        let judged_before = state.breaks(Mutant::JudgedAtArrival); // rule 54
+        if state.check_sender(node, incarnation).is_err() && !judged_before {
+            return None;
+        }
+        let failing = self.life(state, node, incarnation, now).failing.is_some();
+        if failing && !judged_before && !state.breaks(Mutant::GrantWhileDeciding) {
             return None; // rule 15
         }
-        life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
         let mut withdrawn: Vec<(PartitionId, Epoch)> = self.withdrawals.of(node, incarnation).collect();
-        withdrawn.extend(state.former_leaders.of_holder(node, incarnation));
+        if !state.breaks(Mutant::FormerNotListed) {
+            withdrawn.extend(state.former_leaders.of_holder(node, incarnation)); // rule 54
+        }
         withdrawn.sort_unstable();
         withdrawn.dedup();
         if state.breaks(Mutant::NodeWideLease) {

@@ -77,4 +77,14 @@ archon_types::mutants! {
     RightEpochRestarts = 40,
     /// What was absorbed in an earlier merge counts for this one.
     AbsorbedStale = 47,
+    /// A heartbeat is answered after a quorum round that began before it arrived.
+    RoundShared = 54,
+    /// Whether a life goes on is judged when its heartbeat arrives, and not once more after the round.
+    JudgedAtArrival = 54,
+    /// The leaderships that the state has ended without their holder's word are not listed as withdrawn.
+    FormerNotListed = 54,
+    /// Of those that are answered after one round only the first is noted.
+    AnsweredPerRound = 55,
+    /// A heartbeat counts although a later one of the same life was heard.
+    OldBeatCounts = 56,
 }

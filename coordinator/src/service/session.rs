@@ -1,24 +1,22 @@
-//! Nodes' sessions: register, heartbeat, report, leave.
+//! Members' sessions: register, report, ask for duties, leave. Heartbeats come on streams (`beats/`).
 
 use super::{Context, budget, check_member, only, refuse};
 use crate::clock::boot_now;
 use crate::confirm::Confirmations;
-use crate::lease;
-use crate::metrics::count;
 use crate::session::Session;
 use archon_coordinator_core::term::{Polled, Reported, polled};
 use archon_coordinator_core::{Actor, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::report::{Outcomes, Reports};
-use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
+use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_types::{ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
-/// A heartbeat that finds no leader here should try another coordinator at once.
-const HEARTBEAT_LEADER_WAIT: Duration = Duration::from_millis(30);
+/// A poll that finds no leader here should try another coordinator at once.
+const POLL_LEADER_WAIT: Duration = Duration::from_millis(30);
 /// How often a participant's poll looks whether its life is on record as active.
 const ACTIVATION_LOOK: Duration = Duration::from_millis(20);
 /// Commands of reports in one log entry.
@@ -140,7 +138,7 @@ impl Sessions {
         let cluster = request.cluster.clone();
         let asked = DutiesAsked::try_from(request)?;
         let Member { node, incarnation, .. } = asked.member;
-        let session = self.context.leader(HEARTBEAT_LEADER_WAIT).await?;
+        let session = self.context.leader(POLL_LEADER_WAIT).await?;
         let deadline = tokio::time::Instant::now() + Duration::from_millis(asked.wait_ms.into());
         let state = session.quorum().replicated();
         state.read(|state| {
@@ -207,14 +205,6 @@ impl Sessions {
         }
         Ok(())
     }
-
-    async fn answer_heartbeat(&self, request: v1::HeartbeatRequest) -> Result<v1::HeartbeatResponse, ErrorDetail> {
-        let cluster = request.cluster.clone();
-        let heartbeat = Heartbeat::try_from(request)?;
-        let session = self.context.leader(HEARTBEAT_LEADER_WAIT).await?;
-        session.quorum().replicated().read(|state| check_member(cluster.as_ref(), state))?;
-        lease::answer(&session, heartbeat).await.map(Into::into)
-    }
 }
 
 /// Nodes are pushed their duties.
@@ -237,15 +227,6 @@ impl SessionService for Sessions {
         let registered = self.register_node(request.into_inner(), within).await.map_err(refuse)?;
         tracing::debug!(node = %registered.node, incarnation = %registered.incarnation, "registered a node");
         Ok(Response::new(registered.into()))
-    }
-
-    async fn heartbeat(
-        &self,
-        request: Request<v1::HeartbeatRequest>,
-    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
-        let answer = self.answer_heartbeat(request.into_inner()).await;
-        count(if answer.is_ok() { &self.context.metrics.heartbeats } else { &self.context.metrics.heartbeats_refused });
-        answer.map(Response::new).map_err(refuse)
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {

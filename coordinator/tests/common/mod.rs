@@ -2,6 +2,8 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
+use archon_proto::convert::beats::{BeatAnswers, Granted};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
@@ -295,7 +297,7 @@ impl FakeNode {
         Some(v1::Sender { id: self.id, incarnation: self.incarnation })
     }
 
-    pub async fn heartbeat(&mut self, coordinator: &str) -> Result<v1::HeartbeatResponse, ErrorDetail> {
+    pub async fn heartbeat(&mut self, coordinator: &str) -> Result<Granted, ErrorDetail> {
         self.heartbeat_saying(coordinator, None).await
     }
 
@@ -304,20 +306,19 @@ impl FakeNode {
         &mut self,
         coordinator: &str,
         load: Option<v1::NodeLoad>,
-    ) -> Result<v1::HeartbeatResponse, ErrorDetail> {
+    ) -> Result<Granted, ErrorDetail> {
         self.number += 1;
-        let held = self.pushed.tables.lock().unwrap().complete;
-        let request = v1::HeartbeatRequest {
-            cluster: self.cluster.clone(),
-            sender: self.sender(),
+        let table_version = self.pushed.tables.lock().unwrap().complete;
+        let beat = v1::Beat {
+            node: self.id,
+            incarnation: self.incarnation,
             number: self.number,
-            table_version: held,
-            load,
+            table_version,
             stopping: false,
             push_key: self.boot.clone(),
+            load,
         };
-        let answer = SessionClient::new(channel(coordinator)).heartbeat(request).await;
-        answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+        beat_once(coordinator, self.cluster.clone(), beat).await
     }
 
     /// Duties as they were pushed last.
@@ -345,6 +346,30 @@ impl FakeNode {
         let answer = SessionClient::new(channel(coordinator)).report(request).await;
         answer.map(Response::into_inner).map_err(|status| detail_of(&status))
     }
+}
+
+/// Sends one heartbeat on a stream of its own, and gives what it comes to.
+pub async fn beat_once(
+    coordinator: &str,
+    cluster: Option<v1::ClusterRef>,
+    beat: v1::Beat,
+) -> Result<Granted, ErrorDetail> {
+    let answers = beats(coordinator, v1::Beats { cluster, batch: 1, beats: vec![beat] }).await?;
+    answers.outcome?.answers.remove(0).outcome
+}
+
+/// Sends heartbeats on a stream of their own, and gives what they come to.
+pub async fn beats(coordinator: &str, beats: v1::Beats) -> Result<BeatAnswers, ErrorDetail> {
+    let (mut reader, mut writer) = beat_stream(coordinator).await;
+    writer.push(&beats);
+    writer.flush().await.unwrap();
+    let answers = tokio::time::timeout(Duration::from_secs(10), reader.next::<v1::BeatAnswers>()).await;
+    let answers = answers.expect("an answer within 10 s").map_err(FrameError::into_detail)?;
+    Ok(BeatAnswers::try_from(answers).unwrap())
+}
+
+pub async fn beat_stream(coordinator: &str) -> (FrameReader, FrameWriter) {
+    connect(coordinator, StreamKind::Beats, 1 << 20, Duration::from_secs(5)).await.unwrap()
 }
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, ErrorDetail>) -> ErrorKind {

@@ -145,6 +145,8 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
         node.register(&leader).await.unwrap();
         node.heartbeat(&leader).await.unwrap();
     }
+    let assigned = || async { table(&leader, 0).await.map_err(|error| error.to_string()) };
+    wait_for("the first assignment", SOON, assigned).await;
     let disk_full = Some(v1::DiskFull { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
     let placements = vec![v1::PlacementLoad { placement: 1, bytes: 7, keys: 3 }];
     let full =
@@ -173,6 +175,12 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     assert!(listed[0].silent_for_ms.is_some() && listed[1].disk_full.is_none());
     // Room again: nothing is left to say.
     athens.heartbeat(&leader).await.unwrap();
+    let reasons = status(&leader).await.unwrap().reasons;
+    assert!(
+        reasons.iter().any(|reason| reason.code == "disk_full"),
+        "who says nothing of it says what it said: {reasons:?}"
+    );
+    athens.heartbeat_saying(&leader, Some(v1::NodeLoad::default())).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
     assert!(reasons.iter().all(|reason| reason.code != "disk_full"), "{reasons:?}");
 

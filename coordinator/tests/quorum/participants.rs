@@ -2,6 +2,7 @@
 
 use crate::common::{self, FakeNode, Quorum, admin, request_id, status};
 use crate::{SOON, settings};
+use archon_proto::convert::beats::Granted;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::duty::Duty;
@@ -44,16 +45,17 @@ impl Worker {
         Ok(Self { cluster: answer.cluster, sender, boot, number: 0, obeys: (0, 0) })
     }
 
-    async fn heartbeat(&mut self, leader: &str) -> v1::HeartbeatResponse {
+    async fn heartbeat(&mut self, leader: &str) -> Granted {
         self.number += 1;
-        let request = v1::HeartbeatRequest {
-            cluster: self.cluster.clone(),
-            sender: self.sender,
+        let sender = self.sender.unwrap();
+        let beat = v1::Beat {
+            node: sender.id,
+            incarnation: sender.incarnation,
             number: self.number,
             push_key: self.boot.clone(),
-            ..v1::HeartbeatRequest::default()
+            ..v1::Beat::default()
         };
-        SessionClient::new(common::channel(leader)).heartbeat(request).await.unwrap().into_inner()
+        common::beat_once(leader, self.cluster.clone(), beat).await.unwrap()
     }
 
     async fn poll(&mut self, leader: &str, wait_ms: u32) -> Result<v1::DutiesResponse, ErrorDetail> {

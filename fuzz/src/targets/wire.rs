@@ -4,7 +4,7 @@ use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::{
-    admin, alter, configure, control, duties, kv, load, operate, order, packed, report, session,
+    admin, alter, beats, configure, control, duties, kv, load, operate, order, packed, report, session,
 };
 use archon_proto::v1;
 use archon_types::op::Entry;
@@ -335,6 +335,41 @@ fn settings() -> Vec<Vec<u8>> {
     vec![v1::ConfigureRequest::from(wanted).encode_to_vec()]
 }
 
+/// Chance does not hit a push key, without which a heartbeat is refused.
+fn heartbeats() -> Vec<Vec<u8>> {
+    let beat = |node, load| beats::Beat {
+        node: NodeId::new(node),
+        incarnation: Incarnation::new(7),
+        number: 12,
+        table_version: Version::new(9),
+        stopping: node == 2,
+        push_key: PushKey::new(Uuid::from_u128(5)),
+        load,
+    };
+    let load = load::Load { bytes_stored: 4_096, operations_per_second: 3, ..load::Load::default() };
+    let cluster = ClusterId::new(Uuid::from_u128(1));
+    let alone = beats::Beats { cluster, batch: 12, beats: vec![beat(1, Some(load.clone()))] };
+    let carried = beats::Beats { cluster, batch: 3, beats: vec![beat(1, None), beat(2, Some(load)), beat(3, None)] };
+    [alone, carried].map(|beats| v1::Beats::from(beats).encode_to_vec()).into()
+}
+
+fn beat_answers() -> Vec<Vec<u8>> {
+    let answer = |node, outcome| beats::BeatAnswer {
+        node: NodeId::new(node),
+        incarnation: Incarnation::new(7),
+        number: 12,
+        outcome,
+    };
+    let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
+    let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
+    let granted = answer(1, Ok(beats::Granted { lease_ms: 1_000, withdrawn }));
+    let judged = beats::Judged { answers: vec![granted, answer(2, Err(over()))], replication_timeout_ms: 1_000 };
+    let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
+    let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));
+    let outcomes = [Ok(judged), Err(elsewhere)];
+    outcomes.map(|outcome| v1::BeatAnswers::from(beats::BeatAnswers { batch: 12, outcome }).encode_to_vec()).into()
+}
+
 pub(super) fn targets() -> Vec<Target> {
     vec![
         conversion!(RegisterRequest => session::Registration),
@@ -342,8 +377,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(LeaveRequest => session::Member),
         conversion!(DutiesRequest => duties::DutiesAsked),
         conversion!(DutiesResponse => duties::Duties),
-        conversion!(HeartbeatRequest => session::Heartbeat),
-        conversion!(HeartbeatResponse => session::HeartbeatAnswer),
+        Target { seeds: heartbeats, ..conversion!(Beats => beats::Beats) },
+        Target { seeds: beat_answers, ..conversion!(BeatAnswers => beats::BeatAnswers) },
         conversion!(NodeLoad => load::Load),
         conversion!(ReportRequest => report::Reports),
         Target { seeds: pushes, ..conversion!(PushRequest => control::Push) },

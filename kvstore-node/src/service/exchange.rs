@@ -7,7 +7,7 @@ use crate::inbox::PushError;
 use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
-use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, end_stream, first_message};
 use archon_host::Origin;
 use archon_proto::convert::kv::{TaggedOp, passed_on};
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
@@ -53,13 +53,13 @@ impl KvService {
             Err(FrameError::Incomplete(_)) => self.shared.metrics.messages_incomplete.add(1),
             _ => {}
         }
-        super::end_stream(ended, writer).await;
+        end_stream(ended, writer).await;
     }
 
     /// The first message of a stream, which says whom it is meant for.
     async fn accepted(&self, reader: &mut FrameReader) -> Result<v1::OpBatch, FrameError> {
         let first = tokio::select! {
-            first = super::first::<v1::OpBatch>(reader) => first?,
+            first = first_message::<v1::OpBatch>(reader) => first?,
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
         };
         self.meant_for_us(&first)?;

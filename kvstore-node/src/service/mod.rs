@@ -6,12 +6,10 @@ mod exchange;
 pub(crate) mod kv;
 pub(crate) mod replication;
 pub(crate) mod stats;
-mod stream;
 pub(crate) mod table;
 
 use archon_proto::convert::error::status_of;
 use archon_types::{ErrorDetail, ErrorKind};
-use stream::{end_stream, first};
 use tonic::Status;
 
 /// A refusal as a status.

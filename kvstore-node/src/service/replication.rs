@@ -6,7 +6,7 @@ use crate::pages;
 use crate::shard::{CopyOffer, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
-use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, end_stream, first_message};
 use archon_host::CopyAsk;
 use archon_kv::row;
 use archon_proto::convert::session::Member;
@@ -80,12 +80,12 @@ impl ReplicationService {
     /// peer is answered over the stream to it.
     pub(crate) async fn replicate(self, mut reader: FrameReader, mut writer: FrameWriter) {
         let ended = self.read_stream(&mut reader, &mut writer).await;
-        super::end_stream(ended, writer).await;
+        end_stream(ended, writer).await;
     }
 
     async fn read_stream(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {
         let mut batch = tokio::select! {
-            first = super::first::<v1::ReplicationBatch>(reader) => first?,
+            first = first_message::<v1::ReplicationBatch>(reader) => first?,
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
         };
         // What clients may send at once, and what a turn adds to it.

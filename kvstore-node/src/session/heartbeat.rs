@@ -2,11 +2,10 @@
 
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_member::{Heartbeats, Taken};
+use archon_member::{Heartbeats, LeaseAnswer, Taken};
+use archon_proto::convert::beats::Beat;
 use archon_proto::convert::load::Load;
-use archon_proto::convert::session::Heartbeat;
-use archon_proto::v1;
-use archon_session::{Coordinators, NotGranted};
+use archon_session::{BeatStreams, Coordinators, NotGranted};
 use archon_types::Backoff;
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -17,59 +16,119 @@ const DEADLINE: Duration = Duration::from_millis(150);
 
 /// Heartbeats until the incarnation is over.
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
-    let shared = &session.shared;
-    let every = Duration::from_millis(life.timing.heartbeat_ms);
-    let heartbeats = Heartbeats::new(life.member.incarnation);
+    let (streams, mut heard) = coordinators.beat_streams(life.member, DEADLINE);
     let sender = Sender {
         session,
-        shared,
+        shared: &session.shared,
         coordinators,
+        streams: &streams,
         life,
-        heartbeats: Mutex::new(heartbeats),
+        heartbeats: Mutex::new(Heartbeats::new(life.member.node, life.member.incarnation)),
         granted_by: Mutex::default(),
     };
-    let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
-    let mut withheld = false;
-    let mut taken = Instant::now();
-    let mut silence = Silence::default();
-    loop {
-        let started = Instant::now();
-        if let Err(stall) = session.health.check(life.timing.lease_ms) {
-            shared.metrics.heartbeats_withheld.add(1);
-            if !withheld {
-                tracing::warn!(%stall, "no heartbeat is sent until this is over");
-            }
-            withheld = true;
-            tokio::time::sleep(every).await;
-            continue;
+    tokio::select! {
+        end = sender.beat() => end,
+        never = streams.listen(&mut heard, |answer, replication_timeout_ms| sender.take(answer, replication_timeout_ms)) => {
+            match never {}
         }
-        withheld = false;
-        let elapsed_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
-        taken = started;
-        let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
-        load.disk_full = session.health.disk_full(shared);
-        match sender.round(load).await {
-            Ok(()) => {
-                backoff.reset();
-                silence.broken();
-                tokio::select! {
-                    () = tokio::time::sleep_until(started + every) => {}
-                    // Whoever leaves says so at once.
-                    () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
+    }
+}
+
+impl Sender<'_> {
+    async fn beat(&self) -> LifeEnd {
+        let Self { session, shared, life, .. } = self;
+        let every = Duration::from_millis(life.timing.heartbeat_ms);
+        let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
+        let mut withheld = false;
+        let mut taken = Instant::now();
+        let mut silence = Silence::default();
+        loop {
+            let started = Instant::now();
+            if let Err(stall) = session.health.check(life.timing.lease_ms) {
+                shared.metrics.heartbeats_withheld.add(1);
+                if !withheld {
+                    tracing::warn!(%stall, "no heartbeat is sent until this is over");
+                }
+                withheld = true;
+                tokio::time::sleep(every).await;
+                continue;
+            }
+            withheld = false;
+            let elapsed_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
+            taken = started;
+            let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
+            load.disk_full = session.health.disk_full(shared);
+            match self.round(load).await {
+                Ok(()) => {
+                    backoff.reset();
+                    silence.broken();
+                    tokio::select! {
+                        () = tokio::time::sleep_until(started + every) => {}
+                        // Whoever leaves says so at once.
+                        () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
+                    }
+                }
+                Err(NotGranted::Stale) => {
+                    silence.broken();
+                    return LifeEnd::Stale;
+                }
+                Err(NotGranted::Failed(_)) => {
+                    silence.goes_on(Duration::from_millis(life.timing.lease_ms));
+                    shared.metrics.heartbeats_failed.add(1);
+                    shared.load.report_all();
+                    // The lease is running: look for the leading coordinator faster than the usual heartbeat.
+                    tokio::time::sleep(backoff.next(rand::random())).await;
                 }
             }
-            Err(NotGranted::Stale) => {
-                silence.broken();
-                return LifeEnd::Stale;
+        }
+    }
+
+    async fn round(&self, load: Load) -> Result<(), NotGranted> {
+        let attempt = async |address: &str| self.attempt(address, load.clone()).await;
+        self.coordinators.heartbeat(attempt, || drop(self.granted_by.lock().take())).await
+    }
+
+    async fn attempt(&self, address: &str, load: Load) -> Result<(), NotGranted> {
+        let stopping = self.shared.leaving().is_cancelled();
+        self.shared.metrics.heartbeats.add(1);
+        let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
+        let beat = Beat {
+            node: heartbeat.node(),
+            incarnation: heartbeat.incarnation(),
+            number: heartbeat.number(),
+            table_version: self.shared.tables.version(),
+            stopping,
+            push_key: self.shared.push_key,
+            load: Some(load),
+        };
+        self.coordinators.beat(self.streams, address, beat).await?;
+        if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
+            // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
+            self.shared.load.report_all();
+        }
+        if stopping {
+            self.shared.leaving_heard().cancel();
+        }
+        Ok(())
+    }
+
+    /// Takes in an answer, whether anybody still waits for it or not.
+    fn take(&self, answer: LeaseAnswer, replication_timeout_ms: u64) -> Taken {
+        let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
+        if taken != Taken::Foreign && self.life.note_replication_timeout(replication_timeout_ms) {
+            tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
+            (self.session.retime)();
+        }
+        if let Taken::Granted { lapsed_ms, withdrawn } = &taken {
+            if *lapsed_ms > 0 {
+                self.shared.metrics.leases_lapsed.add(1);
+                tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
             }
-            Err(NotGranted::Failed(_)) => {
-                silence.goes_on(Duration::from_millis(life.timing.lease_ms));
-                shared.metrics.heartbeats_failed.add(1);
-                shared.load.report_all();
-                // The lease is running: look for the leading coordinator faster than the usual heartbeat.
-                tokio::time::sleep(backoff.next(rand::random())).await;
+            if !withdrawn.is_empty() {
+                (self.session.withdraw)(withdrawn.clone());
             }
         }
+        taken
     }
 }
 
@@ -106,54 +165,11 @@ struct Sender<'a> {
     session: &'a Session,
     shared: &'a Shared,
     coordinators: &'a Coordinators,
+    streams: &'a BeatStreams,
     life: &'a Life,
     heartbeats: Mutex<Heartbeats>,
     /// Who answered the last heartbeat, if it was answered.
     granted_by: Mutex<Option<String>>,
-}
-
-impl Sender<'_> {
-    async fn round(&self, load: Load) -> Result<(), NotGranted> {
-        let attempt = async |address: &str| self.attempt(address, load.clone()).await;
-        self.coordinators.heartbeat(attempt, || drop(self.granted_by.lock().take())).await
-    }
-
-    async fn attempt(&self, address: &str, load: Load) -> Result<(), NotGranted> {
-        let stopping = self.shared.leaving().is_cancelled();
-        self.shared.metrics.heartbeats.add(1);
-        let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
-        let message = v1::HeartbeatRequest::from(Heartbeat {
-            member: self.life.member,
-            number: heartbeat.number(),
-            table_version: self.shared.tables.version(),
-            load,
-            stopping,
-            push_key: self.shared.push_key,
-        });
-        let take = |answer| self.life.grants.take(heartbeat, answer, self.shared.clock.now());
-        let (taken, replication_timeout_ms) = self.coordinators.beat(address, message, DEADLINE, take).await?;
-        if self.life.note_replication_timeout(replication_timeout_ms) {
-            tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
-            (self.session.retime)();
-        }
-        if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
-            // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
-            self.shared.load.report_all();
-        }
-        if stopping {
-            self.shared.leaving_heard().cancel();
-        }
-        if let Taken::Granted { lapsed_ms, withdrawn } = taken {
-            if lapsed_ms > 0 {
-                self.shared.metrics.leases_lapsed.add(1);
-                tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
-            }
-            if !withdrawn.is_empty() {
-                (self.session.withdraw)(withdrawn);
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

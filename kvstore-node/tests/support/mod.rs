@@ -5,12 +5,15 @@
 pub mod packed;
 pub mod stream;
 
+use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
 use archon_kvstore_node::{Node, NodeConfig};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Granted, Judged};
 use archon_proto::convert::control::{Push, Pushed};
-use archon_proto::convert::error::{detail_of, status_of};
+use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::PlacementLoad;
 use archon_proto::convert::report::{Outcomes, Reports};
-use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
+use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::doors::Doors;
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
@@ -27,7 +30,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -68,34 +72,36 @@ pub struct Fake {
     pub cluster: ClusterId,
     pub address: String,
     pub state: Arc<Mutex<State>>,
-    stop: CancellationToken,
+    /// It ends with the last of those who have it.
+    _end: Arc<DropGuard>,
 }
 
-impl Drop for Fake {
-    fn drop(&mut self) {
-        if Arc::strong_count(&self.state) <= 2 {
-            self.stop.cancel();
-        }
-    }
+/// What the fake does when it is asked.
+#[derive(Clone)]
+struct Played {
+    cluster: ClusterId,
+    state: Arc<Mutex<State>>,
 }
 
 impl Fake {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let fake = Self {
-            cluster: ClusterId::new(Uuid::new_v4()),
-            address: listener.local_addr().unwrap().to_string(),
-            state: Arc::default(),
-            stop: CancellationToken::new(),
-        };
-        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
-        let service = SessionServer::new(fake.clone());
-        let stop = fake.stop.clone();
+        let (cluster, address) = (ClusterId::new(Uuid::new_v4()), listener.local_addr().unwrap().to_string());
+        let (state, stop) = (Arc::<Mutex<State>>::default(), CancellationToken::new());
+        let played = Played { cluster, state: Arc::clone(&state) };
+        let incoming = Incoming::new(listener, Doors::new(1_024));
+        let (grpc, accepted) = tokio::sync::mpsc::channel(64);
+        let service = SessionServer::new(played.clone());
+        let streams = move |kind, reader, writer| played.clone().stream(kind, reader, writer);
+        let (budget, tasks) = (PartialBudget::new(1 << 24), TaskTracker::new());
+        tokio::spawn(sort(incoming, grpc, budget, tasks, stop.clone(), |_| {}, streams));
+        let serving = stop.clone().cancelled_owned();
         tokio::spawn(async move {
             let server = tonic::transport::Server::builder().add_service(service);
-            server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await.unwrap();
+            let incoming = tokio_stream::wrappers::ReceiverStream::new(accepted);
+            server.serve_with_incoming_shutdown(incoming, serving).await.unwrap();
         });
-        fake
+        Self { cluster, address, state, _end: Arc::new(stop.drop_guard()) }
     }
 
     pub fn config(&self, name: &str, directory: &Path) -> NodeConfig {
@@ -254,8 +260,58 @@ impl Fake {
     }
 }
 
+impl Played {
+    /// Answers heartbeats until their stream ends.
+    async fn stream(self, kind: StreamKind, mut reader: FrameReader, mut writer: FrameWriter) {
+        assert_eq!(kind, StreamKind::Beats);
+        let ended = loop {
+            let answers = match reader.next::<v1::Beats>().await {
+                Ok(beats) => self.beats(Beats::try_from(beats).unwrap()),
+                Err(error) => break Err(error),
+            };
+            writer.push(&v1::BeatAnswers::from(answers));
+            if let Err(error) = writer.flush().await {
+                break Err::<(), FrameError>(error);
+            }
+        };
+        end_stream(ended, writer).await;
+    }
+
+    fn beats(&self, Beats { batch, beats, .. }: Beats) -> BeatAnswers {
+        let mut answers = Vec::new();
+        for beat in beats {
+            let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
+            match self.beat(beat) {
+                Err(detail) if detail.kind == ErrorKind::NotCoordinatorLeader => {
+                    return BeatAnswers { batch, outcome: Err(detail) };
+                }
+                outcome => answers.push(BeatAnswer { node, incarnation, number, outcome }),
+            }
+        }
+        BeatAnswers { batch, outcome: Ok(Judged { answers, replication_timeout_ms: 1_000 }) }
+    }
+
+    fn beat(&self, beat: Beat) -> Result<Granted, ErrorDetail> {
+        let mut state = self.state.lock();
+        state.keys.insert((beat.node, beat.incarnation), beat.push_key);
+        if std::mem::take(&mut state.stale) {
+            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, "as the test wants it"));
+        }
+        if let Some(leader) = state.succeeded_by.clone() {
+            let error = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "as the test wants it");
+            return Err(error.with_leader(Some(leader)));
+        }
+        let placements = beat.load.into_iter().flat_map(|load| load.placements);
+        state.loads.extend(placements.map(|load| (load.placement, load)));
+        if state.grants_stopped {
+            return Err(ErrorDetail::new(ErrorKind::NoQuorum, "as the test wants it"));
+        }
+        Ok(Granted { lease_ms: 1_000, withdrawn: state.withdrawn.clone() })
+    }
+}
+
 #[tonic::async_trait]
-impl Session for Fake {
+impl Session for Played {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
         let node = Registration::try_from(request.into_inner())?;
         let mut state = self.state.lock();
@@ -271,36 +327,6 @@ impl Session for Fake {
         let registered =
             Registered { cluster: self.cluster, node: id, incarnation, protocol: 1, settings: Settings::default() };
         Ok(Response::new(registered.into()))
-    }
-
-    async fn heartbeat(
-        &self,
-        request: Request<v1::HeartbeatRequest>,
-    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
-        let heartbeat = Heartbeat::try_from(request.into_inner())?;
-        let mut state = self.state.lock();
-        let life = (heartbeat.member.node, heartbeat.member.incarnation);
-        state.keys.insert(life, heartbeat.push_key);
-        if std::mem::take(&mut state.stale) {
-            return Err(status_of(&ErrorDetail::new(ErrorKind::StaleIncarnation, "as the test wants it")));
-        }
-        if let Some(leader) = state.succeeded_by.clone() {
-            let error = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "as the test wants it");
-            return Err(status_of(&error.with_leader(Some(leader))));
-        }
-        state.loads.extend(heartbeat.load.placements.iter().map(|load| (load.placement, *load)));
-        if state.grants_stopped {
-            return Err(status_of(&ErrorDetail::new(ErrorKind::NoQuorum, "as the test wants it")));
-        }
-        let answer = HeartbeatAnswer {
-            number: heartbeat.number,
-            incarnation: heartbeat.member.incarnation,
-            lease_ms: 1_000,
-            withdrawn: state.withdrawn.clone(),
-            table_version: Version::ZERO,
-            replication_timeout_ms: 1_000,
-        };
-        Ok(Response::new(answer.into()))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {

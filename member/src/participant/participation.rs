@@ -9,7 +9,7 @@ use crate::heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
 use crate::mutant::{Broken, Mutant};
 use crate::reports::Reports;
 use archon_types::{
-    Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, Partition, PartitionId, PlacementId, Report, Version,
+    Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionId, PlacementId, Report, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,11 +39,11 @@ impl Participation {
         Self { holdings: Holdings::new(broken), broken, ..Self::default() }
     }
 
-    /// It is registered from now on, as this life. Whatever the one before had is lost.
-    pub fn begin_life(&mut self, life: Incarnation, now: Millis) {
+    /// It is registered from now on, as this life of this member. Whatever the one before had is lost.
+    pub fn begin_life(&mut self, node: NodeId, life: Incarnation, now: Millis) {
         self.end_life(now);
         self.life = Some(life);
-        self.heartbeats = Heartbeats::new(life);
+        self.heartbeats = Heartbeats::new(node, life);
         self.holdings.grants = Grants::new(self.broken);
     }
 
@@ -64,12 +64,12 @@ impl Participation {
     }
 
     /// Takes in the answer to a heartbeat.
-    pub fn granted(&mut self, heartbeat: Heartbeat, answer: LeaseAnswer, now: Millis) -> Taken {
+    pub fn granted(&mut self, answer: LeaseAnswer, now: Millis) -> Taken {
         self.expire(now);
-        if self.life != Some(heartbeat.incarnation()) {
+        if self.life.is_none() {
             return Taken::Foreign;
         }
-        let taken = self.holdings.grants.take(heartbeat, answer, now);
+        let taken = self.holdings.grants.take(&self.heartbeats, answer, now);
         if let Taken::Granted { withdrawn, .. } = &taken {
             self.passed(withdrawn);
         }

@@ -52,7 +52,7 @@ struct Bed {
 impl Bed {
     fn new(mutant: Option<Mutant>) -> Self {
         let mut it = Participation::new(Broken::by(mutant));
-        it.begin_life(LIFE, at(0));
+        it.begin_life(NodeId::new(2), LIFE, at(0));
         Self { it, version: 0 }
     }
 
@@ -67,7 +67,7 @@ impl Bed {
     fn lease(&mut self, now: u64, withdrawn: &[(u32, u64)]) {
         let heartbeat = self.it.send(at(now));
         let withdrawn = withdrawn.iter().map(|(index, epoch)| (id(*index), Epoch::new(*epoch))).collect();
-        self.it.granted(heartbeat, heartbeat.answer(LEASE_MS, withdrawn), at(now));
+        self.it.granted(heartbeat.answer(LEASE_MS, withdrawn), at(now));
     }
 
     fn told(&mut self, duties: &[Duty], now: u64) {
@@ -281,7 +281,7 @@ fn older_duties_and_those_of_another_life_change_nothing() {
 fn with_another_registration_everything_is_lost() {
     let mut bed = Bed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
-    bed.it.begin_life(Incarnation::new(9), at(2));
+    bed.it.begin_life(NodeId::new(2), Incarnation::new(9), at(2));
     assert_eq!((bed.effects(), bed.facts()), (vec![Effect::Lost(of)], vec![]));
     assert_eq!(bed.it.obeyed(), (0, Version::ZERO));
     assert!(!bed.it.holdings().is_valid(at(2)));

@@ -5,7 +5,9 @@ use super::participation_tests::row;
 use super::{Acquired, Effect, Participation};
 use crate::heartbeat::Heartbeat;
 use crate::mutant::Broken;
-use archon_types::{Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, PartitionId, PlacementId, TableId, Version};
+use archon_types::{
+    Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableId, Version,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +106,7 @@ impl World {
             row.0 += 1; // Registration ends every leadership.
         }
         self.version += 1;
-        self.it.begin_life(Incarnation::new(self.life), self.at());
+        self.it.begin_life(NodeId::new(2), Incarnation::new(self.life), self.at());
     }
 
     fn list(&self) -> Sent {
@@ -155,7 +157,7 @@ impl World {
                 let Some(beat) = self.beats.get(which % self.beats.len().max(1)).copied() else { return };
                 let withdrawn = withdrawn.iter().filter_map(|index| Some((id(*index), self.rows.get(index)?.0)));
                 let withdrawn = withdrawn.map(|(id, epoch)| (id, Epoch::new(epoch))).collect();
-                self.it.granted(beat, beat.answer(LEASE_MS, withdrawn), now);
+                self.it.granted(beat.answer(LEASE_MS, withdrawn), now);
             }
             Happens::Row(index, ours) => {
                 self.version += 1;

@@ -25,6 +25,8 @@ pub enum StreamKind {
     Exchange,
     /// Messages between replicas (`ReplicationBatch`), in one direction.
     Replicate,
+    /// Heartbeats of members (`Beats`), answered by a coordinator (`BeatAnswers`).
+    Beats,
 }
 
 impl StreamKind {
@@ -32,6 +34,7 @@ impl StreamKind {
         match self {
             Self::Exchange => b'x',
             Self::Replicate => b'r',
+            Self::Beats => b'b',
         }
     }
 
@@ -55,6 +58,7 @@ impl StreamKind {
         match *kind {
             kind if kind == Self::Exchange.code() => Ok(Self::Exchange),
             kind if kind == Self::Replicate.code() => Ok(Self::Replicate),
+            kind if kind == Self::Beats.code() => Ok(Self::Beats),
             other => unreadable(format!("a stream of kind {other}, which this version does not know")),
         }
     }
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn handshakes_are_told_apart_and_others_refused() {
-        for kind in [StreamKind::Exchange, StreamKind::Replicate] {
+        for kind in [StreamKind::Exchange, StreamKind::Replicate, StreamKind::Beats] {
             let handshake = kind.handshake();
             assert_eq!(StreamKind::of_handshake(&handshake).unwrap(), kind);
         }

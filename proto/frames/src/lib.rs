@@ -1,5 +1,6 @@
-//! The two streams of the hot path, `Exchange` between clients and nodes and `Replicate` between nodes, as frames over a TCP
-//! connection of their own, on the port where everything else is gRPC (ADR 0021).
+//! The streams of what is sent all the time, as frames over a TCP connection of their own, on the port where everything else is
+//! gRPC (ADR 0021): `Exchange` between clients and nodes, `Replicate` between nodes, and `Beats` between members and
+//! coordinators (ADR 0046).
 //!
 //! ```text
 //! connection = handshake · frame*
@@ -10,22 +11,27 @@
 //! A frame is a message (protobuf, of the type that the stream carries in that direction), the error that ends the stream, or
 //! a sign of life without payload. Whoever connects greets; no request of HTTP begins with an `A` in capitals and goes on like
 //! this, so one byte tells a stream from gRPC. Each side says something at least every [`Keepalive::EVERY`], and gives up a peer
-//! that was silent for [`Keepalive::PATIENCE`]: that is what a paused process or a cut cable looks like.
+//! that was silent for [`Keepalive::PATIENCE`]: that is what a paused process or a cut cable looks like. On `Beats` nobody does,
+//! for heartbeats and their answers say it.
 
 mod bodies;
+mod ending;
 mod error;
 mod frame;
 mod handshake;
 mod keepalive;
 mod partial;
 mod reader;
+mod sort;
 mod writer;
 
 pub use bodies::{Bounded, PartialBodies};
+pub use ending::{end_stream, first_message};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
 pub use handshake::{HANDSHAKE_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
 pub use keepalive::Keepalive;
 pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
+pub use sort::{Incoming, route, sort, turn_away_in_its_words};
 pub use writer::FrameWriter;

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod alter;
+pub mod beats;
 pub mod configure;
 pub mod control;
 pub mod duties;

@@ -1,12 +1,10 @@
-//! A node's session with the coordinator: registration and heartbeats.
+//! A member's session with the coordinator: who it is, and registration.
 
-use super::load::Load;
 use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Epoch, Incarnation, NodeId, Participant, PartitionId, PlacementId, PushKey, Settings, StorageId,
-    TABLES_SERVED_MAX, Version, limits,
+    BootId, ClusterId, Incarnation, NodeId, Participant, PlacementId, Settings, StorageId, TABLES_SERVED_MAX, limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
@@ -70,40 +68,6 @@ pub struct Member {
     pub node: NodeId,
     /// Its life.
     pub incarnation: Incarnation,
-}
-
-/// "I live and make progress."
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Heartbeat {
-    /// Who sends.
-    pub member: Member,
-    /// Rises by one per heartbeat of an incarnation; the answer echoes it.
-    pub number: u64,
-    /// The table version that the node holds.
-    pub table_version: Version,
-    /// What it carries.
-    pub load: Load,
-    /// It wants to be rid of its leaderships.
-    pub stopping: bool,
-    /// What pushes must show for it to obey them.
-    pub push_key: PushKey,
-}
-
-/// The answer to a heartbeat.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HeartbeatAnswer {
-    /// The heartbeat that is answered.
-    pub number: u64,
-    /// The life for which it is.
-    pub incarnation: Incarnation,
-    /// How long the node may serve, from sending the heartbeat.
-    pub lease_ms: u64,
-    /// Leaderships that the lease does not cover.
-    pub withdrawn: Vec<(PartitionId, Epoch)>,
-    /// The newest table version.
-    pub table_version: Version,
-    /// How long a follower may leave its leader without an answer, as the settings say now.
-    pub replication_timeout_ms: u64,
 }
 
 impl From<Participant> for v1::Participant {
@@ -236,80 +200,9 @@ impl TryFrom<v1::LeaveRequest> for Member {
     }
 }
 
-impl From<Heartbeat> for v1::HeartbeatRequest {
-    fn from(heartbeat: Heartbeat) -> Self {
-        let (cluster, sender) = heartbeat.member.wire();
-        Self {
-            cluster,
-            sender,
-            number: heartbeat.number,
-            table_version: heartbeat.table_version.get(),
-            load: Some(heartbeat.load.into()),
-            stopping: heartbeat.stopping,
-            push_key: ids::uuid_bytes(heartbeat.push_key.get()),
-        }
-    }
-}
-
-impl TryFrom<v1::HeartbeatRequest> for Heartbeat {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::HeartbeatRequest) -> Result<Self, ConvertError> {
-        Ok(Self {
-            member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
-            number: ids::non_zero(wire.number, "HeartbeatRequest.number")?,
-            table_version: Version::new(wire.table_version),
-            load: wire.load.unwrap_or_default().try_into()?,
-            stopping: wire.stopping,
-            push_key: ids::push_key(&wire.push_key, "HeartbeatRequest.push_key")?,
-        })
-    }
-}
-
-impl From<HeartbeatAnswer> for v1::HeartbeatResponse {
-    fn from(answer: HeartbeatAnswer) -> Self {
-        let leadership = |(partition, epoch): (PartitionId, Epoch)| v1::Leadership {
-            partition: Some(partition.into()),
-            epoch: epoch.get(),
-        };
-        Self {
-            number: answer.number,
-            incarnation: answer.incarnation.get(),
-            lease_ms: answer.lease_ms,
-            withdrawn: answer.withdrawn.into_iter().map(leadership).collect(),
-            table_version: answer.table_version.get(),
-            replication_timeout_ms: answer.replication_timeout_ms,
-        }
-    }
-}
-
-impl TryFrom<v1::HeartbeatResponse> for HeartbeatAnswer {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::HeartbeatResponse) -> Result<Self, ConvertError> {
-        let leadership = |leadership: v1::Leadership| {
-            let partition = required(leadership.partition, "Leadership.partition")?;
-            Ok((PartitionId::try_from(partition)?, Epoch::new(leadership.epoch)))
-        };
-        Ok(Self {
-            number: wire.number,
-            incarnation: Incarnation::new(wire.incarnation),
-            lease_ms: wire.lease_ms,
-            withdrawn: wire.withdrawn.into_iter().map(leadership).collect::<Result<_, ConvertError>>()?,
-            table_version: Version::new(wire.table_version),
-            replication_timeout_ms: ids::non_zero(
-                wire.replication_timeout_ms,
-                "HeartbeatResponse.replication_timeout_ms",
-            )?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::load::{CopyProgress, PlacementLoad};
-    use archon_types::TableId;
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -363,47 +256,11 @@ mod tests {
         assert_eq!(Registered::try_from(v1::RegisterResponse::from(registered.clone())), Ok(registered));
     }
 
-    #[test]
-    fn heartbeats_and_their_answers_round_trip() {
-        let placement = PlacementId::new(8);
-        let heartbeat = Heartbeat {
-            member: member(),
-            number: 1,
-            table_version: Version::new(7),
-            load: Load {
-                bytes_stored: 1,
-                operations_per_second: 2,
-                placements: vec![PlacementLoad { placement, bytes: 3, keys: 4 }],
-                copies: vec![CopyProgress { placement, bytes_done: 5, bytes_total: 6 }],
-                disk_full: Some(archon_types::DiskFull { free_bytes: 7, needed_bytes: 8 }),
-            },
-            stopping: true,
-            push_key: PushKey::new(Uuid::from_u128(5)),
-        };
-        assert_eq!(Heartbeat::try_from(v1::HeartbeatRequest::from(heartbeat.clone())), Ok(heartbeat));
-        let answer = HeartbeatAnswer {
-            number: 1,
-            incarnation: Incarnation::new(3),
-            lease_ms: 1_000,
-            withdrawn: vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))],
-            table_version: Version::new(7),
-            replication_timeout_ms: 900,
-        };
-        let wire = v1::HeartbeatResponse::from(answer.clone());
-        assert_eq!(HeartbeatAnswer::try_from(wire.clone()), Ok(answer));
-        let none = v1::HeartbeatResponse { replication_timeout_ms: 0, ..wire };
-        let field = HeartbeatAnswer::try_from(none).map_err(|error| error.field);
-        assert_eq!(field, Err("HeartbeatResponse.replication_timeout_ms"));
-    }
-
     proptest! {
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(wire) = v1::RegisterRequest::decode(&bytes[..]) {
                 let _ = Registration::try_from(wire);
-            }
-            if let Ok(wire) = v1::HeartbeatRequest::decode(&bytes[..]) {
-                let _ = Heartbeat::try_from(wire);
             }
         }
     }

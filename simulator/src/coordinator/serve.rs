@@ -5,7 +5,7 @@ use crate::event::{Asked, Downward, Event, Proposal, ProposalReply, Push, Upward
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Command;
-use archon_coordinator_core::term::{self, Confirmed, Polled, Unconfirmed};
+use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
 use archon_types::{ErrorKind, Incarnation, Millis};
 
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
@@ -102,20 +102,20 @@ impl World {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
-            Upward::Heartbeat { node, heartbeat, stopping } => {
-                let incarnation = heartbeat.incarnation();
-                match session.term.heartbeat(&own.state, node, incarnation, stopping, now) {
-                    Ok(unconfirmed) => {
-                        // Now and then a quorum round takes longer than a failure time-out.
-                        let slow = self.plan.settings.timing.failure_timeout_ms * 2;
-                        let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
-                        let delay = self.random.between(1, most);
-                        let asked = Asked { host, heartbeat };
-                        self.after(delay, Event::RoundDone { coordinator, term, heartbeat: unconfirmed, asked });
+            Upward::Heartbeat { heartbeat, stopping } => {
+                let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
+                let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
+                match session.term.heartbeat(&own.state, beat, now) {
+                    Ok(Some(unconfirmed)) => {
+                        session.waiting.push((unconfirmed, Asked { host, heartbeat }));
+                        if session.round.is_none() {
+                            self.begin_round(coordinator);
+                        }
                     }
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
                         self.stale(coordinator, host, incarnation);
                     }
+                    Ok(None) => self.coverage.beats_overtaken += 1,
                     Err(_) => {}
                 }
             }
@@ -181,30 +181,62 @@ impl World {
         self.quorum.commits(coordinator, self.truth).then_some(self.quorum.term)
     }
 
-    /// The quorum round for a heartbeat is over.
-    pub(crate) fn round_done(&mut self, coordinator: usize, term: u64, heartbeat: Unconfirmed, asked: Asked) {
+    /// A quorum round begins for the heartbeats that wait. Those that come while it goes on share the next one, unless it hangs.
+    fn begin_round(&mut self, coordinator: usize) {
         let led = self.led(coordinator);
-        let own = &self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_ref().filter(|session| session.term.number() == term) else { return };
-        let Some(heartbeat) = session.term.confirmed(&own.state, heartbeat, led) else { return };
-        // The state then holds every change that was committed before.
-        self.apply_committed(coordinator);
-        let delay = self.random.between(0, 1);
-        self.after(delay, Event::Answer { coordinator, term, heartbeat, asked });
+        let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
+        let (term, round) = (session.term.number(), session.term.begin_round());
+        // Now and then a round takes longer than a failure time-out.
+        let slow = self.plan.settings.timing.failure_timeout_ms * 2;
+        let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
+        let delay = self.random.between(1, most);
+        // The majority may have spoken at any instant of it.
+        let heard = (self.random.below(2) == 0).then_some(led);
+        session.round = (most < slow).then_some(round);
+        self.after(delay, Event::RoundDone { coordinator, term, round, heard });
     }
 
-    pub(crate) fn answer_heartbeat(&mut self, coordinator: usize, term: u64, confirmed: Confirmed, asked: Asked) {
+    /// A quorum round is over: it confirmed the leadership, or not.
+    pub(crate) fn round_done(&mut self, coordinator: usize, term: u64, round: Round, heard: Option<Option<u64>>) {
+        let led = heard.unwrap_or_else(|| self.led(coordinator));
+        let own = &mut self.quorum.coordinators[coordinator];
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
+        let (covered, rest): (Vec<_>, Vec<_>) =
+            session.waiting.drain(..).partition(|(beat, _)| session.term.covers(&own.state, round, *beat));
+        session.waiting = rest;
+        if session.round == Some(round) {
+            session.round = None;
+        }
+        let confirmed = |(beat, asked)| Some((session.term.confirmed(&own.state, beat, round, led)?, asked));
+        let heartbeats: Vec<_> = covered.into_iter().filter_map(confirmed).collect();
+        let more = session.round.is_none() && !session.waiting.is_empty();
+        self.coverage.beats_shared += heartbeats.len().saturating_sub(1) as u64;
+        // The state then holds every change that was committed before.
+        self.apply_committed(coordinator);
+        if !heartbeats.is_empty() {
+            let delay = self.random.between(0, 1);
+            self.after(delay, Event::Answer { coordinator, term, heartbeats });
+        }
+        if more {
+            self.begin_round(coordinator);
+        }
+    }
+
+    pub(crate) fn answer_heartbeats(&mut self, coordinator: usize, term: u64, heartbeats: Vec<(Confirmed, Asked)>) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
-        let Asked { host, heartbeat } = asked;
-        let Ok(answer) = session.term.answer(&own.state, confirmed, now) else {
-            return self.stale(coordinator, host, heartbeat.incarnation());
-        };
-        self.coverage.leases += 1;
-        self.coverage.withdrawn += answer.withdrawn.len() as u64;
-        let message = Downward::Lease { heartbeat, answer };
-        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+        let answers = session.term.answers(&own.state, heartbeats.iter().map(|(confirmed, _)| *confirmed), now);
+        for (answer, (_, Asked { host, heartbeat })) in answers.into_iter().zip(heartbeats) {
+            let Ok(answer) = answer else {
+                self.stale(coordinator, host, heartbeat.incarnation());
+                continue;
+            };
+            self.coverage.leases += 1;
+            self.coverage.withdrawn += answer.withdrawn.len() as u64;
+            let message = Downward::Lease(heartbeat.answer(answer.lease_ms, answer.withdrawn));
+            self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+        }
     }
 }
 

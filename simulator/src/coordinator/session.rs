@@ -1,7 +1,7 @@
 //! What a coordinator keeps in memory while it leads, as far as it knows.
 
-use crate::event::Registrations;
-use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise, Told};
+use crate::event::{Asked, Registrations};
+use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise, Round, Told, Unconfirmed};
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
 use std::collections::BTreeMap;
@@ -56,6 +56,10 @@ pub(crate) struct Session {
     pub(crate) told: BTreeMap<NodeId, Told>,
     /// Counts pushes.
     pub(crate) pushes: u64,
+    /// Heartbeats that wait for a quorum round.
+    pub(crate) waiting: Vec<(Unconfirmed, Asked)>,
+    /// The round that others wait for; one that hangs is waited for by those alone that came before it.
+    pub(crate) round: Option<Round>,
     /// When the next control turn and the next round of pushes are due, in true time.
     pub(crate) turn_at: u64,
     pub(crate) push_at: u64,
@@ -68,6 +72,8 @@ impl Session {
             pushed: BTreeMap::new(),
             told: BTreeMap::new(),
             pushes: 0,
+            waiting: Vec::new(),
+            round: None,
             turn_at: u64::MAX,
             push_at: u64::MAX,
         }

@@ -43,7 +43,7 @@ impl World {
         if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
             let stopping = process.stopping.is_some();
-            let message = Upward::Heartbeat { node: life.node, heartbeat: process.heartbeats.send(now), stopping };
+            let message = Upward::Heartbeat { heartbeat: process.heartbeats.send(now), stopping };
             // The lease is running: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
@@ -93,14 +93,14 @@ impl World {
                     process.answered = true;
                 }
             }
-            Downward::Lease { heartbeat, answer } => {
+            Downward::Lease(answer) => {
                 let shell = process.partitions.shell_mut();
-                if shell.life.is_none_or(|life| life.incarnation != heartbeat.incarnation()) {
+                if shell.life.is_none() {
                     return;
                 }
-                process.answered = true;
-                let answer = heartbeat.answer(answer.lease_ms, answer.withdrawn);
-                let Taken::Granted { withdrawn, .. } = shell.grants.take(heartbeat, answer, now) else { return };
+                let taken = shell.grants.take(&process.heartbeats, answer, now);
+                process.answered |= taken != Taken::Foreign;
+                let Taken::Granted { withdrawn, .. } = taken else { return };
                 self.checks.leases_changed = true;
                 self.drive(host, |partitions| {
                     partitions.lease_changed();
@@ -137,7 +137,7 @@ impl World {
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
-        process.heartbeats = Heartbeats::new(incarnation);
+        process.heartbeats = Heartbeats::new(node, incarnation);
         process.reports.clear();
         let shell = process.partitions.shell_mut();
         shell.life = Some(Life { node, incarnation });

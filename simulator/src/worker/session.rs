@@ -5,7 +5,7 @@ use crate::check::Violation;
 use crate::event::{Downward, Event, Upward};
 use crate::world::World;
 use archon_coordinator_core::Register;
-use archon_member::{Acquired, Again, Effect, Registering};
+use archon_member::{Acquired, Again, Effect, Registering, Taken};
 use archon_types::{Incarnation, Millis, NodeId, Participant};
 
 /// How often a process looks at its clocks, in milliseconds.
@@ -125,7 +125,7 @@ impl World {
             process.next_heartbeat = now.plus(every);
             let (heartbeat, stopping) = (process.it.send(now), process.stopping);
             let others = !std::mem::replace(&mut process.answered, false);
-            messages.push((others, Upward::Heartbeat { node, heartbeat, stopping }));
+            messages.push((others, Upward::Heartbeat { heartbeat, stopping }));
         }
         if now >= process.next_poll {
             process.next_poll = now.plus(unit / 2);
@@ -178,9 +178,9 @@ impl World {
                     process.answered = true;
                 }
             }
-            Downward::Lease { heartbeat, answer } => {
-                process.answered = true;
-                process.it.granted(heartbeat, heartbeat.answer(answer.lease_ms, answer.withdrawn), now);
+            Downward::Lease(answer) => {
+                let taken = process.it.granted(answer, now);
+                process.answered |= taken != Taken::Foreign;
             }
             Downward::Duties { incarnation, term, version, duties } => {
                 process.it.duties(incarnation, term, version, &duties, now);
@@ -207,6 +207,6 @@ impl Process {
     fn begin(&mut self, node: NodeId, incarnation: Incarnation, now: Millis) {
         self.life = Some((node, incarnation));
         self.answered = true;
-        self.it.begin_life(incarnation, now);
+        self.it.begin_life(node, incarnation, now);
     }
 }

@@ -110,8 +110,8 @@ fn heartbeats(figures: &mut Figures, world: &mut World) -> anyhow::Result<()> {
     let nodes: Vec<_> = world.state.nodes.values().map(|row| (row.node.id, row.node.incarnation)).collect();
     let turn_of = |world: &mut World, number: usize| {
         let (node, incarnation) = nodes[number % nodes.len()];
-        let now = world.now;
-        let _ = world.liveness.heard(&world.state, node, incarnation, now);
+        let (now, beat) = (world.now, number as u64 + 1);
+        let _ = world.liveness.heard(&world.state, node, incarnation, beat, now);
         std::hint::black_box(world.liveness.answer(&world.state, node, incarnation, now));
         std::hint::black_box(world.state.table_version());
     };

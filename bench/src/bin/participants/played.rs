@@ -1,16 +1,19 @@
-//! Participants that are played: each has a session of its own over connections that all share.
+//! Participants that are played: each has a session of its own, with a stream of its own for heartbeats, and calls over connections
+//! that all share.
 
 use crate::counted::{Counted, micros};
+use archon_load::BeatStream;
+use archon_proto::convert::beats::Beat;
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::report::{Outcomes, Reports};
-use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
+use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::{
-    BootId, Duty, Epoch, ErrorKind, Fact, Incarnation, LeaseTiming, Participant, Partition, PartitionId, PlacementId,
-    PushKey, Report, StorageId, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, LeaseTiming, Participant, Partition, PartitionId,
+    PlacementId, PushKey, Report, StorageId, Version,
 };
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, HashMap};
@@ -25,8 +28,6 @@ use uuid::Uuid;
 
 /// Participants that share one connection for polls; a coordinator takes 1,024 requests at once on each.
 const POLLS_PER_CONNECTION: u32 = 500;
-/// Connections for heartbeats, which no poll delays.
-const HEARTBEAT_CONNECTIONS: usize = 8;
 /// Registrations under way at once.
 const REGISTRATIONS_AT_ONCE: usize = 64;
 /// How often a participant tries to register before the run is given up.
@@ -68,7 +69,6 @@ pub(crate) struct World {
 /// The connections to one coordinator.
 struct Links {
     address: String,
-    urgent: Vec<SessionClient<Channel>>,
     bulk: Vec<SessionClient<Channel>>,
 }
 
@@ -97,7 +97,7 @@ impl World {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true);
             let clients = |count: usize| (0..count).map(|_| SessionClient::new(endpoint.connect_lazy())).collect();
             let bulk = clients(participants.div_ceil(POLLS_PER_CONNECTION) as usize);
-            Ok(Links { address: address.clone(), urgent: clients(HEARTBEAT_CONNECTIONS), bulk })
+            Ok(Links { address: address.clone(), bulk })
         };
         Ok(Arc::new(Self {
             table: table.to_owned(),
@@ -122,7 +122,10 @@ impl World {
 
     /// Follows a refusal to whom it names.
     fn refused(&self, status: &Status) -> ErrorKind {
-        let detail = detail_of(status);
+        self.refused_with(&detail_of(status))
+    }
+
+    fn refused_with(&self, detail: &ErrorDetail) -> ErrorKind {
         let named = |address: &String| self.coordinators.iter().position(|links| links.address == *address);
         if let Some(leads) = detail.leader.as_ref().and_then(named)
             && self.leads.swap(leads, Ordering::Relaxed) != leads
@@ -188,7 +191,7 @@ impl World {
             }
         };
         tokio::select! {
-            () = self.heartbeats(number, member) => anyhow::bail!("the life of participant {number} was ended"),
+            () = self.heartbeats(member) => anyhow::bail!("the life of participant {number} was ended"),
             () = self.polls(number, member) => Ok(()),
             () = dies => Ok(()),
         }
@@ -231,37 +234,47 @@ impl World {
     }
 
     /// Ends when the coordinator says that this life is over.
-    async fn heartbeats(&self, participant: u32, member: Member) {
+    async fn heartbeats(&self, member: Member) {
         let every = Duration::from_millis(self.timing.heartbeat_ms);
         let deadline = Duration::from_millis(self.timing.lease_ms) / 8;
         let push_key = PushKey::new(Uuid::new_v4());
         let (mut number, mut lease_until) = (0, None);
+        let mut stream: Option<(usize, BeatStream)> = None;
         loop {
             number += 1;
-            let mut request = Request::new(v1::HeartbeatRequest::from(Heartbeat {
-                member,
+            let beat = Beat {
+                node: member.node,
+                incarnation: member.incarnation,
                 number,
                 table_version: Version::ZERO,
-                load: Load::default(),
                 stopping: false,
                 push_key,
-            }));
-            request.set_timeout(deadline);
-            let begun = Instant::now();
-            let urgent = &self.coordinators[self.leader()].urgent;
-            let mut client = urgent[participant as usize % urgent.len()].clone();
-            match tokio::time::timeout(deadline, client.heartbeat(request)).await {
-                Ok(Ok(answer)) => {
+                load: Some(Load::default()),
+            };
+            let (begun, leader) = (Instant::now(), self.leader());
+            if stream.as_ref().is_none_or(|(to, _)| *to != leader) {
+                let connected = BeatStream::connect(&self.coordinators[leader].address, member.cluster).await;
+                stream = connected.ok().map(|connected| (leader, connected));
+            }
+            let granted = match &mut stream {
+                Some((_, stream)) => stream.beat(beat, deadline).await,
+                None => Err(ErrorDetail::new(ErrorKind::Unreachable, "no connection")),
+            };
+            match granted {
+                Ok(granted) => {
                     let mut counted = lock(&self.counted);
                     counted.micros.saturating_record(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
                     counted.lapsed += u64::from(lease_until.is_some_and(|until| Instant::now() > until));
-                    lease_until = Some(begun + Duration::from_millis(answer.get_ref().lease_ms));
+                    lease_until = Some(begun + Duration::from_millis(granted.lease_ms));
                 }
-                Ok(Err(status)) if self.refused(&status) == ErrorKind::StaleIncarnation => {
-                    lock(&self.counted).ended += 1;
-                    return;
-                }
-                _ => {
+                Err(detail) => {
+                    if self.refused_with(&detail) == ErrorKind::StaleIncarnation {
+                        lock(&self.counted).ended += 1;
+                        return;
+                    }
+                    if detail.kind == ErrorKind::Unreachable {
+                        stream = None;
+                    }
                     lock(&self.counted).missed += 1;
                     sleep(AGAIN).await;
                     continue;

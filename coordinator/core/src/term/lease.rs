@@ -1,12 +1,25 @@
 //! Heartbeats and what they are answered with: each answer is a lease, given only after a quorum round that began after
-//! the heartbeat arrived (PROTOCOL rules 13 to 16). The types go with these steps: nothing but a round makes a
-//! [`Confirmed`] of an [`Unconfirmed`], and only a [`Confirmed`] is answered.
+//! the heartbeat arrived (PROTOCOL rules 13 to 16 and 54 to 56). The types go with these steps: nothing but a round makes a
+//! [`Confirmed`] of an [`Unconfirmed`], and only a [`Confirmed`] is answered. One round serves all that came before it.
 
 use super::Term;
 use crate::liveness::HeartbeatAnswer;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Millis, NodeId};
+
+/// A heartbeat, as far as a term is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// Who lives.
+    pub node: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// Rises with each heartbeat of a life.
+    pub number: u64,
+    /// The node says that it is about to exit.
+    pub stopping: bool,
+}
 
 /// A heartbeat that was taken in. Its answer waits for a quorum round that begins from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +28,8 @@ pub struct Unconfirmed {
     node: NodeId,
     incarnation: Incarnation,
     turn_due: bool,
+    /// The last round that began before it arrived.
+    after: u64,
 }
 
 impl Unconfirmed {
@@ -23,6 +38,11 @@ impl Unconfirmed {
         self.turn_due
     }
 }
+
+/// A quorum round that has begun. It says nothing of what arrives from now on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[must_use = "a majority is to be asked"]
+pub struct Round(u64);
 
 /// A heartbeat that may be answered: since it arrived, a majority has confirmed that this coordinator leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,50 +53,77 @@ pub struct Confirmed {
 }
 
 impl Term {
-    /// A heartbeat arrived at `now`. `stopping`: the node says that it is about to exit.
+    /// A heartbeat arrived at `now`. `None`: it says nothing new of its life, and is not answered (rule 56).
     ///
     /// # Errors
     /// As [`crate::Liveness::heard`].
     pub fn heartbeat(
         &mut self,
         state: &ClusterState,
-        node: NodeId,
-        incarnation: Incarnation,
-        stopping: bool,
+        beat: Beat,
         now: Millis,
-    ) -> Result<Unconfirmed, ErrorDetail> {
-        self.liveness.heard(state, node, incarnation, now)?;
+    ) -> Result<Option<Unconfirmed>, ErrorDetail> {
+        let Beat { node, incarnation, number, stopping } = beat;
+        if !self.liveness.heard(state, node, incarnation, number, now)? {
+            return Ok(None);
+        }
         let mut turn_due = stopping && self.liveness.note_stopping(node, incarnation);
         // A node heartbeats only once its incarnation is on its disk.
         if state.node(node).is_some_and(|row| row.activated != Some(incarnation)) {
             turn_due |= self.activate(node, incarnation);
         }
-        Ok(Unconfirmed { node, incarnation, turn_due })
+        Ok(Some(Unconfirmed { node, incarnation, turn_due, after: self.rounds }))
     }
 
-    /// A quorum round that began after this heartbeat had arrived is over: a majority said that this coordinator leads in
-    /// term `led`, or no majority answered. `None`: the heartbeat is not answered from here (rule 13).
-    pub fn confirmed(&self, state: &ClusterState, heartbeat: Unconfirmed, led: Option<u64>) -> Option<Confirmed> {
+    /// A majority is about to be asked whether this coordinator leads. What its answer may prove is what arrived before.
+    pub const fn begin_round(&mut self) -> Round {
+        self.rounds += 1;
+        Round(self.rounds)
+    }
+
+    /// Whether a round began after this heartbeat had arrived (rule 54).
+    pub fn covers(&self, state: &ClusterState, round: Round, heartbeat: Unconfirmed) -> bool {
+        heartbeat.after < round.0 || state.breaks(Mutant::RoundShared)
+    }
+
+    /// A quorum round is over: a majority said that this coordinator leads in term `led`, or no majority answered. `None`: the
+    /// heartbeat is not answered from here (rule 13), or not after this round (rule 54).
+    pub fn confirmed(
+        &self,
+        state: &ClusterState,
+        heartbeat: Unconfirmed,
+        round: Round,
+        led: Option<u64>,
+    ) -> Option<Confirmed> {
         let Unconfirmed { node, incarnation, .. } = heartbeat;
         let leads = led == Some(self.number) || state.breaks(Mutant::NoQuorumRound);
-        leads.then_some(Confirmed { node, incarnation })
+        (leads && self.covers(state, round, heartbeat)).then_some(Confirmed { node, incarnation })
     }
 
-    /// The answer to a heartbeat, from the state that its round confirmed or a later one, to be sent at once.
+    /// The answers to heartbeats, one for each and in their order, from the state that their round confirmed or a later one, to be
+    /// sent at once. All are noted before any is given (rule 55): a successor is named only when what is noted allows it.
     ///
     /// # Errors
-    /// `StaleIncarnation`: that life is over, or its failure is being decided, so no lease is given. The node should
+    /// Of each, `StaleIncarnation`: that life is over, or its failure is being decided, so no lease is given. The node should
     /// register again.
-    pub fn answer(
+    pub fn answers(
         &mut self,
         state: &ClusterState,
-        heartbeat: Confirmed,
+        heartbeats: impl IntoIterator<Item = Confirmed>,
         now: Millis,
-    ) -> Result<HeartbeatAnswer, ErrorDetail> {
-        let Confirmed { node, incarnation } = heartbeat;
-        self.liveness.answer(state, node, incarnation, now).ok_or_else(|| {
-            let message = format!("incarnation {incarnation} of node {node} is over; register again");
-            ErrorDetail::new(ErrorKind::StaleIncarnation, message)
-        })
+    ) -> Vec<Result<HeartbeatAnswer, ErrorDetail>> {
+        let mut unnoted = false;
+        let mut answer = |Confirmed { node, incarnation }| {
+            let given = match unnoted {
+                true => self.liveness.judge(state, node, incarnation, now),
+                false => self.liveness.answer(state, node, incarnation, now),
+            };
+            unnoted = state.breaks(Mutant::AnsweredPerRound); // rule 55
+            given.ok_or_else(|| {
+                let message = format!("incarnation {incarnation} of node {node} is over; register again");
+                ErrorDetail::new(ErrorKind::StaleIncarnation, message)
+            })
+        };
+        heartbeats.into_iter().map(&mut answer).collect()
     }
 }

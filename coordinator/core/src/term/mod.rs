@@ -17,7 +17,7 @@ mod pushes;
 mod reports;
 mod stall;
 
-pub use lease::{Confirmed, Unconfirmed};
+pub use lease::{Beat, Confirmed, Round, Unconfirmed};
 pub use polls::{Polled, Told, polled};
 pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
 pub use reports::Reported;
@@ -42,12 +42,14 @@ pub struct Term {
     liveness: Liveness,
     /// Lives that were heard and are not on record as active yet.
     activations: BTreeMap<NodeId, Incarnation>,
+    /// Quorum rounds that heartbeats waited for, so far.
+    rounds: u64,
 }
 
 impl Term {
     /// The coordinator began to lead in term `number` at `now`: every timer begins at zero.
     pub fn new(number: u64, now: Millis) -> Self {
-        Self { number, liveness: Liveness::new(now), activations: BTreeMap::new() }
+        Self { number, liveness: Liveness::new(now), activations: BTreeMap::new(), rounds: 0 }
     }
 
     /// Its number in Raft.

@@ -126,7 +126,7 @@ fn a_successor_that_fails_before_it_leads_does_not_keep_the_others_from_leading(
     let own = bed.row(0).leader.expect("a leader");
     // Whoever was found falls silent while the old leader lets go.
     let released = bed.fact(0, own, Fact::Released);
-    let mut probe = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now };
+    let mut probe = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };
     probe.report(leader, &released).expect("a release");
     let chosen = probe.leader(0).expect("a leader, in the same commit");
     bed.fail(chosen);

@@ -118,7 +118,7 @@ fn stale_lives_are_told_to_register_again() {
     bed.rejoin(athens, 90);
     let kind = |bed: &mut Bed, incarnation| {
         let now = bed.now;
-        bed.liveness.heard(&bed.state, athens, incarnation, now).unwrap_err().kind
+        bed.liveness.heard(&bed.state, athens, incarnation, 1_000, now).unwrap_err().kind
     };
     assert_eq!(kind(&mut bed, old), ErrorKind::StaleIncarnation);
     assert_eq!(kind(&mut bed, Incarnation::new(10_000)), ErrorKind::Unavailable);

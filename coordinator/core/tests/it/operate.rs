@@ -228,7 +228,7 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
     assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 0, 0));
     let removal = check_remove(&bed.state, athens).unwrap();
     assert_eq!(removal.placements, 3);
-    let mut other = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now };
+    let mut other = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };
     assert_eq!(other.ok(lost.command), Response::NodeLost { placements: 3, counting: 0, last_copies: 0 });
     assert_eq!(bed.ok(removal.command), Response::NodeRemoved { placements: 3 });
     assert_eq!(events(&bed, |what| matches!(what, EventKind::NodeRemoved { placements: 3, .. })), 1);

@@ -22,18 +22,23 @@ fn activated(term: &mut Term, bed: &Bed) -> Vec<(NodeId, Incarnation)> {
     commands.iter().filter_map(life).collect()
 }
 
+/// A heartbeat of a node's present life, which is news.
+fn heard(term: &mut Term, bed: &Bed, node: NodeId, number: u64, stopping: bool) -> term::Unconfirmed {
+    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping };
+    term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
+}
+
 #[test]
 fn a_life_that_is_heard_is_activated_by_the_next_turn_and_known_ones_are_not() {
     let (mut bed, mut term) = bed();
     let athens = bed.node("athens");
-    let known = term.heartbeat(&bed.state, athens, bed.incarnation(athens), false, bed.now).expect("it is heard");
+    let known = heard(&mut term, &bed, athens, 1, false);
     assert!(!known.turn_due() && activated(&mut term, &bed).is_empty());
     let again = Register { expects: Some(bed.incarnation(athens)), ..register("athens", 1, 900) };
     bed.ok(Command::Register(Box::new(again)));
     let incarnation = bed.incarnation(athens);
-    let mut heard = || term.heartbeat(&bed.state, athens, incarnation, false, bed.now).expect("it is heard");
-    assert!(heard().turn_due());
-    assert!(!heard().turn_due(), "a turn is due already");
+    assert!(heard(&mut term, &bed, athens, 1, false).turn_due());
+    assert!(!heard(&mut term, &bed, athens, 2, false).turn_due(), "a turn is due already");
     assert_eq!(activated(&mut term, &bed), [(athens, incarnation)]);
     assert!(activated(&mut term, &bed).is_empty(), "once for each heartbeat, and not for each turn");
 }
@@ -42,11 +47,38 @@ fn a_life_that_is_heard_is_activated_by_the_next_turn_and_known_ones_are_not() {
 fn a_node_that_says_it_is_about_to_exit_makes_a_turn_due_once() {
     let (bed, mut term) = bed();
     let athens = bed.node("athens");
-    let incarnation = bed.incarnation(athens);
     term.turn(&bed.state, bed.now);
-    let mut leaves = || term.heartbeat(&bed.state, athens, incarnation, true, bed.now).expect("it is heard");
-    assert!(leaves().turn_due());
-    assert!(!leaves().turn_due());
+    assert!(heard(&mut term, &bed, athens, 1, true).turn_due());
+    assert!(!heard(&mut term, &bed, athens, 2, true).turn_due());
+}
+
+#[test]
+fn one_round_serves_all_that_came_before_it_and_each_is_judged_by_itself() {
+    let (mut bed, mut term) = bed();
+    let cities = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
+    let early = cities.map(|node| heard(&mut term, &bed, node, 1, false));
+    let round = term.begin_round();
+    let late = heard(&mut term, &bed, cities[0], 2, false);
+    assert!(early.iter().all(|beat| term.covers(&bed.state, round, *beat)) && !term.covers(&bed.state, round, late));
+    // One of them begins another life while the round goes on.
+    bed.rejoin(cities[1], 900);
+    let confirmed = early.iter().filter_map(|beat| term.confirmed(&bed.state, *beat, round, Some(NUMBER)));
+    let confirmed: Vec<term::Confirmed> = confirmed.collect();
+    let answers = term.answers(&bed.state, confirmed, bed.now);
+    let refused: Vec<bool> = answers.iter().map(Result::is_err).collect();
+    assert_eq!(refused, [false, true, false]);
+    assert_eq!(term.confirmed(&bed.state, late, round, Some(NUMBER)), None, "it waits for another round");
+    let next = term.begin_round();
+    assert!(term.confirmed(&bed.state, late, next, Some(NUMBER)).is_some());
+}
+
+#[test]
+fn numbers_of_another_life_begin_anew() {
+    let (mut bed, mut term) = bed();
+    let athens = bed.node("athens");
+    let _ = heard(&mut term, &bed, athens, 40, false);
+    bed.rejoin(athens, 900);
+    let _ = heard(&mut term, &bed, athens, 1, false);
 }
 
 #[test]

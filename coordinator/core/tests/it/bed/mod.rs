@@ -19,6 +19,8 @@ pub struct Bed {
     pub state: ClusterState,
     pub liveness: Liveness,
     pub now: Millis,
+    /// Heartbeats so far, of all nodes.
+    pub beats: u64,
 }
 
 pub fn settings(partitions: u32, nodes_min: u32, replication: u8) -> Settings {
@@ -41,7 +43,7 @@ pub fn part(index: u32) -> PartitionId {
 impl Bed {
     pub fn empty() -> Self {
         let now = Millis::new(1_000_000);
-        Self { state: ClusterState::new(), liveness: Liveness::new(now), now }
+        Self { state: ClusterState::new(), liveness: Liveness::new(now), now, beats: 0 }
     }
 
     pub fn new(settings: Settings) -> Self {
@@ -172,7 +174,8 @@ impl Bed {
 
     pub fn heartbeat(&mut self, node: NodeId) -> Option<HeartbeatAnswer> {
         let incarnation = self.incarnation(node);
-        self.liveness.heard(&self.state, node, incarnation, self.now).ok()?;
+        self.beats += 1;
+        self.liveness.heard(&self.state, node, incarnation, self.beats, self.now).ok()?;
         self.liveness.answer(&self.state, node, incarnation, self.now)
     }
 

@@ -231,8 +231,9 @@ impl World {
                 self.after(50, Event::Turn);
             }
             Event::Heartbeat { from, node, incarnation, sent } => {
-                match self.liveness.heard(&self.state, node, incarnation, now) {
-                    Ok(()) => {
+                match self.liveness.heard(&self.state, node, incarnation, sent.get() + 1, now) {
+                    Ok(false) => {}
+                    Ok(true) => {
                         // Now and then a quorum round takes longer than a failure time-out.
                         let slow = if self.below(10) == 0 { 2_500 } else { 10 };
                         let (term, delay) = (self.term, 1 + self.below(slow));

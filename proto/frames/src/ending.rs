@@ -1,6 +1,6 @@
-//! What streams of clients and of peers have in common: how they begin, and how they end.
+//! What streams have in common where they are served: how they begin, and how they end.
 
-use archon_frames::{FrameError, FrameReader, FrameWriter};
+use crate::{FrameError, FrameReader, FrameWriter};
 use archon_types::{ErrorDetail, ErrorKind};
 use prost::Message;
 use std::time::Duration;
@@ -12,12 +12,15 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first message of a stream.
-pub(super) async fn first<M: Message + Default>(reader: &mut FrameReader) -> Result<M, FrameError> {
+///
+/// # Errors
+/// As [`FrameReader::next`]; [`FrameError::Silent`] if it takes too long.
+pub async fn first_message<M: Message + Default>(reader: &mut FrameReader) -> Result<M, FrameError> {
     timeout(HANDSHAKE_TIMEOUT, reader.next()).await.unwrap_or(Err(FrameError::Silent(HANDSHAKE_TIMEOUT)))
 }
 
 /// Tells the peer why its stream ends, unless it is the one that has gone.
-pub(super) async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameWriter) {
+pub async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameWriter) {
     let detail = match ended {
         Ok(()) | Err(FrameError::Closed | FrameError::Connect { .. }) => return,
         Err(FrameError::Refused(detail)) => detail,

@@ -1,0 +1,203 @@
+//! What came on all streams since the last quorum round began shares the next one: one lock to take it in, one round, one pass to
+//! answer it.
+
+use super::{BATCHES_MAX, Batch, Waiting};
+use crate::clock::boot_now;
+use crate::metrics::{Metrics, add, count};
+use crate::service::check_member;
+use crate::session::{Heard, Session};
+use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
+use archon_proto::convert::beats::{BeatAnswer, Granted, Judged};
+use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Nodes give a heartbeat 150 ms; an answer after that helps nobody.
+const ANSWER_DEADLINE: Duration = Duration::from_millis(140);
+/// A round begins no sooner than this after the one before: what a round costs is shared by those that come meanwhile.
+const PACE: Duration = Duration::from_millis(5);
+/// A round that takes longer than this is not waited for by those who come later.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// Most rounds under way at once.
+const ROUNDS_MAX: usize = 16;
+
+/// Heartbeats of several frames that wait for the same round.
+struct Gathered {
+    round: Round,
+    batches: Vec<(Batch, Vec<Entry>)>,
+}
+
+/// One heartbeat that is to be answered: it waits for the round, or was refused at once.
+type Entry = (usize, Result<Unconfirmed, ErrorDetail>);
+
+/// Answers heartbeats until the session ends.
+pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waiting: Waiting) {
+    let mut rounds = FuturesUnordered::new();
+    let mut gathered: BTreeMap<Round, Gathered> = BTreeMap::new();
+    // The newest round while it goes on, and when it began.
+    let (mut running, mut began) = (None::<Round>, None::<Instant>);
+    let mut fresh = Vec::new();
+    loop {
+        let pause = if running.is_some() { PATIENCE } else { PACE };
+        let free_at = began.map_or_else(Instant::now, |began| began + pause);
+        let (may_begin, free) = (rounds.len() < ROUNDS_MAX, Instant::now() >= free_at);
+        tokio::select! {
+            () = session.stop().cancelled() => break,
+            Some((round, led)) = rounds.next(), if !rounds.is_empty() => {
+                running = running.filter(|newest| *newest != round);
+                if let Some(gathered) = gathered.remove(&round) {
+                    match led {
+                        Ok(led) => judge(&session, &metrics, gathered, Some(led)),
+                        Err(detail) => refuse(&metrics, gathered.batches, &detail),
+                    }
+                }
+            }
+            received = waiting.0.recv_many(&mut fresh, BATCHES_MAX), if may_begin && free => {
+                if received == 0 {
+                    break;
+                }
+                if let Some(these) = take_in(&session, &metrics, std::mem::take(&mut fresh)) {
+                    let (session, round) = (Arc::clone(&session), these.round);
+                    (running, began) = (Some(round), Some(Instant::now()));
+                    gathered.insert(round, these);
+                    rounds.push(async move { (round, session.led(ANSWER_DEADLINE).await) });
+                    count(&metrics.heartbeat_rounds);
+                }
+            }
+            () = sleep_until(free_at), if may_begin && !free => {}
+        }
+    }
+    // Nobody is left without a word: whoever waits asks another coordinator at once.
+    let not_leading = session.quorum().not_leading();
+    for gathered in gathered.into_values() {
+        refuse(&metrics, gathered.batches, &not_leading);
+    }
+    waiting.0.close();
+    while let Ok(batch) = waiting.0.try_recv() {
+        batch.answer(Err(not_leading.clone()));
+    }
+}
+
+/// Takes note of what came. `None`: nothing of it waits for a round.
+fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<Gathered> {
+    let (now, state) = (boot_now(), session.quorum().replicated());
+    let (mut turn_due, mut gathered) = (false, Vec::with_capacity(batches.len()));
+    let mut term = session.term().lock();
+    state.read(|state| {
+        for batch in batches {
+            if let Err(detail) = check_member(Some(&batch.beats.cluster.into()), state) {
+                count(&metrics.heartbeats_refused);
+                batch.answer(Err(detail));
+                continue;
+            }
+            let mut entries = Vec::with_capacity(batch.beats.beats.len());
+            for (place, beat) in batch.beats.beats.iter().enumerate() {
+                let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
+                match term.heartbeat(state, Beat { node, incarnation, number, stopping: beat.stopping }, now) {
+                    Ok(Some(unconfirmed)) => {
+                        turn_due |= unconfirmed.turn_due();
+                        entries.push((place, Ok(unconfirmed)));
+                    }
+                    Ok(None) => count(&metrics.heartbeats_overtaken),
+                    Err(detail) => entries.push((place, Err(detail))),
+                }
+            }
+            gathered.push((batch, entries));
+        }
+    });
+    let round = term.begin_round();
+    drop(term);
+    if turn_due {
+        session.work.notify_one();
+    }
+    note(session, &gathered);
+    if !session.is_granting() {
+        let message = "this coordinator stalls and gives leadership away";
+        let detail = ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(50);
+        refuse(metrics, gathered, &detail);
+        return None;
+    }
+    let anybody_waits = gathered.iter().flat_map(|(_, entries)| entries).any(|(_, entry)| entry.is_ok());
+    let gathered = Gathered { round, batches: gathered };
+    if anybody_waits {
+        return Some(gathered);
+    }
+    judge(session, metrics, gathered, None);
+    None
+}
+
+/// Takes note of what members hold and carry.
+fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
+    let now = boot_now();
+    let heard = || {
+        let entries = gathered.iter().flat_map(|(batch, entries)| entries.iter().map(move |entry| (batch, entry)));
+        entries.filter(|(_, (_, entry))| entry.is_ok()).filter_map(|(batch, (place, _))| batch.beats.beats.get(*place))
+    };
+    session.note_heard(heard().map(|beat| {
+        let heard =
+            Heard { incarnation: beat.incarnation, at: now, table_version: beat.table_version, key: beat.push_key };
+        (beat.node, heard)
+    }));
+    let mut turned: Vec<(NodeId, Option<DiskFull>)> = Vec::new();
+    {
+        let mut loads = session.loads().lock();
+        for beat in heard() {
+            if let Some(load) = &beat.load
+                && loads.note(beat.node, load)
+            {
+                turned.push((beat.node, load.disk_full));
+            }
+        }
+    }
+    for (node, disk_full) in turned {
+        let name = session.quorum().replicated().read(|state| state.node_name(node));
+        match disk_full {
+            Some(lack) => tracing::warn!(node = name, "a node refuses writes, its disk is full: {lack}"),
+            None => tracing::info!(node = name, "a node's disk has space for writes"),
+        }
+    }
+}
+
+/// The round is over, and a majority said that this coordinator leads in term `led`: whoever waited for it is answered, and whoever was
+/// refused at once hears of that.
+fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u64>) {
+    let mut term = session.term().lock();
+    let judged = session.quorum().replicated().read(|state| {
+        let waiting = gathered.batches.iter().flat_map(|(_, entries)| entries);
+        let waiting = waiting.filter_map(|(_, entry)| entry.as_ref().ok());
+        let confirmed = waiting.map(|unconfirmed| term.confirmed(state, *unconfirmed, gathered.round, led));
+        let confirmed: Vec<Confirmed> = confirmed.collect::<Option<_>>()?;
+        Some((term.answers(state, confirmed, boot_now()), state.settings.replication_timeout_ms))
+    });
+    drop(term);
+    let Some((answers, replication_timeout_ms)) = judged else {
+        return refuse(metrics, gathered.batches, &session.quorum().not_leading());
+    };
+    let mut answers = answers.into_iter();
+    let (mut granted, mut refused) = (0, 0);
+    for (batch, entries) in gathered.batches {
+        let mut judged = Judged { answers: Vec::with_capacity(entries.len()), replication_timeout_ms };
+        for (place, entry) in entries {
+            let Some(beat) = batch.beats.beats.get(place) else { continue };
+            let outcome = entry.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));
+            let outcome = outcome.map(|answer| Granted { lease_ms: answer.lease_ms, withdrawn: answer.withdrawn });
+            *(if outcome.is_ok() { &mut granted } else { &mut refused }) += 1;
+            let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
+            judged.answers.push(BeatAnswer { node, incarnation, number, outcome });
+        }
+        batch.answer(Ok(judged));
+    }
+    add(&metrics.heartbeats, granted);
+    add(&metrics.heartbeats_refused, refused);
+}
+
+fn refuse(metrics: &Metrics, batches: Vec<(Batch, Vec<Entry>)>, detail: &ErrorDetail) {
+    for (batch, entries) in batches {
+        add(&metrics.heartbeats_refused, entries.len() as u64);
+        batch.answer(Err(detail.clone()));
+    }
+}

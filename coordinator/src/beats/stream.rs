@@ -1,0 +1,147 @@
+//! One stream of heartbeats: frames come in, their answers go out in whatever order they are ready.
+
+use super::Speakers;
+use super::speakers::Place;
+use crate::service::{Context, check_member};
+use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
+use archon_proto::convert::beats::{BeatAnswers, Beats};
+use archon_proto::v1;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// A heartbeat that finds no leader here should try another coordinator at once.
+const LEADER_WAIT: Duration = Duration::from_millis(30);
+/// Frames of one stream that may wait for their answers; no more are read meanwhile. A member sends another heartbeat when one is
+/// not answered in time.
+const UNDER_WAY_MAX: usize = 4;
+/// How long a stream may be silent, at least: a member that beats less often may be so for its failure time-out.
+const SILENCE_MIN: Duration = Duration::from_secs(10);
+/// How long a peer may take nothing of its answers.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// Serves a stream until it ends, or until `serving` does.
+pub(crate) async fn serve(
+    context: Context,
+    speakers: Arc<Speakers>,
+    serving: CancellationToken,
+    kind: StreamKind,
+    reader: FrameReader,
+    mut writer: FrameWriter,
+) {
+    let ended = match kind {
+        StreamKind::Beats => Stream::new(context, speakers, reader).carry(&mut writer, &serving).await,
+        StreamKind::Exchange | StreamKind::Replicate => {
+            let why = "a coordinator holds no partitions; ask it for the table, and a node for keys";
+            Err(FrameError::Refused(ErrorDetail::new(ErrorKind::InvalidArgument, why)))
+        }
+    };
+    end_stream(ended, writer).await;
+}
+
+struct Stream {
+    context: Context,
+    speakers: Arc<Speakers>,
+    reader: FrameReader,
+    /// Its place, once it is known whose stream it is.
+    place: Option<Place>,
+    /// How long it may be silent.
+    patience: Duration,
+}
+
+impl Stream {
+    const fn new(context: Context, speakers: Arc<Speakers>, reader: FrameReader) -> Self {
+        Self { context, speakers, reader, place: None, patience: SILENCE_MIN }
+    }
+
+    async fn carry(mut self, writer: &mut FrameWriter, serving: &CancellationToken) -> Result<(), FrameError> {
+        let (answered, mut answers) = mpsc::channel(UNDER_WAY_MAX);
+        let mut under_way = 0;
+        let mut heard = Instant::now();
+        let mut silence = std::pin::pin!(sleep_until(heard + self.patience));
+        let mut stopped = std::pin::pin!(serving.cancelled());
+        loop {
+            let replaced = async {
+                match &self.place {
+                    Some(place) => place.replaced.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                beats = self.reader.next::<v1::Beats>(), if under_way < UNDER_WAY_MAX => {
+                    heard = Instant::now();
+                    let beats = Beats::try_from(beats?).map_err(|error| FrameError::Refused(error.into()))?;
+                    under_way += 1;
+                    self.take(beats, &answered).await;
+                }
+                Some(answer) = answers.recv() => {
+                    under_way -= 1;
+                    writer.push(&v1::BeatAnswers::from(answer));
+                    while let Ok(answer) = answers.try_recv() {
+                        under_way -= 1;
+                        writer.push(&v1::BeatAnswers::from(answer));
+                    }
+                    writer.flush_within(STALLED, STALLED).await?;
+                }
+                () = &mut silence => {
+                    let until = heard + self.patience;
+                    if until <= Instant::now() {
+                        return Err(FrameError::Silent(self.patience));
+                    }
+                    silence.as_mut().reset(until);
+                }
+                () = replaced => {
+                    let detail = ErrorDetail::new(ErrorKind::Unavailable, "this member has begun another stream");
+                    return Err(FrameError::Refused(detail));
+                }
+                () = &mut stopped => {
+                    let detail = ErrorDetail::new(ErrorKind::ShuttingDown, "this coordinator is stopping");
+                    return Err(FrameError::Refused(detail));
+                }
+            }
+        }
+    }
+
+    /// Has heartbeats answered, or says why they are not.
+    async fn take(&mut self, beats: Beats, answers: &mpsc::Sender<BeatAnswers>) {
+        let batch = beats.batch;
+        self.know(&beats);
+        let put = match self.leader().await {
+            Ok(queue) => queue.put(beats, answers.clone()),
+            Err(detail) => Err(detail),
+        };
+        if let Err(detail) = put {
+            // There is room: frames are counted.
+            let _ = answers.try_send(BeatAnswers { batch, outcome: Err(detail) });
+        }
+    }
+
+    /// Whoever beats first on a stream is whose it is, if it is a member in a life that goes on. Until then frames are small.
+    fn know(&mut self, beats: &Beats) {
+        if self.place.is_some() {
+            return;
+        }
+        let (Some(first), Ok(quorum)) = (beats.beats.first(), self.context.quorum()) else { return };
+        let known = quorum.replicated().read(|state| {
+            check_member(Some(&beats.cluster.into()), state).ok()?;
+            state.check_sender(first.node, first.incarnation).ok()?;
+            Some(Duration::from_millis(state.timing_of(first.node).failure_timeout_ms))
+        });
+        if let Some(failure_timeout) = known {
+            self.place = Some(self.speakers.enter(first.node));
+            self.patience = SILENCE_MIN.max(failure_timeout);
+            self.reader.known(MESSAGE_BYTES_MAX);
+        }
+    }
+
+    async fn leader(&self) -> Result<super::BeatQueue, ErrorDetail> {
+        match self.context.leading.session() {
+            Some(session) => Ok(session.beats.clone()),
+            None => Ok(self.context.leader(LEADER_WAIT).await?.beats.clone()),
+        }
+    }
+}

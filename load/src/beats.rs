@@ -1,0 +1,61 @@
+//! A member's stream of heartbeats, driven one by one: for what measures, and for tests that look at each answer.
+
+use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
+use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Granted};
+use archon_proto::v1;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{ClusterId, ErrorDetail, ErrorKind};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a connection may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A stream of heartbeats to one coordinator.
+#[derive(Debug)]
+pub struct BeatStream {
+    cluster: ClusterId,
+    reader: FrameReader,
+    writer: FrameWriter,
+}
+
+impl BeatStream {
+    /// Connects to a coordinator, for members of `cluster`.
+    ///
+    /// # Errors
+    /// [`FrameError::Connect`].
+    pub async fn connect(address: &str, cluster: ClusterId) -> Result<Self, FrameError> {
+        let (reader, writer) = connect(address, StreamKind::Beats, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await?;
+        Ok(Self { cluster, reader, writer })
+    }
+
+    /// Sends a heartbeat and waits for its answer; answers to earlier ones are passed over.
+    ///
+    /// # Errors
+    /// Why nothing is granted. `DeadlineExceeded`: there was no answer within `patience`; the stream may be used further. After
+    /// `Unreachable` it may not.
+    pub async fn beat(&mut self, beat: Beat, patience: Duration) -> Result<Granted, ErrorDetail> {
+        let number = beat.number;
+        let frame = Beats { cluster: self.cluster, batch: number, beats: vec![beat] };
+        self.writer.push(&v1::Beats::from(frame));
+        let late = |_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "no answer to a heartbeat in time");
+        timeout(patience, self.answer(number)).await.map_err(late)?
+    }
+
+    async fn answer(&mut self, number: u64) -> Result<Granted, ErrorDetail> {
+        self.writer.flush().await.map_err(FrameError::into_detail)?;
+        loop {
+            let answers = self.reader.next::<v1::BeatAnswers>().await.map_err(FrameError::into_detail)?;
+            let BeatAnswers { batch, outcome } = BeatAnswers::try_from(answers)?;
+            match outcome {
+                Err(detail) if batch == number => return Err(detail),
+                Err(_) => {}
+                Ok(judged) => {
+                    if let Some(answer) = judged.answers.into_iter().find(|answer| answer.number == number) {
+                        return answer.outcome;
+                    }
+                }
+            }
+        }
+    }
+}

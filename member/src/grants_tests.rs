@@ -1,0 +1,193 @@
+//! Tests of what is granted, and of the rules that mutants take away.
+
+use super::*;
+use crate::heartbeat::Heartbeat;
+use archon_types::{Incarnation, NodeId, TableId};
+use proptest::prelude::*;
+
+const NODE: NodeId = NodeId::new(2);
+const LIFE: Incarnation = Incarnation::new(3);
+const LEASE_MS: u64 = 1_000;
+
+fn partition(index: u32) -> PartitionId {
+    PartitionId::new(TableId::new(1), index)
+}
+
+fn at(ms: u64) -> Millis {
+    Millis::new(ms)
+}
+
+/// What a life has sent, and what it was granted.
+struct Bed {
+    heartbeats: Heartbeats,
+    grants: Grants,
+}
+
+impl Bed {
+    fn new(mutant: Option<Mutant>) -> Self {
+        Self { heartbeats: Heartbeats::new(NODE, LIFE), grants: Grants::new(Broken::by(mutant)) }
+    }
+
+    fn send(&mut self, now: u64) -> Heartbeat {
+        self.heartbeats.send(at(now))
+    }
+
+    fn take(&mut self, answer: LeaseAnswer, now: u64) -> Taken {
+        self.grants.take(&self.heartbeats, answer, at(now))
+    }
+
+    fn covers(&self, epoch: u64, now: u64) -> bool {
+        self.grants.covers(partition(1), Epoch::new(epoch), at(now))
+    }
+}
+
+fn answer(heartbeat: Heartbeat) -> LeaseAnswer {
+    heartbeat.answer(LEASE_MS, vec![])
+}
+
+/// An answer that withdraws the leadership of partition 1 in epoch 4.
+fn withdrawing(heartbeat: Heartbeat) -> LeaseAnswer {
+    heartbeat.answer(LEASE_MS, vec![(partition(1), Epoch::new(4))])
+}
+
+fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
+    Taken::Granted { lapsed_ms, withdrawn }
+}
+
+#[test]
+fn the_lease_counts_from_sending_and_ends() {
+    let mut bed = Bed::new(None);
+    assert!(!bed.grants.is_valid(at(0)));
+    let heartbeat = bed.send(100);
+    assert_eq!(bed.take(answer(heartbeat), 120), granted(0, vec![]));
+    assert!(bed.grants.is_valid(at(1_099)));
+    assert!(!bed.grants.is_valid(at(1_100)));
+    let late = bed.send(1_200);
+    assert_eq!(bed.take(answer(late), 1_300), granted(200, vec![]));
+}
+
+#[test]
+fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
+    let mut bed = Bed::new(None);
+    let heartbeat = bed.send(100);
+    let unsent = LeaseAnswer { number: 2, ..answer(heartbeat) };
+    let zero = LeaseAnswer { number: 0, ..answer(heartbeat) };
+    let life = LeaseAnswer { incarnation: Incarnation::new(2), ..answer(heartbeat) };
+    let node = LeaseAnswer { node: NodeId::new(9), ..answer(heartbeat) };
+    for foreign in [unsent, zero, life, node] {
+        assert_eq!(bed.take(foreign.clone(), 120), Taken::Foreign, "{foreign:?}");
+    }
+    assert_eq!(bed.grants.until(), None);
+}
+
+#[test]
+fn the_last_sixteen_heartbeats_are_remembered_and_no_others() {
+    let mut bed = Bed::new(None);
+    let sent: Vec<Heartbeat> = (0..17).map(|count| bed.send(100 * count)).collect();
+    assert_eq!(bed.take(answer(sent[0]), 1_700), Taken::Foreign, "its place is another one's by now");
+    assert_eq!(bed.take(answer(sent[1]), 1_700), granted(0, vec![]));
+    assert_eq!(bed.grants.until(), Some(at(1_100)));
+    assert_eq!(bed.take(answer(sent[16]), 1_700), granted(600, vec![]));
+    assert_eq!(bed.grants.until(), Some(at(2_600)));
+}
+
+fn a_lease_does_not_outlive_its_length_after_sending(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::new(mutant);
+    let heartbeat = bed.send(100);
+    bed.take(answer(heartbeat), 900);
+    !bed.grants.is_valid(at(1_100))
+}
+
+fn what_is_withdrawn_is_not_covered(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::new(mutant);
+    let heartbeat = bed.send(100);
+    bed.take(withdrawing(heartbeat), 100);
+    !bed.covers(4, 200)
+}
+
+fn a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::new(mutant);
+    let first = bed.send(100);
+    bed.send(300);
+    bed.take(answer(first), 310);
+    bed.grants.until() == Some(at(1_100))
+}
+
+fn an_answer_to_the_former_life_grants_nothing(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::new(mutant);
+    let former = Heartbeats::new(NODE, Incarnation::new(2)).send(at(50));
+    bed.send(100);
+    bed.take(answer(former), 120);
+    bed.grants.until().is_none()
+}
+
+fn an_older_answer_does_not_bring_back_what_was_withdrawn(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::new(mutant);
+    let (first, second) = (bed.send(50), bed.send(100));
+    bed.take(withdrawing(second), 110);
+    bed.take(answer(first), 120);
+    !bed.covers(4, 200)
+}
+
+archon_types::shown_by! {
+    LeaseFromReceipt => a_lease_does_not_outlive_its_length_after_sending,
+    NodeWideLease => what_is_withdrawn_is_not_covered,
+    AnswerForLatest => a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names,
+    LifeNotNamed => an_answer_to_the_former_life_grants_nothing,
+    OlderAnswerTaken => an_older_answer_does_not_bring_back_what_was_withdrawn,
+}
+
+#[test]
+fn a_withdrawn_leadership_is_not_covered_and_others_are() {
+    let mut bed = Bed::new(None);
+    let (first, second) = (bed.send(50), bed.send(100));
+    assert_eq!(bed.take(withdrawing(second), 110), granted(0, vec![(partition(1), Epoch::new(4))]));
+    assert_eq!(bed.take(answer(first), 120), Taken::Overtaken);
+    assert_eq!(bed.take(answer(second), 130), Taken::Overtaken, "the same one once more");
+    assert!(!bed.covers(4, 200) && bed.covers(5, 200));
+    assert!(bed.grants.covers(partition(2), Epoch::new(4), at(200)));
+}
+
+#[test]
+fn after_the_end_no_answer_counts() {
+    let mut bed = Bed::new(None);
+    let (first, second) = (bed.send(100), bed.send(100));
+    assert_eq!(bed.take(answer(first), 100), granted(0, vec![]));
+    bed.grants.end();
+    assert_eq!(bed.take(answer(second), 100), Taken::Overtaken);
+    assert!(!bed.grants.is_valid(at(101)));
+}
+
+proptest! {
+    /// Answers in any order, repeated, lost, late, and to numbers that were never sent: the lease is that of the newest heartbeat
+    /// whose answer came while it was remembered, and covers what that answer says.
+    #[test]
+    fn in_whatever_order_answers_come_the_newest_heartbeat_counts(
+        story in prop::collection::vec(prop_oneof![Just(None), (0_u64..40, any::<bool>()).prop_map(Some)], 1..120),
+    ) {
+        let mut bed = Bed::new(None);
+        let (mut sent, mut now, mut newest) = (Vec::new(), 0, (0, 0, false));
+        for step in story {
+            now += 30;
+            let Some((number, withdraws)) = step else {
+                bed.send(now);
+                sent.push(now);
+                continue;
+            };
+            let count = sent.len() as u64;
+            let remembered = (1..=count).contains(&number) && count - number < 16;
+            let news = remembered && number > newest.0;
+            let withdrawn = if withdraws { vec![(partition(1), Epoch::new(4))] } else { vec![] };
+            let answer = LeaseAnswer { node: NODE, incarnation: LIFE, number, lease_ms: LEASE_MS, withdrawn };
+            let taken = bed.take(answer, now);
+            prop_assert_eq!(matches!(taken, Taken::Granted { .. }), news);
+            prop_assert_eq!(taken == Taken::Foreign, !remembered);
+            if news {
+                newest = (number, sent[number as usize - 1] + LEASE_MS, withdraws);
+            }
+            let (number, until, withdraws) = newest;
+            prop_assert_eq!(bed.grants.until(), (number > 0).then_some(at(until)));
+            prop_assert_eq!(bed.covers(4, now), now < until && !withdraws);
+        }
+    }
+}

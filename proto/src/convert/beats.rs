@@ -1,0 +1,302 @@
+//! Heartbeats and their answers: frames of the stream `Beats`.
+
+use super::load::Load;
+use super::{ConvertError, bounded, ids, required};
+use crate::v1;
+use archon_types::{ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, PartitionId, PushKey, Version};
+
+/// Most heartbeats in one frame, and most answers.
+pub const BEATS_MAX: usize = 4_096;
+
+/// Heartbeats that travel together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beats {
+    /// The cluster of all of them.
+    pub cluster: ClusterId,
+    /// Rises with each frame of a stream; the answer echoes it.
+    pub batch: u64,
+    /// At least one, and at most [`BEATS_MAX`].
+    pub beats: Vec<Beat>,
+}
+
+/// "I live and make progress."
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// Who lives.
+    pub node: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// Rises with each heartbeat of a life; the answer echoes it.
+    pub number: u64,
+    /// The table version that the node holds.
+    pub table_version: Version,
+    /// It wants to be rid of its leaderships.
+    pub stopping: bool,
+    /// What pushes must show for it to obey them.
+    pub push_key: PushKey,
+    /// What it carries; absent: as it said last.
+    pub load: Option<Load>,
+}
+
+/// What the heartbeats of one frame came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BeatAnswers {
+    /// Of the frame.
+    pub batch: u64,
+    /// What became of them; or why none of them is answered from here.
+    pub outcome: Result<Judged, ErrorDetail>,
+}
+
+/// The answers to the heartbeats of one frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Judged {
+    /// At most [`BEATS_MAX`]; a heartbeat that says nothing new of its life has none.
+    pub answers: Vec<BeatAnswer>,
+    /// How long a follower may leave its leader without an answer, as the settings say now.
+    pub replication_timeout_ms: u64,
+}
+
+/// The answer to a heartbeat.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BeatAnswer {
+    /// Whom it is given to.
+    pub node: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// The heartbeat that is answered.
+    pub number: u64,
+    /// A lease; or why there is none.
+    pub outcome: Result<Granted, ErrorDetail>,
+}
+
+/// A lease.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// How long the node may serve, in milliseconds from sending the heartbeat.
+    pub lease_ms: u64,
+    /// Leaderships that the lease does not cover.
+    pub withdrawn: Vec<(PartitionId, Epoch)>,
+}
+
+impl From<Beats> for v1::Beats {
+    fn from(beats: Beats) -> Self {
+        Self {
+            cluster: Some(beats.cluster.into()),
+            batch: beats.batch,
+            beats: beats.beats.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::Beats> for Beats {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Beats) -> Result<Self, ConvertError> {
+        bounded(wire.beats.len(), BEATS_MAX, "Beats.beats")?;
+        if wire.beats.is_empty() {
+            return Err(ConvertError::new("Beats.beats", "none; a frame has at least one heartbeat"));
+        }
+        Ok(Self {
+            cluster: required(ids::cluster_id(wire.cluster.as_ref())?, "Beats.cluster")?,
+            batch: wire.batch,
+            beats: wire.beats.into_iter().map(Beat::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<Beat> for v1::Beat {
+    fn from(beat: Beat) -> Self {
+        Self {
+            node: beat.node.get(),
+            incarnation: beat.incarnation.get(),
+            number: beat.number,
+            table_version: beat.table_version.get(),
+            stopping: beat.stopping,
+            push_key: ids::uuid_bytes(beat.push_key.get()),
+            load: beat.load.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<v1::Beat> for Beat {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Beat) -> Result<Self, ConvertError> {
+        Ok(Self {
+            node: NodeId::new(ids::non_zero(wire.node, "Beat.node")?),
+            incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "Beat.incarnation")?),
+            number: ids::non_zero(wire.number, "Beat.number")?,
+            table_version: Version::new(wire.table_version),
+            stopping: wire.stopping,
+            push_key: ids::push_key(&wire.push_key, "Beat.push_key")?,
+            load: wire.load.map(Load::try_from).transpose()?,
+        })
+    }
+}
+
+impl From<BeatAnswers> for v1::BeatAnswers {
+    fn from(answers: BeatAnswers) -> Self {
+        let batch = answers.batch;
+        match answers.outcome {
+            Ok(Judged { answers, replication_timeout_ms }) => {
+                let answers = answers.into_iter().map(Into::into).collect();
+                Self { batch, refused: None, answers, replication_timeout_ms }
+            }
+            Err(detail) => Self { batch, refused: Some(detail.into()), ..Self::default() },
+        }
+    }
+}
+
+impl TryFrom<v1::BeatAnswers> for BeatAnswers {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::BeatAnswers) -> Result<Self, ConvertError> {
+        let batch = wire.batch;
+        if let Some(refused) = wire.refused {
+            return Ok(Self { batch, outcome: Err(refused.into()) });
+        }
+        bounded(wire.answers.len(), BEATS_MAX, "BeatAnswers.answers")?;
+        let judged = Judged {
+            answers: wire.answers.into_iter().map(BeatAnswer::try_from).collect::<Result<_, _>>()?,
+            replication_timeout_ms: ids::non_zero(wire.replication_timeout_ms, "BeatAnswers.replication_timeout_ms")?,
+        };
+        Ok(Self { batch, outcome: Ok(judged) })
+    }
+}
+
+impl From<BeatAnswer> for v1::BeatAnswer {
+    fn from(answer: BeatAnswer) -> Self {
+        let (node, incarnation, number) = (answer.node.get(), answer.incarnation.get(), answer.number);
+        let leadership = |(partition, epoch): (PartitionId, Epoch)| v1::Leadership {
+            partition: Some(partition.into()),
+            epoch: epoch.get(),
+        };
+        match answer.outcome {
+            Ok(Granted { lease_ms, withdrawn }) => {
+                let withdrawn = withdrawn.into_iter().map(leadership).collect();
+                Self { node, incarnation, number, refused: None, lease_ms, withdrawn }
+            }
+            Err(detail) => Self { node, incarnation, number, refused: Some(detail.into()), ..Self::default() },
+        }
+    }
+}
+
+impl TryFrom<v1::BeatAnswer> for BeatAnswer {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::BeatAnswer) -> Result<Self, ConvertError> {
+        let leadership = |leadership: v1::Leadership| {
+            let partition = required(leadership.partition, "Leadership.partition")?;
+            Ok((PartitionId::try_from(partition)?, Epoch::new(leadership.epoch)))
+        };
+        let outcome = match wire.refused {
+            Some(refused) => Err(refused.into()),
+            None => Ok(Granted {
+                lease_ms: wire.lease_ms,
+                withdrawn: wire.withdrawn.into_iter().map(leadership).collect::<Result<_, ConvertError>>()?,
+            }),
+        };
+        Ok(Self {
+            node: NodeId::new(ids::non_zero(wire.node, "BeatAnswer.node")?),
+            incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "BeatAnswer.incarnation")?),
+            number: ids::non_zero(wire.number, "BeatAnswer.number")?,
+            outcome,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::load::{CopyProgress, PlacementLoad};
+    use archon_types::{ErrorKind, PlacementId, TableId};
+    use proptest::prelude::*;
+    use prost::Message;
+    use uuid::Uuid;
+
+    fn beat() -> Beat {
+        let placement = PlacementId::new(8);
+        Beat {
+            node: NodeId::new(2),
+            incarnation: Incarnation::new(3),
+            number: 1,
+            table_version: Version::new(7),
+            load: Some(Load {
+                bytes_stored: 1,
+                operations_per_second: 2,
+                placements: vec![PlacementLoad { placement, bytes: 3, keys: 4 }],
+                copies: vec![CopyProgress { placement, bytes_done: 5, bytes_total: 6 }],
+                disk_full: Some(archon_types::DiskFull { free_bytes: 7, needed_bytes: 8 }),
+            }),
+            stopping: true,
+            push_key: PushKey::new(Uuid::from_u128(5)),
+        }
+    }
+
+    fn beats() -> Beats {
+        let second = Beat { node: NodeId::new(3), load: None, stopping: false, ..beat() };
+        Beats { cluster: ClusterId::new(Uuid::from_u128(1)), batch: 4, beats: vec![beat(), second] }
+    }
+
+    #[test]
+    fn heartbeats_round_trip_and_bad_ones_name_the_field() {
+        assert_eq!(Beats::try_from(v1::Beats::from(beats())), Ok(beats()));
+        type Spoil = fn(&mut v1::Beats);
+        let cases: [(Spoil, &str); 7] = [
+            (|wire| wire.cluster = None, "Beats.cluster"),
+            (|wire| wire.beats.clear(), "Beats.beats"),
+            (|wire| wire.beats = vec![wire.beats[0].clone(); BEATS_MAX + 1], "Beats.beats"),
+            (|wire| wire.beats[1].node = 0, "Beat.node"),
+            (|wire| wire.beats[1].incarnation = 0, "Beat.incarnation"),
+            (|wire| wire.beats[1].number = 0, "Beat.number"),
+            (|wire| wire.beats[1].push_key = bytes::Bytes::new(), "Beat.push_key"),
+        ];
+        for (spoil, field) in cases {
+            let mut wire = v1::Beats::from(beats());
+            spoil(&mut wire);
+            assert_eq!(Beats::try_from(wire).map_err(|error| error.field), Err(field));
+        }
+    }
+
+    #[test]
+    fn answers_round_trip_and_bad_ones_name_the_field() {
+        let refused = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
+        let of = |node, outcome| BeatAnswer {
+            node: NodeId::new(node),
+            incarnation: Incarnation::new(3),
+            number: 9,
+            outcome,
+        };
+        let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
+        let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));
+        let judged = Judged { answers: vec![granted, of(3, Err(refused()))], replication_timeout_ms: 900 };
+        for outcome in [Ok(judged.clone()), Err(refused())] {
+            let answers = BeatAnswers { batch: 4, outcome };
+            assert_eq!(BeatAnswers::try_from(v1::BeatAnswers::from(answers.clone())), Ok(answers));
+        }
+        type Spoil = fn(&mut v1::BeatAnswers);
+        let cases: [(Spoil, &str); 4] = [
+            (|wire| wire.replication_timeout_ms = 0, "BeatAnswers.replication_timeout_ms"),
+            (|wire| wire.answers = vec![wire.answers[0].clone(); BEATS_MAX + 1], "BeatAnswers.answers"),
+            (|wire| wire.answers[1].number = 0, "BeatAnswer.number"),
+            (|wire| wire.answers[0].withdrawn[0].partition = None, "Leadership.partition"),
+        ];
+        for (spoil, field) in cases {
+            let mut wire = v1::BeatAnswers::from(BeatAnswers { batch: 4, outcome: Ok(judged.clone()) });
+            spoil(&mut wire);
+            assert_eq!(BeatAnswers::try_from(wire).map_err(|error| error.field), Err(field));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::Beats::decode(&bytes[..]) {
+                let _ = Beats::try_from(wire);
+            }
+            if let Ok(wire) = v1::BeatAnswers::decode(&bytes[..]) {
+                let _ = BeatAnswers::try_from(wire);
+            }
+        }
+    }
+}
