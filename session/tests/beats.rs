@@ -144,7 +144,7 @@ async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
         };
         let (_stream, ()) = tokio::join!(serves, asks);
         assert_eq!(*bed.taken.lock().unwrap(), [2, 1]);
-        assert_eq!(bed.coordinators.order(), [played.address.clone()]);
+        assert_eq!(bed.coordinators.order(), std::slice::from_ref(&played.address));
     })
     .await;
 }
