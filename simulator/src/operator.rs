@@ -75,7 +75,7 @@ impl World {
         self.note(|| format!("host {left} is to be left alone by {others:?}"));
         self.part(&[End::Host(left)], &all, (0, silent));
         let away = timeout * 4 + self.operator.random.between(unit * 12, unit * 40);
-        if self.operator.random.below(3) > 0 {
+        if self.operator.random.below(3) == 0 {
             return self.after(silent, Event::PowerOff { hosts: others, away });
         }
         let own: Vec<End> = others.into_iter().map(End::Host).collect();
