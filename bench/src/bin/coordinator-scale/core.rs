@@ -108,10 +108,12 @@ fn small_changes(figures: &mut Figures, world: &mut World) -> anyhow::Result<()>
 
 fn heartbeats(figures: &mut Figures, world: &mut World) -> anyhow::Result<()> {
     let nodes: Vec<_> = world.state.nodes.values().map(|row| (row.node.id, row.node.incarnation)).collect();
+    let beats = std::cell::Cell::new(0);
     let turn_of = |world: &mut World, number: usize| {
         let (node, incarnation) = nodes[number % nodes.len()];
-        let (now, beat) = (world.now, number as u64 + 1);
-        let _ = world.liveness.heard(&world.state, node, incarnation, beat, now);
+        let now = world.now;
+        beats.set(beats.get() + 1);
+        let _ = world.liveness.heard(&world.state, node, incarnation, beats.get(), now);
         std::hint::black_box(world.liveness.answer(&world.state, node, incarnation, now));
         std::hint::black_box(world.state.table_version());
     };
@@ -171,7 +173,7 @@ fn failure(figures: &mut Figures, world: &mut World, heavy: NodeId) -> anyhow::R
     let at = world.now.plus(world.state.settings.timing.failure_timeout_ms);
     let others: Vec<_> = world.state.nodes.values().map(|row| (row.node.id, row.node.incarnation)).collect();
     for (node, incarnation) in others.into_iter().filter(|(node, _)| *node != heavy) {
-        world.liveness.heard(&world.state, node, incarnation, at)?;
+        world.liveness.heard(&world.state, node, incarnation, u64::MAX - 1, at)?;
     }
     world.now = at.plus(1);
     let commands =
@@ -193,7 +195,7 @@ fn failure(figures: &mut Figures, world: &mut World, heavy: NodeId) -> anyhow::R
     let due = world.now.plus(world.state.settings.replace_after_ms);
     let others: Vec<_> = world.state.nodes.values().map(|row| (row.node.id, row.node.incarnation)).collect();
     for (node, incarnation) in others.into_iter().filter(|(node, _)| *node != heavy) {
-        world.liveness.heard(&world.state, node, incarnation, due)?;
+        world.liveness.heard(&world.state, node, incarnation, u64::MAX, due)?;
     }
     world.now = Millis::new(due.get() + 1);
     let repairs = figures.timed("first turn of repair", || world.turn());
