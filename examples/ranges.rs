@@ -4,7 +4,7 @@
 //! cargo run --release -p archon-examples --example ranges
 //! ```
 
-use archon_client::{Admin, Client, PartitionSummary, SplitLimits};
+use archon_client::{Admin, Client, PartitionSummary, RangeLimits};
 use archon_examples::Result;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,8 +36,8 @@ async fn ranges() -> Result {
 
     // One partition to begin with, for nobody knows yet where to split. Whoever does can say so here, and has the load spread from
     // the start; a limit goes with that as well.
-    let split_above = SplitLimits { bytes: Some(LIMIT_BYTES), rate: None };
-    admin.create_range_table(TABLE, Vec::new(), split_above, 3).await?;
+    let limits = RangeLimits { split_above_bytes: Some(LIMIT_BYTES), ..RangeLimits::NONE };
+    admin.create_range_table(TABLE, Vec::new(), limits, 3).await?;
     let client = Client::builder(cluster.endpoints()).table(TABLE).timeout(Duration::from_secs(20)).build().await?;
 
     let began = Instant::now();

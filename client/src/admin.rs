@@ -16,7 +16,7 @@ use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_nam
 use archon_types::plan::Plan;
 use archon_types::text::into_plain;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RequestId, SplitLimits,
+    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RangeLimits, RequestId,
     TablePiece, Word, slot_of,
 };
 use bytes::Bytes;
@@ -142,8 +142,8 @@ impl Admin {
     }
 
     /// Creates a table whose keys are in order, in ranges, with `replication` (1 to 7) copies of each. It begins with one
-    /// partition, or as it is split at these keys: at most 1,023, in order of bytes. A partition that comes to be above
-    /// `split_above` is split by itself; without limits operators split.
+    /// partition, or as it is split at these keys: at most 1,023, in order of bytes. What is split and
+    /// merged by itself says `limits`; without any of them operators do both.
     ///
     /// # Errors
     /// As [`Admin::create_table`].
@@ -151,10 +151,10 @@ impl Admin {
         &self,
         name: &str,
         split_at: Vec<Bytes>,
-        split_above: SplitLimits,
+        limits: RangeLimits,
         replication: u8,
     ) -> Result<TableSummary, Error> {
-        self.create(name, Partitioning::Range { split_at, split_above }, replication, Holds::Data).await
+        self.create(name, Partitioning::Range { split_at, limits }, replication, Holds::Data).await
     }
 
     /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, of which each is owned by one participant of

@@ -9,7 +9,7 @@ use archon_proto::convert::admin::DropTable;
 use archon_proto::convert::alter::AlterTable;
 use archon_proto::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
-use archon_types::{SplitLimits, TableChange, TableId};
+use archon_types::{TableChange, TableId};
 
 impl Admin {
     /// What dropping a table would delete. Changes nothing.
@@ -31,19 +31,18 @@ impl Admin {
     }
 
     /// Changes how many copies (1 to 7) a table wants of each partition, which are made, or retired, from then on; and of a table
-    /// by ranges above what its partitions are split by themselves. Returns the table as it is then, and whether anything
+    /// by ranges when its partitions are split and merged by themselves. Returns the table as it is then, and whether anything
     /// changed.
     ///
     /// # Errors
     /// `NotFound` if there is no such table, `Refused` if there are fewer nodes than copies, `InvalidArgument` for limits that
-    /// are too low or of a table whose keys are hashed; otherwise see [`Error`].
+    /// are out of bounds or of a table whose keys are hashed; otherwise see [`Error`].
     pub async fn alter_table(&self, name: &str, change: &TableChange) -> Result<(TableSummary, bool), Error> {
         check_name("table", name)?;
         if let Some(replication) = change.replication.filter(|copies| !(1..=REPLICAS_MAX).contains(copies)) {
             return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
         }
-        let limit = Option::flatten;
-        SplitLimits { bytes: limit(change.split_above_bytes), rate: limit(change.split_above_rate) }.check()?;
+        change.limits().check()?;
         let alter = AlterTable { request: request_id(), name: name.to_owned(), change: *change };
         let call = |channel, request| async move { client(channel).alter_table(request).await };
         let request = v1::AlterTableRequest::from(alter);

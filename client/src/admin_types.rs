@@ -173,6 +173,8 @@ pub struct TableSummary {
     pub split_above_bytes: Option<u64>,
     /// Operations per second above which a partition is split by itself; none: never.
     pub split_above_rate: Option<u64>,
+    /// Bytes up to which two neighbours are merged by themselves if they have them together; none: never.
+    pub merge_below_bytes: Option<u64>,
     /// Copies wanted of each.
     pub replication: u32,
     /// What they are.
@@ -326,8 +328,9 @@ impl From<v1::TableInfo> for TableSummary {
                 Some(v1::table_info::Keys::RangeNext(_)) => Word::Known(KeysBy::Range),
                 _ => Word::Known(KeysBy::Hash),
             },
-            split_above_bytes: wire.split_above.and_then(|limits| limits.bytes),
-            split_above_rate: wire.split_above.and_then(|limits| limits.rate),
+            split_above_bytes: wire.limits.and_then(|limits| limits.split_above_bytes),
+            split_above_rate: wire.limits.and_then(|limits| limits.split_above_rate),
+            merge_below_bytes: wire.limits.and_then(|limits| limits.merge_below_bytes),
             replication: wire.replication,
             holds: enum_word::<v1::TableHolds, Holds>(wire.holds),
             version: wire.version,

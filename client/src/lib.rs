@@ -62,8 +62,8 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
-    MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState,
-    Revision, Setting, SettingChange, SettingUnit, Severity, SplitLimits, SplitPhase, TableChange, TableId,
+    MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, RangeLimits, ReasonCode,
+    ReplicaState, Revision, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange, TableId,
     TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;

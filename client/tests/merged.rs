@@ -17,7 +17,7 @@ impl FakeCluster {
     /// A table by ranges: two partitions that meet at `m`, or one that was two.
     fn ranges(&self, version: u64, merged: bool) -> TableDelta {
         let mut delta = self.table(version, |_| Some(1));
-        delta.table.keys = Keys::Range { next: 2, split_above: archon_types::SplitLimits::default() };
+        delta.table.keys = Keys::Range { next: 2, limits: archon_types::RangeLimits::NONE };
         let at = Bytes::from_static(b"m");
         delta.partitions[0].range = KeyRange { begin: Bytes::new(), end: (!merged).then(|| at.clone()) };
         delta.partitions[1].range = KeyRange { begin: at, end: None };

@@ -63,6 +63,9 @@ const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Atomi
         EventKind::SplitBegun { outgrown: Some(_), .. } => Some(&metrics.splits_automatic),
         EventKind::Parted { .. } => Some(&metrics.splits_done),
         EventKind::SplitAbandoned { .. } => Some(&metrics.splits_given_up),
+        EventKind::MergeBegun { undersized_bytes: Some(_), .. } => Some(&metrics.merges_automatic),
+        EventKind::Merged { .. } => Some(&metrics.merges_done),
+        EventKind::MergeAbandoned { .. } => Some(&metrics.merges_given_up),
         _ => None,
     }
 }
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_are_counted_by_how_they_begin_and_end() {
+    fn splits_and_merges_are_counted_by_how_they_begin_and_end() {
         let mut state = ClusterState::new();
         let mut event_log = EventLog::new(&state);
         let metrics = Metrics::default();
@@ -153,13 +156,20 @@ mod tests {
         let begun = |outgrown| EventKind::SplitBegun { partition, right, at: at.clone(), outgrown };
         let parted = EventKind::Parted { partition, right, at: at.clone(), leader: NodeId::new(1) };
         let given_up = EventKind::SplitAbandoned { partition, right, why: String::new() };
-        let happened = [begun(None), begun(Some(Outgrown::Bytes(9))), parted.clone(), parted, given_up];
+        let merge = |undersized_bytes| EventKind::MergeBegun { partition, right, undersized_bytes };
+        let merged = EventKind::Merged { partition, right, at: at.clone() };
+        let not_merged = EventKind::MergeAbandoned { partition, right, why: String::new() };
+        let splits = [begun(None), begun(Some(Outgrown::Bytes(9))), parted.clone(), parted, given_up];
+        let merges = [merge(None), merge(Some(9)), merge(Some(9)), not_merged.clone(), not_merged, merged];
+        let happened = splits.into_iter().chain(merges);
         for (index, what) in (1..).zip(happened) {
             state.events.push_back(Event { at: Millis::ZERO, index, who: Actor::Coordinator(1), what });
             state.applied = index;
             event_log.log(&state, &metrics);
         }
-        let counts = [&metrics.splits_automatic, &metrics.splits_done, &metrics.splits_given_up];
-        assert_eq!(counts.map(|counter| counter.load(Ordering::Relaxed)), [1, 2, 1]);
+        let splits = [&metrics.splits_automatic, &metrics.splits_done, &metrics.splits_given_up];
+        assert_eq!(splits.map(|counter| counter.load(Ordering::Relaxed)), [1, 2, 1]);
+        let merges = [&metrics.merges_automatic, &metrics.merges_done, &metrics.merges_given_up];
+        assert_eq!(merges.map(|counter| counter.load(Ordering::Relaxed)), [2, 1, 2]);
     }
 }

@@ -42,6 +42,12 @@ metrics! {
     splits_done => "archon_coordinator_splits_done_total",
     /// Splits that were given up while this coordinator led.
     splits_given_up => "archon_coordinator_splits_given_up_total",
+    /// Merges that began by themselves while this coordinator led.
+    merges_automatic => "archon_coordinator_merges_begun_by_themselves_total",
+    /// Merges that were done while this coordinator led.
+    merges_done => "archon_coordinator_merges_done_total",
+    /// Merges that were given up while this coordinator led.
+    merges_given_up => "archon_coordinator_merges_given_up_total",
     /// Times leadership was given away because this coordinator stalled.
     stalls => "archon_coordinator_stalls_total",
 }

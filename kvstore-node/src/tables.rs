@@ -2,7 +2,7 @@
 
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, KeyRange, Node, NodeDelta, NodeId, PartitionId,
-    PartitionTable, RemovedNodes, ScanOrder, SplitLimits, Table, TableDelta, TableId, TableList, TablePiece, Version,
+    PartitionTable, RangeLimits, RemovedNodes, ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ struct State {
     /// Without nodes: these stand below, once for all tables.
     tables: BTreeMap<TableId, PartitionTable>,
     /// Of these, the ones whose partitions are split by themselves.
-    limited: BTreeMap<TableId, SplitLimits>,
+    limited: BTreeMap<TableId, RangeLimits>,
     nodes: BTreeMap<NodeId, Node>,
     nodes_version: Version,
     /// Who is gone, as of the last removal that was told of.
@@ -214,13 +214,13 @@ impl Tables {
         state.tables.get(&id.table).map_or_else(|| id.to_string(), |table| table.partition_name(id))
     }
 
-    /// Whether there is a table whose partitions are split by themselves, as far as is known.
-    pub(crate) fn splits_any(&self) -> bool {
+    /// Whether there is a table whose partitions are split or merged by themselves, as far as is known.
+    pub(crate) fn limits_any(&self) -> bool {
         !self.state.read().limited.is_empty()
     }
 
-    /// Above what partitions of a table are split by themselves, as far as is known.
-    pub(crate) fn split_limits(&self, table: TableId) -> SplitLimits {
+    /// When partitions of a table are split and merged by themselves, as far as is known.
+    pub(crate) fn range_limits(&self, table: TableId) -> RangeLimits {
         self.state.read().limited.get(&table).copied().unwrap_or_default()
     }
 
@@ -279,7 +279,7 @@ impl State {
     fn merge_table(&mut self, delta: TableDelta) -> bool {
         let id = delta.table.id;
         let whole = self.take_delta(delta);
-        let limits = self.tables.get(&id).map(|table| table.table().keys.split_above()).unwrap_or_default();
+        let limits = self.tables.get(&id).map(|table| table.table().keys.limits()).unwrap_or_default();
         match limits.is_set() {
             true => drop(self.limited.insert(id, limits)),
             false => drop(self.limited.remove(&id)),

@@ -70,10 +70,10 @@ impl Reports {
 /// `StaleVersion` says that the row changed while the report was on its way into the log; but for requests, which name the
 /// version they are about, that takes nothing away from what is reported, and the replica would repeat it much later. `Refused`
 /// says of a release that whoever was to lead next has gone meanwhile: another one is named the next time. Whether a partition is to
-/// be split is looked at anew in any case.
+/// be split or merged is looked at anew in any case.
 fn asks_again(fact: &Fact, kind: ErrorKind) -> bool {
     match kind {
-        _ if matches!(fact, Fact::Outgrown { .. }) => false,
+        _ if matches!(fact, Fact::Outgrown { .. } | Fact::Undersized(_)) => false,
         ErrorKind::StaleEpoch => false,
         ErrorKind::StaleVersion => !matches!(fact, Fact::CaughtUp { .. } | Fact::Silent { .. }),
         ErrorKind::Refused => matches!(fact, Fact::Released | Fact::Dropped),
@@ -98,6 +98,7 @@ fn key(report: &Report) -> Key {
         Fact::Outgrown { .. } => 14,
         Fact::Absorbed { .. } => 12,
         Fact::Unabsorbable { .. } => 13,
+        Fact::Undersized(_) => 15,
     };
     let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)

@@ -282,12 +282,13 @@ pub(crate) enum Event {
     Make,
     /// An operator orders a split.
     Split,
-    /// An operator gives a split up.
     /// An operator orders a merge.
     Merge,
+    /// An operator gives a merge up.
     CancelMerge {
         partition: PartitionId,
     },
+    /// An operator gives a split up.
     CancelSplit {
         partition: PartitionId,
     },

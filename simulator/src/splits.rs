@@ -7,7 +7,7 @@ use crate::network::{Cut, End};
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_split};
-use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, SplitLimits};
+use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, RangeLimits};
 use bytes::Bytes;
 
 /// Values and counters of a table by ranges: as many of each.
@@ -79,7 +79,7 @@ impl World {
             _ => Vec::new(),
         };
         let replication = self.plan.settings.replication;
-        let partitioning = Partitioning::Range { split_at, split_above: SplitLimits::default() };
+        let partitioning = Partitioning::Range { split_at, limits: RangeLimits::NONE };
         Command::CreateTable { name, partitioning, replication, holds: Holds::Data }
     }
 

@@ -1,6 +1,6 @@
 //! `archon node set`, `archon table alter`.
 
-use super::table::split_text;
+use super::table::limits_text;
 use crate::args::{AlterTableArgs, NodeSetArgs, OrNone};
 use crate::documents::Node;
 use crate::exit::{Exit, Failure};
@@ -40,9 +40,10 @@ pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output)
         replication: args.replication,
         split_above_bytes: args.split_above.clone().map(|OrNone(bytes)| bytes),
         split_above_rate: args.split_above_rate.clone().map(|OrNone(rate)| rate),
+        merge_below_bytes: args.merge_below.clone().map(|OrNone(bytes)| bytes),
     };
     if change == TableChange::default() {
-        let remedy = "say --replication, --split-above or --split-above-rate";
+        let remedy = "say --replication, --split-above, --split-above-rate or --merge-below";
         return Err(Failure::usage("nothing is said that could be changed", remedy));
     }
     let (table, changed) = match admin.alter_table(&args.name, &change).await {
@@ -57,7 +58,7 @@ pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output)
     }
     let copies = count_text(table.replication as usize, "copy", "copies");
     let verb = if changed { "wants" } else { "wants already" };
-    let limits = split_text(&table).map_or_else(String::new, |limits| format!(", split above {limits}"));
+    let limits = limits_text(&table).map_or_else(String::new, |limits| format!(", {limits}"));
     output.line(format!("table {} {verb} {copies} of each partition{limits}", table.name))?;
     if changed && change.replication.is_some() {
         output.talk("copies are made, or deleted, one after the other: archon status");

@@ -147,6 +147,7 @@ mod tests {
             keys: archon_client::KeysBy::Hash.into(),
             split_above_bytes: None,
             split_above_rate: None,
+            merge_below_bytes: None,
             holds: archon_client::Holds::Data.into(),
             version: 1,
         };

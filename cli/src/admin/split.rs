@@ -9,8 +9,9 @@ use crate::output::{Output, count_text};
 use archon_client::{Admin, ErrorKind, PartitionSplit, RangeSummary};
 use std::time::Duration;
 
-/// How long a split is waited for: it is done or given up after 5 s, unless the coordinators change meanwhile.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long a split is waited for: keys are copied for half an hour at most, and given up within 5 s after that, unless the
+/// coordinators change meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(35 * 60);
 
 /// Splits a partition, says what that would come to, or gives it up.
 pub(crate) async fn run(

@@ -4,7 +4,7 @@ use super::{list_text, watch};
 use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, ErrorKind, Holds, SplitLimits, TableCheck, TableSummary};
+use archon_client::{Admin, ErrorKind, Holds, RangeLimits, TableCheck, TableSummary};
 use bytes::Bytes;
 
 /// Lists the tables.
@@ -25,6 +25,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
         Column::number("REPLICATION"),
         Column::text("HOLDS"),
         Column::text("SPLIT ABOVE"),
+        Column::text("MERGE BELOW"),
         Column::number("VERSION"),
     ];
     let rows = tables.iter().map(|table| {
@@ -36,6 +37,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
             table.replication.to_string(),
             table.holds.to_string(),
             split_text(table).unwrap_or_else(|| "-".to_owned()),
+            table.merge_below_bytes.map_or_else(|| "-".to_owned(), bytes_text),
             table.version.to_string(),
         ]
     });
@@ -43,11 +45,19 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
 }
 
 /// Above what partitions are split by themselves, if they are.
-pub(super) fn split_text(table: &TableSummary) -> Option<String> {
+fn split_text(table: &TableSummary) -> Option<String> {
     let bytes = table.split_above_bytes.map(bytes_text);
     let rate = table.split_above_rate.map(|rate| format!("{rate} operations/s"));
     let limits: Vec<String> = bytes.into_iter().chain(rate).collect();
     (!limits.is_empty()).then(|| limits.join(", "))
+}
+
+/// When partitions are split and merged by themselves, if they are.
+pub(super) fn limits_text(table: &TableSummary) -> Option<String> {
+    let split = split_text(table).map(|above| format!("split above {above}"));
+    let merged = table.merge_below_bytes.map(|bytes| format!("merged below {}", bytes_text(bytes)));
+    let limits: Vec<String> = split.into_iter().chain(merged).collect();
+    (!limits.is_empty()).then(|| limits.join(" and "))
 }
 
 /// Creates a table.
@@ -58,8 +68,12 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
         (None, replication) => {
             let mut split_at: Vec<Bytes> = args.split_at.iter().map(|key| Bytes::from(key.clone())).collect();
             split_at.sort();
-            let split_above = SplitLimits { bytes: args.split_above, rate: args.split_above_rate };
-            admin.create_range_table(&args.name, split_at, split_above, replication.unwrap_or_default()).await?
+            let limits = RangeLimits {
+                split_above_bytes: args.split_above,
+                split_above_rate: args.split_above_rate,
+                merge_below_bytes: args.merge_below,
+            };
+            admin.create_range_table(&args.name, split_at, limits, replication.unwrap_or_default()).await?
         }
     };
     if output.is_json() {
@@ -71,7 +85,7 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
         false => count_text(table.replication as usize, "copy each", "copies each"),
     };
     let partitions = count_text(table.partitions_total as usize, "partition", "partitions");
-    let limits = split_text(&table).map_or_else(String::new, |limits| format!("; they are split above {limits}"));
+    let limits = limits_text(&table).map_or_else(String::new, |limits| format!("; they are {limits}"));
     output.line(format!("created table {} with {partitions}, {each}{limits}", table.name))?;
     output.talk(format!("next: archon partition list --table {}", table.name));
     Ok(Exit::Done)
@@ -156,6 +170,7 @@ mod tests {
             keys: archon_client::KeysBy::Hash.into(),
             split_above_bytes: None,
             split_above_rate: None,
+            merge_below_bytes: None,
             holds: Holds::Data.into(),
             version: 9,
         };

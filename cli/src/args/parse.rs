@@ -1,7 +1,7 @@
 //! Values as they are written on a command line or in a file, each with an error that says what would be right.
 
 use archon_kvstore_node::EngineKind;
-use archon_types::{SplitLimits, limits};
+use archon_types::{RangeLimits, limits};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<
 ///
 /// # Errors
 /// What is wrong, and an example of what is right.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -77,9 +77,27 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         }
     };
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 512MiB or 1GiB"))?;
-    let limits = SplitLimits { bytes: Some((number * bytes_each) as u64), rate: None };
-    limits.check().map_err(|error| error.message)?;
-    Ok(limits.bytes.unwrap_or_default())
+    Ok((number * bytes_each) as u64)
+}
+
+/// The size above which partitions are split.
+///
+/// # Errors
+/// What is wrong, and the least that is possible.
+pub(crate) fn split_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    RangeLimits { split_above_bytes: Some(bytes), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
+    Ok(bytes)
+}
+
+/// The size up to which partitions are merged.
+///
+/// # Errors
+/// What is wrong, and the most that is possible.
+pub(crate) fn merge_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    RangeLimits { merge_below_bytes: Some(bytes), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
+    Ok(bytes)
 }
 
 /// Operations per second.
@@ -89,7 +107,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let rate =
         text.trim().parse().map_err(|_| format!("{text:?} is no number of operations per second; write 5000"))?;
-    SplitLimits { bytes: None, rate: Some(rate) }.check().map_err(|error| error.message)?;
+    RangeLimits { split_above_rate: Some(rate), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
     Ok(rate)
 }
 

@@ -1,6 +1,6 @@
 //! Options of the verbs that look at tables, or make, change and drop one.
 
-use super::parse::{name, rate, size};
+use super::parse::{merge_size, name, rate, split_size};
 use super::{OrNone, WatchArgs};
 use clap::Subcommand;
 
@@ -64,11 +64,15 @@ pub(crate) struct AlterTableArgs {
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) replication: Option<u8>,
     /// The size of keys and values above which a partition of a table by ranges is split by itself, 1MiB at least, or `none`.
-    #[arg(long, value_name = "SIZE|none", value_parser = or_none(size))]
+    #[arg(long, value_name = "SIZE|none", value_parser = or_none(split_size))]
     pub(crate) split_above: Option<OrNone<u64>>,
     /// The operations per second above which it is, 100 at least, or `none`.
     #[arg(long, value_name = "OPS|none", value_parser = or_none(rate))]
     pub(crate) split_above_rate: Option<OrNone<u64>>,
+    /// The size of keys and values up to which two neighbours are merged by themselves if they have it together, 16MiB at most and
+    /// half of --split-above, or `none`.
+    #[arg(long, value_name = "SIZE|none", value_parser = or_none(merge_size))]
+    pub(crate) merge_below: Option<OrNone<u64>>,
 }
 
 /// Options of `archon table create`.
@@ -88,11 +92,15 @@ pub(crate) struct CreateTableArgs {
     #[arg(long, value_name = "K1,K2", value_delimiter = ',', requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_at: Vec<String>,
     /// The size of keys and values above which a partition is split by itself, 1MiB at least: 1GiB is ordinary.
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
+    #[arg(long, value_name = "SIZE", value_parser = split_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_above: Option<u64>,
     /// The operations per second above which a partition is split by itself, 100 at least, unless a single key gets most of them.
     #[arg(long, value_name = "OPS", value_parser = rate, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_above_rate: Option<u64>,
+    /// The size of keys and values up to which two neighbours are merged by themselves if they have it together for a minute, 16MiB at
+    /// most and half of --split-above; also those that --split-at made.
+    #[arg(long, value_name = "SIZE", value_parser = merge_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
+    pub(crate) merge_below: Option<u64>,
     /// Copies of each partition, 1 to 7.
     #[arg(
         long,

@@ -7,7 +7,7 @@ use crate::args::{Connection, SplitArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::{Admin, Client, ErrorKind, Event, EventCode, PartitionStatus, SplitLimits, Subject};
+use archon_client::{Admin, Client, ErrorKind, Event, EventCode, PartitionStatus, RangeLimits, Subject};
 use archon_load::{Mix, Probers, Window, watch};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub(super) async fn run(args: &SplitArgs, connection: &Connection, output: &Outp
     let local = local::start(&args.local, output).await?;
     let connection = local::connection(local.as_ref(), connection);
     let admin = connect::admin(&connection)?;
-    admin.create_range_table(TABLE, Vec::new(), SplitLimits::default(), args.local.replication).await?;
+    admin.create_range_table(TABLE, Vec::new(), RangeLimits::NONE, args.local.replication).await?;
     let measured = measure(args, &connection, &admin, output).await;
     let table = admin.check_table(TABLE).await?;
     admin.drop_table(TABLE, table.table.id).await?;

@@ -7,8 +7,9 @@
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::operate::check_split;
+use crate::rest::{REST_MS_MAX, rest_ms};
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Outgrown, Partition, PartitionId, SplitLimits, TableId};
+use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Outgrown, Partition, PartitionId, RangeLimits, TableId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -16,11 +17,6 @@ use std::collections::BTreeMap;
 pub(crate) const AT_ONCE_MAX: usize = 4;
 /// How long a proposal may be under way to the state, in milliseconds: after that it is taken for void.
 const PROPOSAL_MS: u64 = 1_000;
-/// How long a partition is left alone after a split of it was given up, in milliseconds; each time in turn twice as long.
-pub(crate) const AGAIN_AFTER_MS: u64 = 10_000;
-/// The longest that it is left alone, in milliseconds.
-pub(crate) const AGAIN_AFTER_MS_MAX: u64 = 600_000;
-
 /// What became of splits that began by themselves, as far as it matters for the next ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticSplits {
@@ -47,7 +43,7 @@ impl AutomaticSplits {
                 return false;
             };
             match (tried.again_at, outcome(state, row, tried, now)) {
-                (Some(again_at), _) => now.since(again_at) < AGAIN_AFTER_MS_MAX,
+                (Some(again_at), _) => now.since(again_at) < REST_MS_MAX,
                 (None, Outcome::UnderWay) => true,
                 (None, Outcome::Done) => false,
                 (None, Outcome::Void) => {
@@ -56,7 +52,7 @@ impl AutomaticSplits {
                 }
                 (None, Outcome::GivenUp) => {
                     tried.given_up += 1;
-                    tried.again_at = Some(now.plus(pause_ms(tried.given_up)));
+                    tried.again_at = Some(now.plus(rest_ms(tried.given_up)));
                     true
                 }
             }
@@ -150,37 +146,18 @@ fn outcome(state: &ClusterState, row: &Partition, tried: &Tried, now: Millis) ->
     }
 }
 
-fn limits_of(state: &ClusterState, table: TableId) -> SplitLimits {
-    state.tables.get(&table).map(|table| table.keys.split_above()).unwrap_or_default()
+fn limits_of(state: &ClusterState, table: TableId) -> RangeLimits {
+    state.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
 }
 
-/// How long a partition is left alone after so many splits of it were given up, in milliseconds.
-const fn pause_ms(given_up: u32) -> u64 {
-    let doublings = if given_up == 0 { 0 } else { given_up - 1 };
-    let factor = if doublings < 16 { 1 << doublings } else { 1 << 16 };
-    let pause_ms = AGAIN_AFTER_MS * factor;
-    if pause_ms < AGAIN_AFTER_MS_MAX { pause_ms } else { AGAIN_AFTER_MS_MAX }
-}
-
-/// What is answered to somebody who wants the partitions of a table split by themselves whose keys are hashed.
+/// What is answered to somebody who wants the partitions of a table split or merged by themselves whose keys are hashed.
 pub(crate) fn hashed(table: &str) -> ErrorDetail {
     let message = format!(
-        "the keys of table {table} are hashed, so that no partition is split; only a table made with --range has limits"
+        "the keys of table {table} are hashed, so that no partition is split or merged; only a table made with --range has limits"
     );
     ErrorDetail::new(ErrorKind::InvalidArgument, message)
 }
 
 fn refused(message: String) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Refused, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partition_is_left_alone_twice_as_long_each_time_and_not_for_ever() {
-        let pauses: Vec<u64> = [1, 2, 3, 6, 7, 8, 100, u32::MAX].into_iter().map(pause_ms).collect();
-        assert_eq!(pauses, [10_000, 20_000, 40_000, 320_000, 600_000, 600_000, 600_000, 600_000]);
-    }
 }

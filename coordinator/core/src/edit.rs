@@ -133,6 +133,8 @@ pub enum Edit {
         right: u32,
         /// The version that its row must have.
         right_version: Version,
+        /// How many bytes the two hold together, if they are merged by themselves for that.
+        undersized_bytes: Option<u64>,
     },
     /// The merge is done: the keys change hands, and the other partition is none any more.
     Widen {

@@ -90,7 +90,7 @@ pub enum EventKind {
     MaintenanceOver { member: NodeId },
     /// A table was made.
     TableCreated { table: TableId, name: String },
-    /// An operator wants another number of copies of each partition of a table, or other limits above which they are split.
+    /// An operator wants another number of copies of each partition of a table, or that these are split and merged by other limits.
     TableAltered { table: TableId, name: String, before: TableTraits, after: TableTraits },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
@@ -102,8 +102,8 @@ pub enum EventKind {
     Parted { partition: PartitionId, right: PartitionId, at: Bytes, leader: NodeId },
     /// A split was given up: the partition keeps its keys.
     SplitAbandoned { partition: PartitionId, right: PartitionId, why: String },
-    /// A partition is to have the keys of `right`, its neighbour.
-    MergeBegun { partition: PartitionId, right: PartitionId },
+    /// A partition is to have the keys of `right`, its neighbour. By themselves, if they hold together so few bytes.
+    MergeBegun { partition: PartitionId, right: PartitionId, undersized_bytes: Option<u64> },
     /// A merge is done: the partition has the keys of `right`, from `at` on, and that one is none any more.
     Merged { partition: PartitionId, right: PartitionId, at: Bytes },
     /// A merge was given up: both partitions keep their keys.

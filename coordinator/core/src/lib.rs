@@ -18,7 +18,8 @@
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
 //! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
-//! | `automatic_splits` | which partitions that are above a limit are split by themselves, and when |
+//! | `automatic_splits`, `automatic_merges` | which partitions that are above a limit, or small, are split and merged by themselves, and when |
+//! | `splits`, `merges`, `rest` | when those under way are done or given up; how long nothing is tried again after that |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `unserved` | since when what ought to be served is not |
@@ -29,6 +30,7 @@
 mod alerts;
 pub mod apply;
 pub mod assign;
+mod automatic_merges;
 mod automatic_splits;
 pub mod command;
 pub mod condemned;
@@ -65,6 +67,7 @@ mod remembered;
 pub mod repair;
 pub mod report;
 mod response;
+mod rest;
 mod score;
 mod splits;
 pub mod state;

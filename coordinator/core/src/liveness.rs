@@ -3,6 +3,7 @@
 //!
 //! All instants are on this coordinator's own monotone clock.
 
+use crate::automatic_merges::AutomaticMerges;
 use crate::automatic_splits::AutomaticSplits;
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
@@ -89,6 +90,8 @@ pub struct Liveness {
     pub(crate) splits: Splits,
     /// Splits that begin by themselves.
     pub(crate) automatic_splits: AutomaticSplits,
+    /// Merges that do.
+    pub(crate) automatic_merges: AutomaticMerges,
     pub(crate) merges: Merges,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
@@ -116,6 +119,7 @@ impl Liveness {
             unserved: Unserved::default(),
             splits: Splits::default(),
             automatic_splits: AutomaticSplits::default(),
+            automatic_merges: AutomaticMerges::default(),
             merges: Merges::default(),
             wall_ahead_ms: 0,
             nobody_fails_before: None,

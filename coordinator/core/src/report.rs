@@ -153,6 +153,12 @@ impl Reports<'_> {
                 let judged = self.liveness.automatic_splits.judge(state, self.now, row, at, *by);
                 judged.map(|command| command.into_iter().collect())
             }
+            Fact::Undersized(has) => {
+                led_by(state, row, own.id, report)?;
+                of_version(state, row, report)?;
+                let judged = self.liveness.automatic_merges.judge(state, self.now, row, *has);
+                judged.map(|command| command.into_iter().collect())
+            }
             Fact::Absorbed { attempt } => {
                 led_by(state, row, own.id, report)?;
                 let named = |began: Version| began == *attempt || state.breaks(Mutant::AbsorbedStale); // rule 47

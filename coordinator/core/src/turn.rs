@@ -331,6 +331,7 @@ impl Pass<'_> {
             }
         }
         self.liveness.merges = merges;
+        self.liveness.automatic_merges.sync(state, self.now);
     }
 
     /// A number for a new copy.

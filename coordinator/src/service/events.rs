@@ -144,8 +144,11 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let right = state.partition_name(*right);
             (format!("keeps its keys: its split into {right} was given up{}", because(why)), of(partition))
         }
-        EventKind::MergeBegun { partition, right } => {
-            (format!("is being merged with {}, whose keys it is to have", state.partition_name(*right)), of(partition))
+        EventKind::MergeBegun { partition, right, undersized_bytes } => {
+            let together = |bytes| format!(" by itself, since the two hold {bytes} bytes together");
+            let why = undersized_bytes.map_or_else(String::new, together);
+            let right = state.partition_name(*right);
+            (format!("is being merged{why} with {right}, whose keys it is to have"), of(partition))
         }
         EventKind::Merged { partition, right, at } => {
             let (right, at) = (state.partition_name(*right), shown_key(at));
@@ -255,8 +258,8 @@ fn altered(before: TableTraits, after: TableTraits) -> String {
     if before.replication != after.replication {
         wants.push(format!("wants {} copies of each partition, {} before", after.replication, before.replication));
     }
-    if before.split_above != after.split_above {
-        wants.push(format!("{} from now on, before that {}", after.split_above, before.split_above));
+    if before.limits != after.limits {
+        wants.push(format!("{} from now on, before that {}", after.limits, before.limits));
     }
     wants.join("; ")
 }

@@ -18,6 +18,8 @@ pub(crate) struct Heat {
     sample: KeySample,
     /// Keys of the window before, in order, if the rate was above the limit in it.
     before: Option<Vec<Bytes>>,
+    /// Operations per second in the window before.
+    rate: Option<u64>,
 }
 
 /// A partition gets more operations than it should, and that is how to halve them.
@@ -32,12 +34,17 @@ pub(crate) struct Hot {
 impl Heat {
     /// Nothing has been seen yet.
     pub(crate) fn new(now: Millis) -> Self {
-        Self { began: now, sample: KeySample::default(), before: None }
+        Self { began: now, sample: KeySample::default(), before: None, rate: None }
     }
 
     /// An operation is about this key.
     pub(crate) fn add(&mut self, key: &[u8]) {
         self.sample.add(key);
+    }
+
+    /// Operations per second in the last window that ended.
+    pub(crate) const fn rate(&self) -> Option<u64> {
+        self.rate
     }
 
     /// Ends a window, if it is time for that. Says where to split if the rate was above `most` in this one and the one before,
@@ -50,6 +57,7 @@ impl Heat {
         }
         let ended = std::mem::replace(self, Self::new(now));
         let rate = ended.sample.operations().saturating_mul(1_000) / elapsed_ms;
+        self.rate = Some(rate);
         if rate <= most {
             return None;
         }

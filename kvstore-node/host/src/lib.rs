@@ -63,6 +63,7 @@ mod stale;
 #[cfg(test)]
 mod test_shell;
 mod turn;
+mod undersized;
 mod waiting;
 mod yielding;
 

@@ -19,8 +19,8 @@ use archon_replica::{
     Timing,
 };
 use archon_types::{
-    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
-    SplitLimits, TableId, Version,
+    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, RangeLimits, Report,
+    Seq, TableId, Version,
 };
 use bytes::Bytes;
 
@@ -233,13 +233,13 @@ pub trait Shell: Sized {
     /// Brings a copy that was formed here to whoever has its partition, to be taken up by
     /// [`Partitions::adopt`](crate::Partitions::adopt).
     fn adopt(&mut self, formed: FormedCopy);
-    /// Whether any table that is known here has limits above which its partitions are split by themselves.
-    fn splits_any(&self) -> bool {
+    /// Whether partitions of any table that is known here are split or merged by themselves.
+    fn limits_any(&self) -> bool {
         false
     }
-    /// Above what partitions of a table are split by themselves, as far as the tables known here say.
-    fn split_limits(&self, _: TableId) -> SplitLimits {
-        SplitLimits::default()
+    /// When partitions of a table are split and merged by themselves, as far as the tables known here say.
+    fn range_limits(&self, _: TableId) -> RangeLimits {
+        RangeLimits::NONE
     }
     /// How many bytes a copy holds, about; `None` if they were not counted yet.
     fn stored_bytes(&self, _: PlacementId) -> Option<u64> {

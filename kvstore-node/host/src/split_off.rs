@@ -274,9 +274,10 @@ impl<S: Shell> Turn<S> {
         let said = Some((life.incarnation, version));
         let Some(own) = local.split.own.as_mut().filter(|own| own.said != said && own.is_at() > known) else { return };
         let Some(fact) = own.fact() else { return };
-        own.said = said;
         let (partition, placement, epoch) = (local.partition, local.placement, local.replica.epoch());
-        self.shell.report(Report { partition, placement, epoch, version, fact });
+        if self.shell.report(Report { partition, placement, epoch, version, fact }) {
+            own.said = said;
+        }
     }
 
     /// Where this attempt's seal stands in the log, if it is committed and known to be here.

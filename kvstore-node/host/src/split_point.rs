@@ -1,5 +1,5 @@
 //! Partitions that are split without anybody asking: how a leader notices that its partition is above a limit of its table, and
-//! finds the key at which it should be split. The coordinator judges that.
+//! finds the key at which it should be split. The coordinator judges that. Those that are small are the business of [`SmallWatch`].
 //!
 //! By size: what is stored is counted anyway, roughly and in the background. Where that is above the limit, or not known yet, the
 //! rows of the partition are walked over once, outside the shard, which says exactly how many bytes they are and where the middle
@@ -11,8 +11,9 @@ use crate::local_copy::LocalCopy;
 use crate::partitions::Partitions;
 use crate::shell::Shell;
 use crate::turn::Turn;
+use crate::undersized::SmallWatch;
 use archon_types::split::check_split_at;
-use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, Report};
+use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Report, Undersized};
 use bytes::Bytes;
 
 /// How often a leader looks, in milliseconds.
@@ -43,6 +44,8 @@ pub(crate) struct SplitWatch {
     /// The operations on it, if these are limited.
     heat: Option<Heat>,
     walk: Walk,
+    /// Since when it is small, if such ones are merged.
+    small: Option<SmallWatch>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +79,7 @@ impl<S: Shell> Partitions<S> {
             return;
         }
         self.looks_at = self.turn.now.plus(LOOK_MS);
-        let any = self.turn.shell.splits_any();
+        let any = self.turn.shell.limits_any();
         if !any && !self.watched {
             return;
         }
@@ -96,25 +99,43 @@ impl<S: Shell> Partitions<S> {
 
 impl<S: Shell> Turn<S> {
     fn look_for_split(&mut self, local: &mut LocalCopy<S>) {
-        let row = local.row().filter(|row| local.serving && row.split.is_none());
-        let limits = row.map(|row| self.shell.split_limits(row.id.table)).unwrap_or_default();
+        let row = local.row().filter(|row| local.serving && row.split.is_none() && row.merge.is_none());
+        let limits = row.map(|row| self.shell.range_limits(row.id.table)).unwrap_or_default();
         if !limits.is_set() {
             local.watch = None;
             return;
         }
         let mut watch = local.watch.take().unwrap_or_default();
-        watch.heat = watch.heat.take().filter(|_| limits.rate.is_some());
-        if let Some(most) = limits.rate {
+        watch.heat = watch.heat.take().filter(|_| limits.split_above_rate.is_some());
+        if let Some(most) = limits.split_above_rate {
             let hot = watch.heat.get_or_insert_with(|| Heat::new(self.now)).judge(self.now, most);
             if let Some(Hot { rate, at }) = hot {
                 self.propose_split(local, at, Outgrown::Rate(rate));
             }
         }
-        watch.walk = match limits.bytes {
+        watch.walk = match limits.split_above_bytes {
             Some(most) => self.look_at_bytes(local, watch.walk, most),
             None => Walk::Ready,
         };
+        watch.small = self.look_whether_small(local, watch.small.take(), watch.heat.as_ref(), limits);
         local.watch = Some(watch);
+    }
+
+    fn look_whether_small(
+        &mut self,
+        local: &LocalCopy<S>,
+        small: Option<SmallWatch>,
+        heat: Option<&Heat>,
+        limits: RangeLimits,
+    ) -> Option<SmallWatch> {
+        let range = local.range()?;
+        let rate = heat.and_then(Heat::rate);
+        let has = self.shell.stored_bytes(local.placement).map(|bytes| Undersized { bytes, rate });
+        let (watch, says) = SmallWatch::look(small, self.now, limits, range, has);
+        if let Some(has) = says {
+            self.report_growth(local, Fact::Undersized(has));
+        }
+        watch
     }
 
     fn look_at_bytes(&mut self, local: &LocalCopy<S>, walk: Walk, most: u64) -> Walk {
@@ -144,7 +165,7 @@ impl<S: Shell> Turn<S> {
     fn walked(&mut self, local: &mut LocalCopy<S>, search: &SplitSearch, found: Option<&ByteHalves>, took_ms: u64) {
         let Some(mut watch) = local.watch.take() else { return };
         if matches!(watch.walk, Walk::UnderWay) {
-            let most = self.shell.split_limits(local.partition.table).bytes;
+            let most = self.shell.range_limits(local.partition.table).split_above_bytes;
             let rest_ms = took_ms.saturating_mul(REST_FACTOR).max(REST_MS_MIN);
             // Of more keys than it has by now it says nothing.
             let found = found.filter(|_| local.range() == Some(&search.range));
@@ -166,10 +187,14 @@ impl<S: Shell> Turn<S> {
         if !local.serving || !local.row().is_some_and(|row| row.split.is_none() && splittable(&row.range)) {
             return;
         }
+        self.report_growth(local, Fact::Outgrown { at, by });
+    }
+
+    /// Tells the coordinator; what does not fit is told again.
+    fn report_growth(&mut self, local: &LocalCopy<S>, fact: Fact) {
         let (partition, placement) = (local.partition, local.placement);
         let (epoch, version) = (local.replica.epoch(), local.replica.version());
-        // What does not fit is told again.
-        self.shell.report(Report { partition, placement, epoch, version, fact: Fact::Outgrown { at, by } });
+        self.shell.report(Report { partition, placement, epoch, version, fact });
     }
 }
 

@@ -2,15 +2,15 @@ use super::*;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
-use archon_types::{Partition, RightCopy, RightStage, Split, SplitLimits, Version};
+use archon_types::{Partition, RangeLimits, RightCopy, RightStage, Split, Version};
 
 const MIB: u64 = 1 << 20;
-const LIMITS: SplitLimits = SplitLimits { bytes: Some(MIB), rate: None };
+const LIMITS: RangeLimits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };
 
 /// A leader of a partition whose table has these limits, and of which so much is counted.
-fn leader(split_above: SplitLimits, stored_bytes: Option<u64>) -> Partitions<TestShell> {
+fn leader(limits: RangeLimits, stored_bytes: Option<u64>) -> Partitions<TestShell> {
     let mut node = serving(Broken::default(), row(1, &[]));
-    (node.shell_mut().split_above, node.shell_mut().stored_bytes) = (split_above, stored_bytes);
+    (node.shell_mut().limits, node.shell_mut().stored_bytes) = (limits, stored_bytes);
     node
 }
 
@@ -53,7 +53,7 @@ fn walk(node: &mut Partitions<TestShell>, at: u64, bytes: u64) {
 
 #[test]
 fn without_limits_nothing_is_looked_at() {
-    let mut node = leader(SplitLimits::default(), Some(u64::MAX));
+    let mut node = leader(RangeLimits::NONE, Some(u64::MAX));
     for at in [1_000, 3_000, 9_000] {
         tick(&mut node, at);
     }
@@ -107,6 +107,35 @@ fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_too
     assert_eq!(searches(&node), 2, "two seconds at least");
     tick(&mut node, 63_000);
     assert_eq!(searches(&node), 3);
+}
+
+#[test]
+fn a_partition_that_has_been_small_for_a_minute_says_so() {
+    let small = RangeLimits { merge_below_bytes: Some(MIB), ..RangeLimits::NONE };
+    let mut node = leader(small, Some(MIB));
+    let said = |node: &Partitions<TestShell>| {
+        let fact = |report: &Report| match report.fact {
+            Fact::Undersized(has) => Some(has.bytes),
+            _ => None,
+        };
+        node.shell().reports.iter().filter_map(fact).collect::<Vec<_>>()
+    };
+    for at in (2_000..62_000).step_by(1_000) {
+        tick(&mut node, at);
+    }
+    assert!(said(&node).is_empty() && searches(&node) == 0, "nothing is walked over for that");
+    node.shell_mut().stored_bytes = Some(7);
+    tick(&mut node, 62_000);
+    assert_eq!(said(&node), [7]);
+    for at in (63_000..73_000).step_by(1_000) {
+        tick(&mut node, at);
+    }
+    assert_eq!(said(&node), [7, 7], "ten seconds later");
+    node.shell_mut().stored_bytes = Some(MIB + 1);
+    for at in (73_000..140_000).step_by(1_000) {
+        tick(&mut node, at);
+    }
+    assert_eq!(said(&node).len(), 2);
 }
 
 #[test]
@@ -180,7 +209,7 @@ fn load(node: &mut Partitions<TestShell>, from: u64, until: u64, each_second: u6
 
 #[test]
 fn load_above_the_limit_that_lasts_is_halved() {
-    let rate = SplitLimits { bytes: None, rate: Some(100) };
+    let rate = RangeLimits { split_above_rate: Some(100), ..RangeLimits::NONE };
     let keys = ["a", "b", "c", "d"];
     let mut node = leader(rate, None);
     load(&mut node, 2_000, 15_000, 150, &keys);
@@ -191,7 +220,7 @@ fn load_above_the_limit_that_lasts_is_halved() {
     load(&mut node, 2_000, 30_000, 90, &keys);
     load(&mut node, 30_000, 60_000, 150, &["a"]);
     assert!(proposals(&node).is_empty(), "{:?}", proposals(&node));
-    node.shell_mut().split_above = SplitLimits::default();
+    node.shell_mut().limits = RangeLimits::NONE;
     tick(&mut node, 61_000);
     assert!(node.copies()[&OWN].watch.is_none(), "the limit was taken away");
 }

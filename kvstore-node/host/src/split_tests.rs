@@ -195,6 +195,22 @@ fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
 }
 
 #[test]
+fn a_word_that_found_no_room_was_never_said_again() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    configure(&mut node, copying(2, &[]));
+    let told = |node: &Partitions<TestShell>| {
+        node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Mirroring { .. })).count()
+    };
+    node.shell_mut().reports_full = true;
+    node.mirroring(FORMED, 2);
+    tick(&mut node, 1_100);
+    assert_eq!(told(&node), 0);
+    node.shell_mut().reports_full = false;
+    tick(&mut node, 1_200);
+    assert_eq!(told(&node), 1);
+}
+
+#[test]
 fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up() {
     let mut node = serving(Broken::default(), row(1, &[]));
     ask(&mut node, put("z"), "before");

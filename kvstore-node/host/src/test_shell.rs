@@ -10,7 +10,7 @@ use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, Vi
 use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, ReplicaState, Report, Seq, SplitLimits, TableId, Version,
+    PlacementId, RangeLimits, ReplicaState, Report, Seq, TableId, Version,
 };
 use bytes::Bytes;
 use std::cell::Cell;
@@ -56,12 +56,14 @@ pub(crate) struct TestShell {
     /// Copies that are formed no further.
     pub(crate) stopped: Vec<PlacementId>,
     pub(crate) formed: Vec<FormedCopy>,
-    pub(crate) split_above: SplitLimits,
+    pub(crate) limits: RangeLimits,
     pub(crate) stored_bytes: Option<u64>,
     pub(crate) searches: Vec<SplitSearch>,
     /// For how long keys were sealed, each time.
     pub(crate) sealed_ms: Vec<u64>,
     pub(crate) asks: Vec<YieldAsk>,
+    /// No report finds room.
+    pub(crate) reports_full: bool,
 }
 
 impl Default for TestShell {
@@ -86,11 +88,12 @@ impl Default for TestShell {
             stopped: Vec::new(),
             forms: Vec::new(),
             formed: Vec::new(),
-            split_above: SplitLimits::default(),
+            limits: RangeLimits::NONE,
             stored_bytes: None,
             searches: Vec::new(),
             sealed_ms: Vec::new(),
             asks: Vec::new(),
+            reports_full: false,
         }
     }
 }
@@ -196,8 +199,10 @@ impl Shell for TestShell {
         self.forwarded.push((to, request));
     }
     fn report(&mut self, report: Report) -> bool {
-        self.reports.push(report);
-        true
+        if !self.reports_full {
+            self.reports.push(report);
+        }
+        !self.reports_full
     }
     fn clear(&mut self, _: PlacementId) -> Option<u64> {
         Some(1)
@@ -216,11 +221,11 @@ impl Shell for TestShell {
     fn adopt(&mut self, formed: FormedCopy) {
         self.formed.push(formed);
     }
-    fn splits_any(&self) -> bool {
-        self.split_above.is_set()
+    fn limits_any(&self) -> bool {
+        self.limits.is_set()
     }
-    fn split_limits(&self, _: TableId) -> SplitLimits {
-        self.split_above
+    fn range_limits(&self, _: TableId) -> RangeLimits {
+        self.limits
     }
     fn stored_bytes(&self, _: PlacementId) -> Option<u64> {
         self.stored_bytes

@@ -18,7 +18,7 @@ use archon_host::{
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
-    Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Report, Seq, SplitLimits,
+    Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, RangeLimits, Report, Seq,
     TableId, Version,
 };
 use bytes::Bytes;
@@ -275,12 +275,12 @@ impl Shell for ShardShell {
         self.context.shards.of(formed.partition).complete(ShardMessage::Adopt(formed));
     }
 
-    fn splits_any(&self) -> bool {
-        self.context.shared.tables.splits_any()
+    fn limits_any(&self) -> bool {
+        self.context.shared.tables.limits_any()
     }
 
-    fn split_limits(&self, table: TableId) -> SplitLimits {
-        self.context.shared.tables.split_limits(table)
+    fn range_limits(&self, table: TableId) -> RangeLimits {
+        self.context.shared.tables.range_limits(table)
     }
 
     fn stored_bytes(&self, placement: PlacementId) -> Option<u64> {

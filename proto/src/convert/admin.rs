@@ -2,7 +2,7 @@
 
 use super::ids::{non_zero, request_id, uuid_bytes};
 use super::subject::subject_of;
-use super::table::{enum_field, split_limits, wire_limits};
+use super::table::{enum_field, range_limits, wire_limits};
 use super::words::put_word;
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
@@ -105,9 +105,9 @@ impl TryFrom<v1::CreateTableRequest> for CreateTable {
 fn partitioning_of(wire: create_table_request::Partitioning) -> Result<Partitioning, ConvertError> {
     let partitioning = match wire {
         create_table_request::Partitioning::HashPartitions(partitions) => Partitioning::Hash { partitions },
-        create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, split_above }) => {
-            let split_above = split_limits(split_above, "RangePartitioning.split_above")?;
-            Partitioning::Range { split_at, split_above }
+        create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, limits }) => {
+            let limits = range_limits(limits, "RangePartitioning.limits")?;
+            Partitioning::Range { split_at, limits }
         }
     };
     checked(partitioning.check(), "CreateTableRequest.partitioning")?;
@@ -122,9 +122,9 @@ impl From<CreateTable> for v1::CreateTableRequest {
             name: request.name,
             partitioning: Some(match request.partitioning {
                 Partitioning::Hash { partitions } => create_table_request::Partitioning::HashPartitions(partitions),
-                Partitioning::Range { split_at, split_above } => {
-                    let split_above = wire_limits(split_above);
-                    create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, split_above })
+                Partitioning::Range { split_at, limits } => {
+                    let limits = wire_limits(limits);
+                    create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, limits })
                 }
             }),
             replication: u32::from(request.replication),
@@ -266,7 +266,7 @@ impl From<Unmet> for v1::Unmet {
 mod tests {
     use super::*;
     use crate::convert::testing::plan;
-    use archon_types::SplitLimits;
+    use archon_types::RangeLimits;
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -321,18 +321,22 @@ mod tests {
             "CreateTableRequest.partitioning"
         );
         let split_at = vec!["b".into(), "a".into()];
-        let split_above = None;
-        let turned = Some(create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, split_above }));
+        let limits = None;
+        let turned = Some(create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, limits }));
         assert_eq!(
             field(v1::CreateTableRequest { partitioning: turned, ..wire.clone() }),
             "CreateTableRequest.partitioning"
         );
-        let dust = v1::SplitLimits { bytes: Some(1), rate: None };
-        let ranges = v1::RangePartitioning { split_at: vec![], split_above: Some(dust) };
+        let dust = v1::RangeLimits { split_above_bytes: Some(1), ..v1::RangeLimits::default() };
+        let ranges = v1::RangePartitioning { split_at: vec![], limits: Some(dust) };
         let partitioning = Some(create_table_request::Partitioning::Ranges(ranges));
-        assert_eq!(field(v1::CreateTableRequest { partitioning, ..wire.clone() }), "RangePartitioning.split_above");
-        let split_above = SplitLimits { bytes: Some(1 << 30), rate: Some(5_000) };
-        let limited = Partitioning::Range { split_at: vec!["m".into()], split_above };
+        assert_eq!(field(v1::CreateTableRequest { partitioning, ..wire.clone() }), "RangePartitioning.limits");
+        let limits = RangeLimits {
+            split_above_bytes: Some(1 << 30),
+            split_above_rate: Some(5_000),
+            merge_below_bytes: Some(1 << 20),
+        };
+        let limited = Partitioning::Range { split_at: vec!["m".into()], limits };
         let limited = CreateTable { partitioning: limited, ..CreateTable::try_from(wire.clone()).unwrap() };
         assert_eq!(CreateTable::try_from(v1::CreateTableRequest::from(limited.clone())), Ok(limited));
         assert_eq!(field(v1::CreateTableRequest { replication: 8, ..wire.clone() }), "CreateTableRequest.replication");

@@ -42,6 +42,7 @@ impl TryFrom<v1::AlterTableRequest> for AlterTable {
                     .transpose()?,
                 split_above_bytes: wire.split_above_bytes.map(limit),
                 split_above_rate: wire.split_above_rate.map(limit),
+                merge_below_bytes: wire.merge_below_bytes.map(limit),
             },
             name: wire.name,
         })
@@ -57,6 +58,7 @@ impl From<AlterTable> for v1::AlterTableRequest {
             replication: request.change.replication.map(u32::from),
             split_above_bytes: request.change.split_above_bytes.map(Option::unwrap_or_default),
             split_above_rate: request.change.split_above_rate.map(Option::unwrap_or_default),
+            merge_below_bytes: request.change.merge_below_bytes.map(Option::unwrap_or_default),
         }
     }
 }
@@ -136,8 +138,12 @@ mod tests {
     #[test]
     fn a_change_of_a_table_round_trips_and_bad_ones_are_named() {
         let request = RequestId::new(Uuid::from_u128(5));
-        let change =
-            TableChange { replication: Some(3), split_above_bytes: Some(Some(1 << 20)), split_above_rate: Some(None) };
+        let change = TableChange {
+            replication: Some(3),
+            split_above_bytes: Some(Some(1 << 20)),
+            split_above_rate: Some(None),
+            merge_below_bytes: Some(Some(9)),
+        };
         let asked = AlterTable { request, name: "orders".into(), change };
         let wire = v1::AlterTableRequest::from(asked.clone());
         assert_eq!(AlterTable::try_from(wire.clone()), Ok(asked.clone()));

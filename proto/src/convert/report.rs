@@ -5,7 +5,7 @@ use super::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::text::into_plain;
 use archon_types::{
-    Epoch, ErrorDetail, Fact, Incarnation, Outgrown, PlacementId, ReplicaName, Report, Seq, Version, limits,
+    Epoch, ErrorDetail, Fact, Incarnation, Outgrown, PlacementId, ReplicaName, Report, Seq, Undersized, Version, limits,
 };
 
 /// Most reports in one request.
@@ -75,6 +75,7 @@ impl From<Report> for v1::ReplicaReport {
                     Outgrown::Rate(rate) => v1::fact_outgrown::By::Rate(rate),
                 }),
             }),
+            Fact::Undersized(Undersized { bytes, rate }) => Wire::Undersized(v1::FactUndersized { bytes, rate }),
             Fact::Absorbed { attempt } => Wire::Absorbed(v1::FactAbsorbed { attempt: attempt.get() }),
             Fact::Unabsorbable { attempt, bytes } => {
                 Wire::Unabsorbable(v1::FactUnabsorbable { attempt: attempt.get(), bytes })
@@ -122,6 +123,7 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 attempt: Version::new(fact.attempt),
                 copy: PlacementId::new(ids::non_zero(fact.copy, "FactMirroring.copy")?),
             },
+            Wire::Undersized(v1::FactUndersized { bytes, rate }) => Fact::Undersized(Undersized { bytes, rate }),
             Wire::Outgrown(fact) => Fact::Outgrown {
                 by: match required(fact.by, "FactOutgrown.by")? {
                     v1::fact_outgrown::By::Bytes(bytes) => Outgrown::Bytes(bytes),
@@ -218,6 +220,8 @@ mod tests {
                 copy: PlacementId::new(4),
                 position: Position::new(Epoch::new(2), Seq::new(9)),
             },
+            Fact::Undersized(Undersized { bytes: 0, rate: None }),
+            Fact::Undersized(Undersized { bytes: 7, rate: Some(0) }),
             Fact::Outgrown { at: "m".into(), by: Outgrown::Bytes(5) },
             Fact::Outgrown { at: "m".into(), by: Outgrown::Rate(u64::MAX) },
         ];

@@ -7,8 +7,8 @@ use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
     Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Keys, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, RightStage,
-    SplitLimits, Table, TableDelta, TableId, TablePiece, Version,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RangeLimits, RemovedNodes, ReplicaState,
+    RightStage, Table, TableDelta, TableId, TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -187,28 +187,29 @@ impl From<Keys> for v1::table_info::Keys {
     }
 }
 
-fn keys_of(wire: v1::table_info::Keys, split_above: Option<v1::SplitLimits>) -> Result<Keys, ConvertError> {
+fn keys_of(wire: v1::table_info::Keys, limits: Option<v1::RangeLimits>) -> Result<Keys, ConvertError> {
     Ok(match wire {
         v1::table_info::Keys::HashPartitions(count) => {
             Keys::Hash { partitions: in_range(count, 1, HASH_PARTITIONS_MAX, "TableInfo.hash_partitions")? }
         }
         v1::table_info::Keys::RangeNext(next) => Keys::Range {
             next: in_range(next, 1, u32::MAX, "TableInfo.range_next")?,
-            split_above: split_limits(split_above, "TableInfo.split_above")?,
+            limits: range_limits(limits, "TableInfo.limits")?,
         },
     })
 }
 
-pub(crate) fn split_limits(wire: Option<v1::SplitLimits>, field: &'static str) -> Result<SplitLimits, ConvertError> {
-    let v1::SplitLimits { bytes, rate } = wire.unwrap_or_default();
-    let limits = SplitLimits { bytes, rate };
+pub(crate) fn range_limits(wire: Option<v1::RangeLimits>, field: &'static str) -> Result<RangeLimits, ConvertError> {
+    let v1::RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes } = wire.unwrap_or_default();
+    let limits = RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes };
     checked(limits.check(), field)?;
     Ok(limits)
 }
 
 /// Nothing is said of limits that are not there.
-pub(crate) fn wire_limits(limits: SplitLimits) -> Option<v1::SplitLimits> {
-    limits.is_set().then_some(v1::SplitLimits { bytes: limits.bytes, rate: limits.rate })
+pub(crate) fn wire_limits(limits: RangeLimits) -> Option<v1::RangeLimits> {
+    let RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes } = limits;
+    limits.is_set().then_some(v1::RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes })
 }
 
 impl From<Table> for v1::TableInfo {
@@ -217,7 +218,7 @@ impl From<Table> for v1::TableInfo {
             id: table.id.get(),
             name: table.name,
             partitions: 0,
-            split_above: wire_limits(table.keys.split_above()),
+            limits: wire_limits(table.keys.limits()),
             keys: Some(table.keys.into()),
             replication: u32::from(table.replication),
             version: table.version.get(),
@@ -234,7 +235,7 @@ impl TryFrom<v1::TableInfo> for Table {
         Ok(Self {
             id: TableId::new(non_zero(wire.id, "TableInfo.id")?),
             name: wire.name,
-            keys: keys_of(required(wire.keys, "TableInfo.keys")?, wire.split_above)?,
+            keys: keys_of(required(wire.keys, "TableInfo.keys")?, wire.limits)?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "TableInfo.replication")?,
             holds: enum_field::<v1::TableHolds, _>(wire.holds, "TableInfo.holds")?,
             version: Version::new(wire.version),

@@ -4,7 +4,7 @@ use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::op::Entry;
 use archon_types::plan::{Move, Plan, Unmet};
-use archon_types::split_limits::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
+use archon_types::range_limits::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
@@ -13,7 +13,7 @@ use archon_types::{
     ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
 use archon_types::{
-    KeyRange, Keys, Merge, MergeSide, Position, RightCopy, RightStage, ScanOrder, Seq, Split, SplitLimits,
+    KeyRange, Keys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
 };
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -207,10 +207,14 @@ fn removed() -> impl Strategy<Value = RemovedNodes> {
     })
 }
 
-fn limits(count: u32) -> SplitLimits {
+fn limits(count: u32) -> RangeLimits {
     let count = u64::from(count);
     let bytes = (count % 2 == 1).then_some(SPLIT_BYTES_MIN + count);
-    SplitLimits { bytes, rate: (count % 5 == 0).then_some(SPLIT_RATE_MIN * count) }
+    RangeLimits {
+        split_above_bytes: bytes,
+        split_above_rate: (count % 5 == 0).then_some(SPLIT_RATE_MIN * count),
+        merge_below_bytes: (count % 3 == 0).then_some(count + 1),
+    }
 }
 
 pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
@@ -228,7 +232,7 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
                 id: TableId::new(1),
                 name: "default".into(),
                 keys: if count % 3 == 0 {
-                    Keys::Range { next: count, split_above: limits(count) }
+                    Keys::Range { next: count, limits: limits(count) }
                 } else {
                     Keys::Hash { partitions: count }
                 },

@@ -3,7 +3,7 @@
 use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
 use crate::partition::Partition;
 use crate::position::Position;
-use crate::split_limits::Outgrown;
+use crate::range_limits::{Outgrown, Undersized};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,8 @@ pub enum Fact {
     /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
     /// it.
     Emptied,
+    /// The reporter leads, and the partition has been small for a while: it might be merged with a neighbour that is, too.
+    Undersized(Undersized),
     /// The reporter leads, and found the partition above a limit of its table, in that version of its row: it should be split.
     Outgrown {
         /// The first key that another partition should have: within the range, and not its first.

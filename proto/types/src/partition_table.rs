@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::ids::{PlacementId, TableId};
     use crate::partition::{PartitionStatus, Placement, ReplicaState};
-    use crate::split_limits::SplitLimits;
+    use crate::range_limits::RangeLimits;
     use crate::table::Holds;
 
     fn row(index: u32, version: u64, leader: u64) -> Partition {
@@ -285,7 +285,7 @@ mod tests {
 
     fn ranges(since: u64, version: u64, partitions: Vec<Partition>) -> TableDelta {
         let mut delta = delta(since, version, partitions);
-        delta.table.keys = Keys::Range { next: 9, split_above: SplitLimits::default() };
+        delta.table.keys = Keys::Range { next: 9, limits: RangeLimits::NONE };
         delta
     }
 

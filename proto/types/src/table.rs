@@ -5,9 +5,9 @@ use crate::ids::{TableId, Version};
 use crate::key_range::{KeyRange, check_split_points};
 use crate::node::Node;
 use crate::partition::Partition;
+use crate::range_limits::{RangeLimits, TableTraits};
 use crate::removed::RemovedNodes;
 use crate::slot::HASH_PARTITIONS_MAX;
-use crate::split_limits::{SplitLimits, TableTraits};
 use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -49,8 +49,8 @@ pub enum Keys {
     Range {
         /// The number of the next partition: it never falls, and no number is given twice.
         next: u32,
-        /// Above what a partition is split by itself.
-        split_above: SplitLimits,
+        /// When partitions are split and merged by themselves.
+        limits: RangeLimits,
     },
 }
 
@@ -76,11 +76,11 @@ impl Keys {
         matches!(self, Self::Range { .. })
     }
 
-    /// Above what a partition is split by itself: never, if keys are hashed.
-    pub const fn split_above(self) -> SplitLimits {
+    /// When partitions are split and merged by themselves: never, if keys are hashed.
+    pub const fn limits(self) -> RangeLimits {
         match self {
-            Self::Hash { .. } => SplitLimits { bytes: None, rate: None },
-            Self::Range { split_above, .. } => split_above,
+            Self::Hash { .. } => RangeLimits::NONE,
+            Self::Range { limits, .. } => limits,
         }
     }
 }
@@ -100,8 +100,8 @@ pub enum Partitioning {
     Range {
         /// Where each but the first one begins.
         split_at: Vec<Bytes>,
-        /// Above what a partition is split by itself.
-        split_above: SplitLimits,
+        /// When partitions are split and merged by themselves.
+        limits: RangeLimits,
     },
 }
 
@@ -121,7 +121,7 @@ impl Partitioning {
                 "{} split points would make more than {RANGES_FIRST_MAX} partitions; split further later",
                 split_at.len()
             )),
-            Self::Range { split_at, split_above } => split_above.check().and_then(|()| check_split_points(split_at)),
+            Self::Range { split_at, limits } => limits.check().and_then(|()| check_split_points(split_at)),
         }
     }
 
@@ -141,9 +141,9 @@ impl Partitioning {
     pub fn keys(&self) -> Keys {
         match self {
             Self::Hash { partitions } => Keys::Hash { partitions: *partitions },
-            Self::Range { split_at, split_above } => {
+            Self::Range { split_at, limits } => {
                 let next = u32::try_from(split_at.len() + 1).unwrap_or(u32::MAX);
-                Keys::Range { next, split_above: *split_above }
+                Keys::Range { next, limits: *limits }
             }
         }
     }
@@ -169,7 +169,7 @@ pub struct Table {
 impl Table {
     /// What an operator may say otherwise of it.
     pub const fn traits(&self) -> TableTraits {
-        TableTraits { replication: self.replication, split_above: self.keys.split_above() }
+        TableTraits { replication: self.replication, limits: self.keys.limits() }
     }
 }
 

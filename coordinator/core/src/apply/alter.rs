@@ -47,7 +47,7 @@ pub(super) fn table(
     traits: TableTraits,
 ) -> Result<Response, ErrorDetail> {
     check_replication(traits.replication)?;
-    traits.split_above.check()?;
+    traits.limits.check()?;
     let Some(row) = state.tables.get_mut(&table) else {
         return Err(not_found(format!("there is no table with number {table} any more")));
     };
@@ -62,8 +62,8 @@ pub(super) fn table(
         return entry.done();
     }
     match &mut row.keys {
-        Keys::Range { split_above, .. } => *split_above = traits.split_above,
-        Keys::Hash { .. } if traits.split_above.is_set() => return Err(hashed(&name)),
+        Keys::Range { limits, .. } => *limits = traits.limits,
+        Keys::Hash { .. } if traits.limits.is_set() => return Err(hashed(&name)),
         Keys::Hash { .. } => {}
     }
     let replication = traits.replication;

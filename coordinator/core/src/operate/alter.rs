@@ -70,11 +70,11 @@ pub fn check_alter_table(
     if traits.replication > before.replication {
         check_nodes_for(state, &table.name, traits.replication)?;
     }
-    let limits = change.split_above_bytes.is_some() || change.split_above_rate.is_some();
-    if limits && !table.keys.is_range() {
+    let nothing_of_limits = TableChange { replication: change.replication, ..TableChange::default() };
+    if *change != nothing_of_limits && !table.keys.is_range() {
         return Err(hashed(&table.name));
     }
-    traits.split_above.check()?;
+    traits.limits.check()?;
     let command = Command::AlterTable { table: table.id, if_version: table.version, traits };
     Ok((traits != before).then_some(command))
 }

@@ -63,7 +63,7 @@ pub fn check_merge(
             state.condemned.len()
         ));
     }
-    let edit = Edit::Merge { right: right.id.index, right_version: right.version };
+    let edit = Edit::Merge { right: right.id.index, right_version: right.version, undersized_bytes: None };
     Ok(MergePlan {
         right: right.id,
         keys: KeyRange { begin: left.range.begin.clone(), end: right.range.end.clone() },

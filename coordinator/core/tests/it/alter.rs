@@ -144,7 +144,7 @@ fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
     wants(&mut bed, 3);
     assert_eq!(copies(&bed), [(1, 1); 4], "two copies that are to count would keep every write waiting for the second");
     assert!(bed.state.tables[&TABLE].version > version);
-    let traits = |replication| TableTraits { replication, split_above: SplitLimits::default() };
+    let traits = |replication| TableTraits { replication, limits: RangeLimits::NONE };
     let event = EventKind::TableAltered { table: TABLE, name: "default".into(), before: traits(1), after: traits(3) };
     assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&event));
     assert_eq!(counts(&bed.state).partitions_under_replicated, 4);
@@ -211,7 +211,7 @@ fn a_table_that_could_never_be_whole_is_refused() {
     let error = check_alter_table(&bed.state, &table, &so_many(3)).unwrap_err();
     assert_eq!((error.kind, error.have, error.need), (ErrorKind::Refused, Some(2), Some(3)));
     assert_eq!(error, check_nodes_for(&bed.state, "default", 3).unwrap_err(), "as when it is made");
-    let traits = |replication| TableTraits { replication, split_above: SplitLimits::default() };
+    let traits = |replication| TableTraits { replication, limits: RangeLimits::NONE };
     let command =
         |replication, if_version| Command::AlterTable { table: TABLE, if_version, traits: traits(replication) };
     assert_eq!(bed.refused(command(0, table.version)), ErrorKind::InvalidArgument);

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 const TIMES: TableId = TableId::new(2);
 const CITIES: [&str; 6] = ["athens", "byzantium", "cyrene", "delphi", "ephesus", "fasos"];
 const MIB: u64 = 1 << 20;
-const LIMITS: SplitLimits = SplitLimits { bytes: Some(4 * MIB), rate: Some(1_000) };
+const LIMITS: RangeLimits =
+    RangeLimits { split_above_bytes: Some(4 * MIB), split_above_rate: Some(1_000), ..RangeLimits::NONE };
 const ABOVE: Outgrown = Outgrown::Bytes(5 * MIB);
 
 fn times(index: u32) -> PartitionId {
@@ -26,7 +27,7 @@ fn key(text: &str) -> Bytes {
 fn ranges(nodes: usize, replication: u8, split_at: &[&'static str]) -> Bed {
     let mut bed = Bed::running(settings(1, 3, 1), &CITIES[..nodes]);
     let split_at = split_at.iter().map(|at| (*at).into()).collect();
-    let partitioning = Partitioning::Range { split_at, split_above: LIMITS };
+    let partitioning = Partitioning::Range { split_at, limits: LIMITS };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
     bed.settle();
     bed
@@ -73,7 +74,7 @@ fn a_partition_above_its_limit_is_split_and_it_is_said_why() {
         bed.settle();
         assert_eq!(bed.grown(0).range.end, Some(key("m")));
         assert_eq!(bed.grown(1).range.begin, key("m"));
-        assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2, split_above: LIMITS }, "limits stay");
+        assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2, limits: LIMITS }, "limits stay");
         assert_eq!(bed.outgrown(1, "t", by), Ok(true), "and again");
     }
 }
@@ -197,17 +198,20 @@ fn limits_are_for_tables_by_ranges_and_not_for_dust() {
         assert!(error.kind == ErrorKind::InvalidArgument && error.message.contains("--range"), "{error:?}");
     }
     assert_eq!(check(&bed, TIMES, bytes(Some(MIB - 1))).unwrap_err().kind, ErrorKind::InvalidArgument);
-    assert_eq!(check(&bed, TIMES, bytes(LIMITS.bytes)), Ok(None), "it is so already");
+    assert_eq!(check(&bed, TIMES, bytes(LIMITS.split_above_bytes)), Ok(None), "it is so already");
     let version = bed.state.tables[&TIMES].version;
-    let traits = |bytes| TableTraits { replication: 3, split_above: SplitLimits { bytes, rate: None } };
+    let traits =
+        |bytes| TableTraits { replication: 3, limits: RangeLimits { split_above_bytes: bytes, ..RangeLimits::NONE } };
     let alter = |table, if_version, bytes| Command::AlterTable { table, if_version, traits: traits(bytes) };
     assert_eq!(bed.refused(alter(TIMES, version, Some(7))), ErrorKind::InvalidArgument);
     let version_of_hashed = bed.state.tables[&hashed].version;
     assert_eq!(bed.refused(alter(hashed, version_of_hashed, Some(MIB))), ErrorKind::InvalidArgument);
     bed.ok(alter(TIMES, version, Some(MIB)));
     assert_eq!(bed.state.tables[&TIMES].traits(), traits(Some(MIB)));
-    let partitioning =
-        Partitioning::Range { split_at: vec![], split_above: SplitLimits { bytes: Some(1), rate: None } };
+    let partitioning = Partitioning::Range {
+        split_at: vec![],
+        limits: RangeLimits { split_above_bytes: Some(1), ..RangeLimits::NONE },
+    };
     let dust = Command::CreateTable { name: "dust".into(), partitioning, replication: 1, holds: Holds::Data };
     assert_eq!(bed.refused(dust), ErrorKind::InvalidArgument);
     bed.round_trip();

@@ -128,7 +128,7 @@ fn a_table_by_ranges_begins_as_it_is_split() {
         let replication = if holds == Holds::Lease { 1 } else { 2 };
         Command::CreateTable {
             name: "times".into(),
-            partitioning: Partitioning::Range { split_at, split_above: SplitLimits::default() },
+            partitioning: Partitioning::Range { split_at, limits: RangeLimits::NONE },
             replication,
             holds,
         }
@@ -137,7 +137,7 @@ fn a_table_by_ranges_begins_as_it_is_split() {
         assert_eq!(bed.refused(create(points, holds)), ErrorKind::InvalidArgument, "{points:?}");
     }
     let Response::TableCreated { table } = bed.ok(create(&["g", "p"], Holds::Data)) else { panic!("not created") };
-    assert_eq!(bed.state.tables[&table].keys, Keys::Range { next: 3, split_above: SplitLimits::default() });
+    assert_eq!(bed.state.tables[&table].keys, Keys::Range { next: 3, limits: RangeLimits::NONE });
     let ends: Vec<_> = bed.state.partitions.of_table(table).map(|row| row.range.end.clone()).collect();
     assert_eq!(ends, [Some("g".into()), Some("p".into()), None]);
     bed.settle();

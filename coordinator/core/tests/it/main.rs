@@ -2,6 +2,7 @@
 //! tests, and each binary would do so again.
 
 mod alter;
+mod automatic_merges;
 mod automatic_splits;
 mod bed;
 mod commands;

@@ -27,7 +27,7 @@ fn key(text: &str) -> Bytes {
 fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
     let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
     bed.state.mutant = mutant;
-    let partitioning = Partitioning::Range { split_at: vec![key("g"), key("p")], split_above: SplitLimits::default() };
+    let partitioning = Partitioning::Range { split_at: vec![key("g"), key("p")], limits: RangeLimits::NONE };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
     bed.settle();
     bed
@@ -239,7 +239,7 @@ fn nothing_is_repaired_or_moved_while_it_is_merged() {
     bed.begin_merge(0);
     let copies = |bed: &Bed| [0, 1].map(|index| bed.of_times(index).placements.clone());
     let before = copies(&bed);
-    let traits = TableTraits { replication: 3, split_above: SplitLimits::default() };
+    let traits = TableTraits { replication: 3, limits: RangeLimits::NONE };
     bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, traits });
     bed.pass(2_000, &[]);
     assert_eq!(copies(&bed), before);

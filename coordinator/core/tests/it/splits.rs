@@ -30,7 +30,7 @@ fn key(text: &str) -> Bytes {
 pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
     let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
     bed.state.mutant = mutant;
-    let partitioning = Partitioning::Range { split_at: vec![], split_above: SplitLimits::default() };
+    let partitioning = Partitioning::Range { split_at: vec![], limits: RangeLimits::NONE };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
     bed.settle();
     bed
@@ -115,7 +115,7 @@ fn a_split_partition_is_two_that_share_its_keys() {
     assert!(left.split.is_none() && right.status == PartitionStatus::Online && right.live().count() == 3);
     let ids: Vec<PlacementId> = right.placements.iter().map(|placement| placement.id).collect();
     assert_eq!(ids, split.copies.iter().map(|copy| copy.id).collect::<Vec<_>>());
-    assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2, split_above: SplitLimits::default() });
+    assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2, limits: RangeLimits::NONE });
     assert!(last_event(&bed, |what| matches!(what, EventKind::Parted { right, .. } if *right == times(1))));
     bed.begin_split(1, "t");
     bed.round_trip();

@@ -147,6 +147,7 @@ impl Coordinator {
             | Fact::Formed { .. }
             | Fact::Mirroring { .. }
             | Fact::Outgrown { .. }
+            | Fact::Undersized(_)
             | Fact::Absorbed { .. }
             | Fact::Unabsorbable { .. }
             | Fact::Emptied => {}

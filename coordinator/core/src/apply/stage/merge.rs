@@ -15,6 +15,7 @@ impl Staged<'_> {
         row: &mut Partition,
         right: u32,
         right_version: Version,
+        undersized_bytes: Option<u64>,
     ) -> Result<(), ErrorDetail> {
         let name = self.state.partition_name(row.id);
         if !self.state.is_range(row.id.table) {
@@ -43,7 +44,7 @@ impl Staged<'_> {
         let absorbs = MergeSide::Absorbs { right, end: other.range.end.clone() };
         row.merge = Some(Box::new(Merge { attempt, side: absorbs }));
         other.merge = Some(Box::new(Merge { attempt, side: MergeSide::Yields { left: row.id.index } }));
-        self.effect.events.push(EventKind::MergeBegun { partition: row.id, right: other.id });
+        self.effect.events.push(EventKind::MergeBegun { partition: row.id, right: other.id, undersized_bytes });
         self.put(other);
         Ok(())
     }

@@ -162,7 +162,9 @@ impl<'a> Staged<'a> {
             }
             Edit::Part { leader, incarnation } => self.part(row, *leader, *incarnation),
             Edit::AbandonSplit(why) => self.abandon_split(row, why),
-            Edit::Merge { right, right_version } => self.begin_merge(row, *right, *right_version),
+            Edit::Merge { right, right_version, undersized_bytes } => {
+                self.begin_merge(row, *right, *right_version, *undersized_bytes)
+            }
             Edit::Widen { attempt } => self.widen(row, *attempt),
             Edit::AbandonMerge(why) => self.abandon_merge(row, why),
             Edit::Refuse => Ok(()),

@@ -50,7 +50,7 @@ impl Staged<'_> {
         let next = right.checked_add(1).ok_or_else(|| refused(format!("table {} has no more numbers", table.name)))?;
         let version = self.entry.version();
         let mut table = table.clone();
-        (table.keys, table.version) = (Keys::Range { next, split_above: table.keys.split_above() }, version);
+        (table.keys, table.version) = (Keys::Range { next, limits: table.keys.limits() }, version);
         let mut copies = Vec::with_capacity(row.placements.len());
         for left in &row.placements {
             let id = PlacementId::new(self.effect.placement_last.get() + 1);

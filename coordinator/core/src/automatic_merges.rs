@@ -1,0 +1,186 @@
+//! Merges that nobody asked for: what becomes of it when leaders say that their partitions have been small for a while.
+//!
+//! Leaders know how little a partition holds, and what is asked of it; the coordinator knows which neighbours are small, too. What it
+//! begins is a merge like an operator's, judged by the same check, and goes on by itself. What leaders said, and how often a merge
+//! was given up, is each coordinator's own memory.
+
+use crate::command::Command;
+use crate::edit::{Edit, PartitionChange};
+use crate::operate::check_merge;
+use crate::rest::{REST_MS_MAX, rest_ms};
+use crate::state::ClusterState;
+use archon_types::{ErrorDetail, ErrorKind, Millis, Partition, PartitionId, RangeLimits, TableId, Undersized};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Most merges under way, operators' included, beside which another one begins by itself.
+pub(crate) const AT_ONCE_MAX: usize = 4;
+/// How long the word of a leader is good, in milliseconds: it repeats it three times in that time.
+pub(crate) const WORD_MS: u64 = 30_000;
+/// How long a proposal may be under way to the state, in milliseconds: after that it is taken for void.
+const PROPOSAL_MS: u64 = 1_000;
+
+/// Which partitions are small, and what became of merges that began by themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AutomaticMerges {
+    /// By where they begin, so that neighbours are found at once.
+    small: BTreeMap<(TableId, Bytes), Small>,
+    /// When words that are too old are forgotten next.
+    forget_at: Millis,
+    /// By the left partition.
+    tried: BTreeMap<PartitionId, Tried>,
+}
+
+/// A partition of which its leader said that it is small.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Small {
+    partition: PartitionId,
+    end: Option<Bytes>,
+    has: Undersized,
+    said: Millis,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tried {
+    right: PartitionId,
+    /// When the last one was proposed.
+    proposed: Millis,
+    /// How many were given up, one after the other.
+    given_up: u32,
+    /// The last one was given up, and there is none before that.
+    again_at: Option<Millis>,
+}
+
+impl AutomaticMerges {
+    /// Takes note of how merges ended that are over, and now and then forgets words that are too old.
+    pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
+        if now >= self.forget_at {
+            self.forget_at = now.plus(WORD_MS);
+            self.small.retain(|_, small| small.is_fresh(now));
+        }
+        self.tried.retain(|left, tried| {
+            let Some(row) = state.partitions.get(*left).filter(|_| state.partitions.get(tried.right).is_some()) else {
+                return false; // It is done.
+            };
+            match tried.again_at {
+                Some(again_at) => now.since(again_at) < REST_MS_MAX,
+                None if row.absorbs().is_some_and(|(_, right)| right == tried.right) => true,
+                None if now.since(tried.proposed) < PROPOSAL_MS => true,
+                None => {
+                    tried.given_up += 1;
+                    tried.again_at = Some(now.plus(rest_ms(tried.given_up)));
+                    true
+                }
+            }
+        });
+    }
+
+    /// What to do when its leader says that the partition of this row has been small for a while. `None`: nothing, for no
+    /// neighbour is known to be as small.
+    ///
+    /// # Errors
+    /// `Refused`, with why nothing is merged now: the leader says it again.
+    pub(crate) fn judge(
+        &mut self,
+        state: &ClusterState,
+        now: Millis,
+        row: &Partition,
+        has: Undersized,
+    ) -> Result<Option<Command>, ErrorDetail> {
+        let limits = limits_of(state, row.id.table);
+        self.sync(state, now);
+        let place = (row.id.table, row.range.begin.clone());
+        if !limits.may_merge(has) {
+            self.small.remove(&place);
+            return Ok(None);
+        }
+        self.small.insert(place, Small { partition: row.id, end: row.range.end.clone(), has, said: now });
+        let Some((left, right, bytes)) = self.pair(state, row, has, limits, now) else { return Ok(None) };
+        if self.tried.get(&left).is_some_and(|tried| tried.again_at.is_none()) {
+            return Ok(None);
+        }
+        self.check_room(state, left, now)?;
+        let plan = check_merge(state, left, |of| self.bytes_of(state, of)).map_err(|error| refused(error.message))?;
+        if plan.right != right {
+            return Ok(None);
+        }
+        let (Some(left), Some(right)) = (state.partitions.get(left), state.partitions.get(right)) else {
+            return Ok(None);
+        };
+        let given_up =
+            self.tried.get(&left.id).filter(|tried| tried.right == right.id).map_or(0, |tried| tried.given_up);
+        self.tried.insert(left.id, Tried { right: right.id, proposed: now, given_up, again_at: None });
+        let edit = Edit::Merge { right: right.id.index, right_version: right.version, undersized_bytes: Some(bytes) };
+        Ok(Some(Command::Change(vec![PartitionChange::one(left.id, left.version, edit)])))
+    }
+
+    /// The partition with a neighbour that is as small, the right one first: left, right, and the bytes of both.
+    fn pair(
+        &self,
+        state: &ClusterState,
+        row: &Partition,
+        has: Undersized,
+        limits: RangeLimits,
+        now: Millis,
+    ) -> Option<(PartitionId, PartitionId, u64)> {
+        let table = row.id.table;
+        let right = row.range.end.as_ref().and_then(|end| self.small.get(&(table, end.clone())));
+        let right = right.filter(|right| right.is_as_said(state, now) && limits.merges(has, right.has));
+        if let Some(right) = right {
+            return Some((row.id, right.partition, has.bytes.saturating_add(right.has.bytes)));
+        }
+        let before = self.small.range((table, Bytes::new())..(table, row.range.begin.clone())).next_back();
+        let left = before.map(|(_, left)| left).filter(|left| left.end.as_ref() == Some(&row.range.begin));
+        let left = left.filter(|left| left.is_as_said(state, now) && limits.merges(left.has, has))?;
+        Some((left.partition, row.id, left.has.bytes.saturating_add(has.bytes)))
+    }
+
+    fn bytes_of(&self, state: &ClusterState, partition: PartitionId) -> Option<u64> {
+        let row = state.partitions.get(partition)?;
+        self.small.get(&(partition.table, row.range.begin.clone())).map(|small| small.has.bytes)
+    }
+
+    /// Whether one more may begin, and one of this partition.
+    fn check_room(&self, state: &ClusterState, left: PartitionId, now: Millis) -> Result<(), ErrorDetail> {
+        if let Some((again_at, given_up)) =
+            self.tried.get(&left).and_then(|tried| Some((tried.again_at?, tried.given_up)))
+            && now < again_at
+        {
+            let left_ms = again_at.since(now);
+            return Err(refused(format!(
+                "{given_up} merges of it were given up; there is none by itself for {left_ms} ms"
+            )));
+        }
+        let under_way = state.partitions.merging().filter(|row| row.absorbs().is_some()).count();
+        let proposed = |tried: &&Tried| {
+            tried.again_at.is_none() && state.partitions.get(tried.right).is_some_and(|row| row.merge.is_none())
+        };
+        let under_way = under_way + self.tried.values().filter(proposed).count();
+        if under_way >= AT_ONCE_MAX {
+            return Err(refused(format!(
+                "{under_way} merges are under way, and no more than {AT_ONCE_MAX} begin by themselves"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Small {
+    fn is_fresh(&self, now: Millis) -> bool {
+        now.since(self.said) < WORD_MS
+    }
+
+    /// Whether its leader said so not long ago, and it has the keys still.
+    fn is_as_said(&self, state: &ClusterState, now: Millis) -> bool {
+        let row = state.partitions.get(self.partition).filter(|_| self.is_fresh(now));
+        row.is_some_and(|row| row.range.end == self.end && row.split.is_none() && row.merge.is_none())
+    }
+}
+
+fn limits_of(state: &ClusterState, table: TableId) -> RangeLimits {
+    state.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
+}
+
+fn refused(message: String) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Refused, message)
+}
