@@ -1,6 +1,6 @@
 //! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
 
-use archon_client::Client;
+use archon_client::{Admin, Client};
 use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
 use serde_json::Value;
 use std::time::Duration;
@@ -181,6 +181,61 @@ fn all_nodes_killed_right_after_a_split_have_both_halves() {
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 100, "{listed}");
     let back = done(&cluster, &["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
     assert!(back.contains("key-99"), "{back}");
+}
+
+/// What a node says of one of its counters; zero while it does not answer.
+fn counter(runtime: &Runtime, cluster: &Cluster, node: &str, name: &str) -> u64 {
+    let read = async {
+        let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(5)).ok()?;
+        Some(admin.node_stats(&cluster.node_address(node)).await.ok()?.get(name))
+    };
+    runtime.block_on(read).unwrap_or_default()
+}
+
+#[test]
+fn copies_half_made_when_every_node_was_killed_were_damaged_once_they_were_whole() {
+    let mut cluster = cluster();
+    let runtime = Runtime::new().expect("a runtime");
+    let client = Client::builder(cluster.coordinator_addresses()).table("times").timeout(Duration::from_secs(30));
+    let client = runtime.block_on(client.build()).expect("a client");
+    let value = vec![7_u8; 16 * 1024];
+    for batch in 0..32 {
+        let put = |number: u32| client.put(format!("key-{number:04}"), value.clone());
+        let puts: Vec<_> = (batch * 64..(batch + 1) * 64).map(put).collect();
+        runtime.block_on(futures::future::try_join_all(puts)).expect("puts");
+    }
+    let formed = |cluster: &Cluster| {
+        NODES.map(|node| counter(&runtime, cluster, node, "archon_node_formed_bytes_total")).into_iter().min()
+    };
+    let syncs = |cluster: &Cluster| NODES.map(|node| counter(&runtime, cluster, node, "archon_engine_syncs_total"));
+    done(&cluster, &["partition", "split", "0", "--table", "times", "--at", "key-0100"]);
+    wait_for("some rows to be copied", PATIENCE, || match formed(&cluster) {
+        Some(bytes) if bytes > 0 => Ok(()),
+        bytes => Err(format!("{bytes:?} bytes")),
+    });
+    let before = syncs(&cluster);
+    wait_for("them to be on the disks", PATIENCE, || {
+        let now = syncs(&cluster);
+        if now.iter().zip(before).all(|(now, before)| *now > before) { Ok(()) } else { Err(format!("{now:?}")) }
+    });
+    let splitting = partitions(&cluster).first().map(|row| row["splits_into"].clone());
+    for node in NODES {
+        cluster.take_node(node).kill();
+    }
+    println!("killed while splitting into {splitting:?}");
+    for node in NODES {
+        cluster.start_node(node);
+    }
+    wait_for("the split to end", PATIENCE, || {
+        let listed = partitions(&cluster);
+        let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
+        if ends { Ok(()) } else { Err(format!("{listed:?}")) }
+    });
+    wait_served(&cluster, 2);
+    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "10000"]);
+    assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 2_048);
+    let events = done(&cluster, &["events"]);
+    assert!(!events.contains("damaged"), "{events}");
 }
 
 #[test]

@@ -50,9 +50,13 @@ impl Holdings {
         whole.map(|held| held.partition)
     }
 
-    /// A copy was formed and is held from here on; whoever was told to host it meanwhile noted that already.
+    /// A copy was formed and is held from here on; whoever was told to host it meanwhile noted that already. What a start found of
+    /// an interrupted attempt to form it was removed before.
     pub(crate) fn note_formed(&self, placement: PlacementId, partition: PartitionId) {
-        self.held.lock().entry(placement).or_insert(Held { partition, state: HeldState::Aside });
+        let mut held = self.held.lock();
+        if held.get(&placement).is_none_or(|held| held.state == HeldState::Damaged) {
+            held.insert(placement, Held { partition, state: HeldState::Aside });
+        }
     }
 
     /// The placement is gone.
@@ -74,4 +78,41 @@ impl Holdings {
 
 const fn is_whole(held: &Held) -> bool {
     matches!(held.state, HeldState::Aside | HeldState::Active)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_host::{Action, UNKNOWN, reconcile};
+    use archon_types::{
+        Duty, Epoch, KeyRange, NodeId, Partition, PartitionStatus, Placement, ReplicaState, TableId, Version,
+    };
+
+    #[test]
+    fn a_copy_formed_where_a_restart_had_left_a_part_of_one_was_reported_as_damaged() {
+        let (copy, right, node) = (PlacementId::new(20), PartitionId::new(TableId::new(1), 1), NodeId::new(1));
+        let found = Held { partition: UNKNOWN, state: HeldState::Damaged };
+        let holdings = Holdings::new(BTreeMap::from([(copy, found)]));
+        holdings.note_formed(copy, right);
+        assert_eq!(holdings.whole_copy_of(copy), Some(right), "whoever has left's partition waits for this word");
+        let row = Partition {
+            id: right,
+            epoch: Epoch::new(2),
+            version: Version::new(9),
+            leader: Some(copy),
+            placements: vec![Placement { id: copy, node, state: ReplicaState::Live }],
+            status: PartitionStatus::Assigned,
+            min_in_sync: 1,
+            range: KeyRange { begin: "m".into(), end: None },
+            split: None,
+            merge: None,
+            absorbed: Version::ZERO,
+        };
+        let duty = Duty::Host { partition: row, placement: copy };
+        let actions = reconcile(node, &holdings.all(), &[duty], Default::default()).actions;
+        assert!(matches!(actions[..], [Action::Open { fresh: false, .. }]), "{actions:?}");
+        holdings.set(copy, right, HeldState::Active);
+        holdings.note_formed(copy, right);
+        assert!(holdings.all().values().all(|held| held.state == HeldState::Active), "it was opened meanwhile");
+    }
 }
