@@ -72,13 +72,15 @@ impl Splits {
         let change = |edit: Edit| Step::Change(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
         let abandon = |why: String| change(Edit::AbandonSplit(why));
         let least = usize::from(row.min_in_sync).max(1);
-        let formable = split.copies.iter().filter(|copy| can_form(state, row, copy));
-        let (there, pending): (Vec<&RightCopy>, Vec<&RightCopy>) = formable.partition(|copy| copy.stage >= phase.goal);
+        let usable = split.copies.iter().filter(|copy| can_form(state, row, copy));
+        let (there, pending): (Vec<&RightCopy>, Vec<&RightCopy>) = usable.partition(|copy| copy.stage >= phase.goal);
         let there = there.len();
         if there + pending.len() < least {
             return abandon(format!("only {} of {least} copies can be formed", there + pending.len()));
         }
-        if there >= least {
+        if there < least {
+            seen.enough = None;
+        } else {
             let since = *seen.enough.get_or_insert(now);
             let stragglers_until = since.plus(phase.stragglers_ms);
             if !pending.is_empty() && now < stragglers_until {
@@ -121,11 +123,11 @@ impl Phase {
     }
 }
 
-/// Whether a copy is formed, or can still be: what is formed stays; what is not needs a node that is there, with a copy of left to
-/// form it from. A copy of left that was lost is hosted by nobody, and not replaced before the split is over.
+/// Whether a copy on a node that is there is formed, or can still be: from a copy of left. One that was lost is hosted by nobody,
+/// and not replaced before the split is over.
 fn can_form(state: &ClusterState, row: &Partition, copy: &RightCopy) -> bool {
     let has_left = || row.placement_on(copy.node).is_some_and(|left| !departed::is_lost(state, left.id));
-    copy.is_formed() || (state.is_active(copy.node) && has_left())
+    state.is_active(copy.node) && (copy.is_formed() || has_left())
 }
 
 /// What ends the phase of a split of which enough copies have come to its end, if somebody is there who can go on.

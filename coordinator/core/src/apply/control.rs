@@ -1,6 +1,7 @@
 //! Orders of operators, taken into the state. What follows from them is for the control turn.
 
 use super::node::want;
+use super::stage::Staged;
 use super::{Entry, not_found, refused, stale};
 use crate::controls::{Bar, CONTROLS_MAX, Maintenance, Note, Order};
 use crate::events::EventKind;
@@ -50,6 +51,7 @@ pub(super) fn control(
             row(state, partition)?;
             has_space(state)?;
             let news = !state.is_offline(partition);
+            end_reshape(state, entry, partition)?;
             state.controls.insert_offline(partition, note());
             set_status(state, entry, partition, PartitionStatus::Unavailable, PartitionStatus::Offline);
             news.then(|| EventKind::PartitionOffline { partition, why: why.to_owned() })
@@ -94,6 +96,21 @@ fn resume(state: &mut ClusterState, entry: Entry<'_>, member: NodeId) -> Option<
     let before = state.controls.remove_maintenance(member)?.before;
     want(state, entry, member, before);
     Some(EventKind::MaintenanceOver { member })
+}
+
+/// Whatever gives keys of this partition to another one is given up: they are to be served by nobody.
+fn end_reshape(state: &mut ClusterState, entry: Entry<'_>, partition: PartitionId) -> Result<(), ErrorDetail> {
+    let mut staged = Staged::new(state, entry);
+    let mut row = staged.row(partition)?;
+    let why = "an operator took the partition offline";
+    match (&row.split, &row.merge) {
+        (Some(_), _) => staged.abandon_split(&mut row, why)?,
+        (None, Some(_)) => staged.abandon_merge(&mut row, why)?,
+        (None, None) => return Ok(()),
+    }
+    staged.put(row);
+    staged.into_effect().commit(state, entry);
+    Ok(())
 }
 
 /// A row without a leader says whether that is as an operator wants it.

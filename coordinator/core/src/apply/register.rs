@@ -63,11 +63,14 @@ pub(super) fn register(
     if let Some(replaced) = replaced.filter(|_| !state.breaks(Mutant::WipedStaysLive)) {
         for row in state.partitions.on_node(replaced) {
             let mut row = staged.row(row.id)?;
-            if let Some(placement) = row.placement_on(replaced).copied()
-                && placement.state == ReplicaState::Live
-            {
+            let live = row.placement_on(replaced).filter(|copy| copy.state == ReplicaState::Live).map(|copy| copy.id);
+            let forms = row.split.as_ref().is_some_and(|split| split.copy_on(replaced).is_some());
+            row.split.iter_mut().for_each(|split| split.copies.retain(|copy| copy.node != replaced));
+            if let Some(live) = live {
                 let why = "another data directory took over the node's name";
-                staged.lose(&mut row, placement.id, Condition::Whole, why)?;
+                staged.lose(&mut row, live, Condition::Whole, why)?;
+            }
+            if live.is_some() || forms {
                 staged.put(row);
             }
         }

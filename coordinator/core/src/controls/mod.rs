@@ -128,6 +128,15 @@ impl Controls {
         self.bars.remove(&(member, bar));
     }
 
+    /// What keeps members from one partition keeps them from another one from now on. Returns whether there is anything.
+    pub(crate) fn inherit_bars(&mut self, from: PartitionId, to: PartitionId) -> bool {
+        let bars = self.bars.iter().filter(|((_, bar), _)| *bar == Bar::Partition(from));
+        let bars: Vec<(NodeId, Note)> = bars.map(|((member, _), note)| (*member, note.clone())).collect();
+        let any = !bars.is_empty();
+        self.bars.extend(bars.into_iter().map(|(member, note)| ((member, Bar::Partition(to)), note)));
+        any
+    }
+
     pub(crate) fn insert_offline(&mut self, partition: PartitionId, note: Note) {
         self.offline.insert(partition, note);
     }

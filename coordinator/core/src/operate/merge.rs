@@ -133,11 +133,13 @@ fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> Result<(), E
 /// Every copy counts and is at hand, and somebody leads.
 fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
     let refused = |message: String| Err(ErrorDetail::new(ErrorKind::Refused, message));
-    if let Some(copy) = row.placements.iter().find(|copy| !state.is_active(copy.node)) {
+    // One that is to be deleted may wait for its node for ever.
+    let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
+    if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
         let node = state.node_name(copy.node);
         return refused(format!("{node} has a copy of partition {name} and is down; merge it when it is back"));
     }
-    if let Some(copy) = row.placements.iter().find(|copy| copy.state != ReplicaState::Live) {
+    if let Some(copy) = kept.find(|copy| copy.state != ReplicaState::Live) {
         let node = state.node_name(copy.node);
         let state = copy.state;
         return refused(format!(

@@ -55,7 +55,7 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
     if let Some((have, most, what)) = limits.into_iter().find(|(have, most, _)| have >= most) {
         return Err(ErrorDetail::new(ErrorKind::Refused, format!("there are {have} {what}; the limit is {most}")));
     }
-    let nodes: Vec<NodeId> = row.placements.iter().map(|copy| copy.node).collect();
+    let nodes: Vec<NodeId> = row.live().map(|copy| copy.node).collect();
     let full = |node: &&NodeId| {
         let most = state.node(**node).and_then(|row| row.node.partitions_max);
         most.is_some_and(|most| state.partitions.count_on(**node) >= most)
@@ -120,14 +120,16 @@ fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(),
             format!("{} of {} nodes are failed: nothing is split until they are back", withheld.failed, withheld.of);
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
-    if let Some(copy) = row.placements.iter().find(|copy| !state.is_active(copy.node)) {
+    // One that is to be deleted may wait for its node for ever.
+    let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
+    if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
         let message = format!(
             "{} has a copy of partition {name} and is down; split it when it is back",
             state.node_name(copy.node)
         );
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
-    if let Some(copy) = row.placements.iter().find(|copy| copy.state != ReplicaState::Live) {
+    if let Some(copy) = kept.find(|copy| copy.state != ReplicaState::Live) {
         let node = state.node_name(copy.node);
         let message =
             format!("the copy of partition {name} on {node} is {}; split it when all of them are live", copy.state);

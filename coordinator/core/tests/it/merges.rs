@@ -353,3 +353,19 @@ proptest! {
         prop_assert!(bed.turn().is_empty());
     }
 }
+
+#[test]
+fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_that_got_them() {
+    let mut bed = ranges(3, None);
+    let attempt = bed.begin_merge(0);
+    let order = Order::Offline { partition: times(1) };
+    bed.ok(Command::Control {
+        if_controls: bed.state.controls_version,
+        order,
+        why: "it shows what nobody may see".into(),
+    });
+    bed.leader_says(0, Fact::Absorbed { attempt }).expect("an answer");
+    bed.settle();
+    let row = bed.of_times(0);
+    assert!(!(row.range.contains(b"h") && row.status == PartitionStatus::Online), "{row:?}");
+}

@@ -133,3 +133,21 @@ fn what_is_formed_already_needs_no_word_before() {
     assert_eq!(bed.mirrors(node, 0), Ok(vec![]), "late");
     assert_eq!(stages(&bed)[0], RightStage::Formed);
 }
+
+#[test]
+fn the_last_copy_was_not_waited_for_once_another_one_had_begun_anew() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let [first, second, _] = bed.nodes()[..] else { panic!("three nodes") };
+    bed.mirrors(first, 0).expect("it counts");
+    bed.mirrors(second, 0).expect("it counts");
+    turn(&mut bed);
+    bed.fail(second);
+    bed.rejoin(second, 9_001);
+    assert_eq!(stages(&bed).iter().filter(|stage| **stage == RightStage::Mirroring).count(), 1);
+    bed.pass(60_000, &[]);
+    assert!(bed.is_split(0) && !is_cut(&bed), "only one copy has the keys");
+    bed.mirrors(second, 0).expect("it counts");
+    bed.pass(1_000, &[]);
+    assert!(!is_cut(&bed), "the third one has thirty seconds from when enough have the keys");
+}

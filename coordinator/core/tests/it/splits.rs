@@ -446,3 +446,96 @@ proptest! {
         prop_assert!(bed.turn().is_empty());
     }
 }
+
+#[test]
+fn a_copy_formed_on_a_node_whose_name_an_empty_directory_took_over_was_counted() {
+    let mut bed = ranges(3, None);
+    bed.begin_cut(0, "m");
+    let leader = bed.leader_of(0).expect("led");
+    let gone = bed.nodes().into_iter().find(|node| *node != leader).expect("three nodes");
+    let last = bed.nodes().into_iter().find(|node| *node != leader && *node != gone).expect("three nodes");
+    bed.forms(gone, 0, FORMED_AT).expect("it counts");
+    bed.fail(gone);
+    let name = bed.state.node(gone).expect("known").node.name.clone();
+    bed.join(&name, 77);
+    assert_eq!(bed.state.node(gone).expect("known").node.status, NodeStatus::Lost);
+    assert!(bed.is_split(0), "{:?}", bed.state.events.back());
+    bed.fail(last);
+    bed.forms(leader, 0, FORMED_AT).expect("it counts");
+    bed.pass(3_000, &[gone, last]);
+    let on_lost = |row: &Partition| {
+        row.live().any(|copy| bed.state.node(copy.node).is_some_and(|row| row.node.status == NodeStatus::Lost))
+    };
+    let bad: Vec<&Partition> = bed.state.partitions.of_table(TIMES).filter(|row| on_lost(row)).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+#[test]
+fn a_split_was_done_with_a_copy_of_a_node_that_was_known_to_be_down() {
+    let mut bed = ranges(3, None);
+    bed.begin_cut(0, "m");
+    let leader = bed.leader_of(0).expect("led");
+    let down = bed.nodes().into_iter().find(|node| *node != leader).expect("three nodes");
+    bed.forms(down, 0, FORMED_AT).expect("it counts");
+    bed.fail(down);
+    bed.forms(leader, 0, FORMED_AT).expect("it counts");
+    for _ in 0..15 {
+        bed.pass(100, &[down]);
+    }
+    if let Some(right) = bed.state.partition(times(1)) {
+        let alive = right.live().filter(|copy| bed.state.is_alive(copy.node)).count();
+        assert!(alive >= usize::from(right.min_in_sync), "nobody can serve it: {right:#?}");
+    }
+}
+
+#[test]
+fn a_copy_to_be_deleted_on_a_node_that_does_not_return_kept_its_partition_from_ever_being_split() {
+    let mut bed = ranges(3, None);
+    bed.join("delphi", 4);
+    let down = bed.node("cyrene");
+    bed.fail(down);
+    bed.pass(bed.state.settings.replace_after_ms + 5_000, &[down]);
+    bed.settle();
+    let row = bed.times(0);
+    assert_eq!(row.live().filter(|copy| bed.state.is_alive(copy.node)).count(), 3, "repair has made another: {row:?}");
+    assert_eq!(row.status, PartitionStatus::Online);
+    let found = check_split(&bed.state, times(0), &key("m"));
+    assert!(found.is_ok(), "three copies count and are at hand: {found:?}");
+}
+
+#[test]
+fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_split_off() {
+    let mut bed = ranges(3, None);
+    bed.begin_cut(0, "m");
+    let order = Order::Offline { partition: times(0) };
+    bed.ok(Command::Control {
+        if_controls: bed.state.controls_version,
+        order,
+        why: "it shows what nobody may see".into(),
+    });
+    assert!(!bed.is_split(0), "it is given up");
+    assert!(check_split(&bed.state, times(0), &key("m")).is_err());
+    bed.settle();
+    let served: Vec<PartitionId> = bed
+        .state
+        .partitions
+        .of_table(TIMES)
+        .filter(|row| row.status == PartitionStatus::Online)
+        .map(|row| row.id)
+        .collect();
+    assert!(served.is_empty(), "{served:?}");
+}
+
+#[test]
+fn a_bar_on_a_partition_was_not_one_on_what_is_split_off_it() {
+    let mut bed = ranges(3, None);
+    bed.join("delphi", 4);
+    bed.begin_split(0, "m");
+    let member = bed.node("cyrene");
+    let order = Order::Bar { bar: Bar::Partition(times(0)), member };
+    bed.ok(Command::Control { if_controls: bed.state.controls_version, order, why: "it must not be there".into() });
+    bed.settle();
+    let there: Vec<PartitionId> =
+        bed.state.partitions.on_node(member).filter(|row| row.id.table == TIMES).map(|row| row.id).collect();
+    assert!(there.is_empty(), "{there:?}");
+}

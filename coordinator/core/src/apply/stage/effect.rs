@@ -27,6 +27,8 @@ pub(crate) struct Effect {
     pub(super) tables: BTreeMap<TableId, Table>,
     /// Copies of partitions that came to nothing, to be deleted.
     pub(super) condemned: Vec<(NodeId, PlacementId, PartitionId)>,
+    /// Partitions that were split, each with the one that was split off.
+    pub(super) parted: Vec<(PartitionId, PartitionId)>,
     /// Partitions whose keys another one has now.
     pub(super) merged_away: Vec<PartitionId>,
 }
@@ -105,6 +107,11 @@ impl Effect {
                 Some(epoch) => state.surpassed.insert(partition, epoch),
                 None => state.surpassed.remove(&partition),
             };
+        }
+        for (left, right) in self.parted {
+            if state.controls.inherit_bars(left, right) {
+                state.controls_version = entry.version();
+            }
         }
         for partition in self.merged_away {
             vacated.extend(merge_away(state, entry, partition));

@@ -32,6 +32,10 @@ impl Staged<'_> {
             return Err(invalid(format!("partition {other} does not begin where {name} ends")));
         }
         for row in [&*row, &other] {
+            if self.state.is_offline(row.id) {
+                let name = self.state.partition_name(row.id);
+                return Err(refused(format!("partition {name} is offline, as an operator ordered")));
+            }
             if row.split.is_some() || row.merge.is_some() {
                 let name = self.state.partition_name(row.id);
                 return Err(refused(format!("partition {name} is being split or merged already")));

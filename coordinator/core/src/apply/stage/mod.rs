@@ -38,6 +38,7 @@ impl<'a> Staged<'a> {
             surpassed: BTreeMap::new(),
             tables: BTreeMap::new(),
             condemned: Vec::new(),
+            parted: Vec::new(),
             merged_away: Vec::new(),
         };
         Self { state, entry, effect }

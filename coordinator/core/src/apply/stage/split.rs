@@ -39,8 +39,12 @@ impl Staged<'_> {
             let message = format!("partition number {right} of table {} is not the next one", table.name);
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, message));
         }
-        let waits = |copy: &&Placement| copy.state != ReplicaState::Live || !self.state.is_active(copy.node);
-        if let Some(copy) = row.placements.iter().find(waits) {
+        if self.state.is_offline(row.id) {
+            return Err(refused(format!("partition {name} is offline, as an operator ordered")));
+        }
+        // One that is to be deleted may wait for its node for ever.
+        let waits = |copy: &&Placement| copy.state == ReplicaState::Load || !self.state.is_active(copy.node);
+        if let Some(copy) = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload).find(waits) {
             let node = self.state.node_name(copy.node);
             return Err(refused(format!("the copy of partition {name} on {node} does not count, or its node is down")));
         }
@@ -52,7 +56,7 @@ impl Staged<'_> {
         let mut table = table.clone();
         (table.keys, table.version) = (Keys::Range { next, limits: table.keys.limits() }, version);
         let mut copies = Vec::with_capacity(row.placements.len());
-        for left in &row.placements {
+        for left in row.live() {
             let id = PlacementId::new(self.effect.placement_last.get() + 1);
             self.effect.placement_last = id;
             copies.push(RightCopy { id, node: left.node, stage: RightStage::Copying });
@@ -140,10 +144,13 @@ impl Staged<'_> {
     ) -> Result<(), ErrorDetail> {
         let split = row.split.take().ok_or_else(|| no_split(row))?;
         let least = usize::from(row.min_in_sync).max(1);
-        if split.formed() < least && !self.state.breaks(Mutant::PartBelowMin) {
-            let message = format!("of the partition split off {} too few copies are formed", row.id);
-            return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message)
-                .with_have_need(split.formed() as u64, least as u64));
+        let formed = split.copies.iter().filter(|copy| copy.is_formed() && self.state.is_active(copy.node)).count();
+        if formed < least && !self.state.breaks(Mutant::PartBelowMin) {
+            let message =
+                format!("of the partition split off {} too few copies are formed on nodes that are there", row.id);
+            return Err(
+                ErrorDetail::new(ErrorKind::NotEnoughReplicas, message).with_have_need(formed as u64, least as u64)
+            );
         }
         let mut right = split.right_row(row);
         if self.state.breaks(Mutant::RightEpochRestarts) {
@@ -155,6 +162,7 @@ impl Staged<'_> {
             self.condemn(copy.node, copy.id, right.id);
         }
         row.range.end = Some(split.at.clone());
+        self.effect.parted.push((row.id, right.id));
         let node = placement(&right, leader)?.node;
         self.effect.events.push(EventKind::Parted { partition: row.id, right: right.id, at: split.at, leader: node });
         self.put(right);
