@@ -99,7 +99,8 @@ fn effects() -> Vec<Vec<u8>> {
     let set = effect::RowChange::set(row::value_key(b"city/1"), row::encode_value(Revision::new(7), b"athens"));
     let remove = effect::RowChange::remove(row::value_key(b"city/2"));
     let effect = effect::Effect::new(Millis::new(1_700_000_000_000), vec![set, remove]);
-    let clear = reshape::clear(Millis::new(9), KeyRange { begin: Bytes::from_static(b"m"), end: None });
+    let clear =
+        reshape::clear(Millis::new(9), KeyRange { begin: Bytes::from_static(b"m"), end: None }, Version::new(3));
     vec![effect.encode().to_vec(), clear.encode().to_vec()]
 }
 

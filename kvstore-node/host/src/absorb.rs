@@ -198,12 +198,8 @@ impl<S: Shell> Turn<S> {
         has_absorbed(local, merged.as_ref())
     }
 
-    /// What the committed rows of a copy say of the last merge, as far as it is known to have been one.
+    /// What the committed rows of a copy say of the last merge, also of one that was given up once all keys had come.
     pub(crate) fn merged_by(&mut self, local: &LocalCopy<S>) -> Option<Merged> {
-        let absorbed = local.row().map_or(Version::ZERO, |row| row.absorbed);
-        if absorbed == Version::ZERO {
-            return None;
-        }
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
         match Merged::standing(&view) {
             Ok(merged) => merged,

@@ -353,3 +353,19 @@ fn a_late_duplicate_from_before_the_merge_is_not_done(mutant: Option<Mutant>) ->
     settle(&mut node);
     matches!(answer(&node, "again"), Some(Err(detail)) if detail.kind == ErrorKind::MaybeApplied)
 }
+
+#[test]
+fn a_stale_read_was_said_to_be_older_than_what_it_showed_once_a_merge_was_given_up() {
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[("m", 900)], false, 1_000)));
+    assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
+    // It is given up all the same.
+    configure(&mut node, narrow(4));
+    ask(&mut node, put("a"), "put");
+    let Some(Ok(Answer::Written { revision })) = answer(&node, "put") else { panic!("{:?}", answer(&node, "put")) };
+    let revision = *revision;
+    let seen = node.read_stale(PARTITION, b"a").expect("it counts");
+    assert!(seen.found.as_ref().is_some_and(|(_, found)| *found == revision), "{seen:?}");
+    assert!(seen.as_of >= revision, "of the writes up to {} it shows the one with {revision}", seen.as_of);
+}

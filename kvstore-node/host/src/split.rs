@@ -121,7 +121,11 @@ impl<S: Shell> Turn<S> {
             Some(key) => local.split.seals(key) && (!local.is_beyond(key) || local.is_absorbing()),
             None => local.is_yielding(),
         };
-        let reads = request.op.is_read() && self.broken.breaks(Mutant::ReadsWhileSealed); // rule 35
+        // What is to be opened again nobody else has: only the entry is missing, which a full disk may hold up.
+        let opens = || local.row().zip(local.split.seal.as_ref()).is_some_and(|(row, seal)| is_given_up(row, seal));
+        let beyond = request.op.key().is_some_and(|key| local.is_beyond(key));
+        let broken = || self.broken.breaks(Mutant::ReadsWhileSealed); // rule 35
+        let reads = request.op.is_read() && (broken() || (!beyond && opens()));
         if !sealed || reads || self.broken.breaks(Mutant::MovedBeforePart) {
             return Some(request);
         }
@@ -143,7 +147,7 @@ impl<S: Shell> Turn<S> {
         let seal = local.split.seal.as_ref();
         let early = self.broken.breaks(Mutant::ClearEarly) && local.split.is_ending(); // rule 41
         let lacks = match early {
-            true => seal.map(|seal| Lack::Clear(sealed_range(seal))),
+            true => seal.map(|seal| Lack::Clear(seal.range())),
             false => lack(row, seal, position),
         };
         let Some(lacks) = lacks else { return };
@@ -151,13 +155,14 @@ impl<S: Shell> Turn<S> {
             Lack::Absorb(seal) => Some(seal.attempt),
             _ => None,
         };
+        let version = row.version;
         let at = local.log_time.stamp(self.shell.wall());
         let (effect, seal) = match lacks {
             Lack::Seal(seal) => (reshape::split(at, &seal), Some(seal)),
             Lack::Absorb(seal) => (self.absorbing(at, &seal), Some(seal)),
             Lack::Open => (reshape::open(at), None),
             Lack::Clear(_) if self.broken.breaks(Mutant::AbsorbOverRemains) => (reshape::open(at), None), // rule 46
-            Lack::Clear(range) => (reshape::clear(at, range), None),
+            Lack::Clear(range) => (reshape::clear(at, range, version), None),
         };
         if self.note(local, effect).is_ok() {
             self.shell.forget_rows(&mut local.own);
@@ -177,10 +182,6 @@ impl<S: Shell> Turn<S> {
             self.shell.observe(local.at(), Observed::Unsealed { sealed_ms: self.now.since(since) });
         }
     }
-}
-
-fn sealed_range(seal: &Seal) -> KeyRange {
-    KeyRange { begin: seal.at.clone(), end: seal.end.clone() }
 }
 
 /// What a leader's log lacks to agree with its row.
@@ -209,14 +210,22 @@ fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<Lack
             None => Lack::Seal(seal(attempt, row.range.clone())),
         });
     };
-    let merge = row.merge.as_deref().map(|merge| merge.attempt);
-    let goes_on = split.map(|split| split.attempt).or(merge) == Some(seal.attempt);
-    // A row as old as the attempt or older says nothing of how it ended.
-    if goes_on || row.version <= seal.attempt {
+    if !is_over(row, seal) {
         return None;
     }
-    let parted = row.range.end.as_ref() == Some(&seal.at);
-    Some(if parted { Lack::Clear(sealed_range(seal)) } else { Lack::Open })
+    Some(if is_given_up(row, seal) { Lack::Open } else { Lack::Clear(seal.range()) })
+}
+
+/// Whether the row says that the attempt is over in which keys were sealed. One as old as that or older says nothing of it.
+fn is_over(row: &Partition, seal: &Seal) -> bool {
+    let split = row.split.as_deref().map(|split| split.attempt);
+    let merge = row.merge.as_deref().map(|merge| merge.attempt);
+    split.or(merge) != Some(seal.attempt) && row.version > seal.attempt
+}
+
+/// Whether it says that nothing came of it.
+fn is_given_up(row: &Partition, seal: &Seal) -> bool {
+    is_over(row, seal) && row.range.end.as_ref() != Some(&seal.at)
 }
 
 #[cfg(test)]

@@ -427,3 +427,20 @@ fn a_write_that_was_not_done_is_sent_on_by_name_too() {
     let Some((_, Err(detail))) = new else { panic!("{new:?}") };
     assert_eq!(detail.kind, archon_types::ErrorKind::Moved);
 }
+
+#[test]
+fn keys_of_a_split_that_was_given_up_could_not_be_read_while_the_leaders_disk_was_full() {
+    let mut node = sealed(None);
+    let full = |node: &mut Partitions<TestShell>, at: u64| {
+        node.begin(Millis::new(at));
+        node.tick(true, 0);
+        settle(node);
+    };
+    full(&mut node, 1_100);
+    ask(&mut node, get("a"), "get a");
+    assert!(is_answered(&node, "get a"), "what it leads can be read and not written");
+    configure(&mut node, row(5, &[]));
+    ask(&mut node, get("z"), "get z");
+    full(&mut node, 2_500);
+    assert!(is_answered(&node, "get z"), "{:?}", refusal(&node, "get z"));
+}

@@ -8,8 +8,8 @@ use crate::partitions::Partitions;
 use crate::refusal::Refusal;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_kv::{Merged, PartitionView, Reader, View, row};
-use archon_types::{PartitionId, Revision};
+use archon_kv::{Merged, PartitionView, Reader, View, reshape, row};
+use archon_types::{PartitionId, Revision, Version};
 use bytes::Bytes;
 
 /// What a copy shows of a key.
@@ -59,10 +59,18 @@ impl<S: Shell> Turn<S> {
         if !known && !self.broken.breaks(Mutant::StaleBeyondCommit) {
             return Err(Refusal::CommitUnknown);
         }
-        // The row may give it keys that its log does not know to have come.
+        // The row may give it keys that its log does not know to have come, or that are another partition's by what its log says.
         let merged = self.merged_by(local);
         if !has_absorbed(local, merged.as_ref()) && !self.broken.breaks(Mutant::StaleUnabsorbed) {
             return Err(Refusal::CommitUnknown); // rule 48
+        }
+        let committed = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
+        match reshape::cleared_since(&committed) {
+            Ok(since) if since > local.row().map_or(Version::ZERO, |row| row.version) => {
+                return Err(Refusal::CommitUnknown); // rule 41
+            }
+            Ok(_) => {}
+            Err(error) => return Err(self.unreadable(local, &error)),
         }
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);

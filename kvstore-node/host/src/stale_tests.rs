@@ -122,3 +122,28 @@ fn where_no_copy_is_nothing_is_shown() {
     let mut node = partitions(Broken::default());
     assert_eq!(node.read_stale(PARTITION, b"key"), Err(Refusal::NoCopy));
 }
+
+#[test]
+fn a_copy_whose_row_is_older_than_its_log_showed_no_key_where_another_partition_has_one() {
+    let mut follower = follower(Broken::default(), follower_row());
+    hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+    let at = Bytes::from_static(b"k");
+    let seal =
+        archon_kv::Seal { attempt: archon_types::Version::new(2), at: at.clone(), end: None, position: position(2) };
+    let effects = [
+        archon_kv::reshape::split(Millis::new(2), &seal),
+        archon_kv::reshape::clear(
+            Millis::new(3),
+            archon_types::KeyRange { begin: at, end: None },
+            archon_types::Version::new(9),
+        ),
+    ];
+    let first = entry(1); // Writes "key".
+    let entries = std::iter::once(first)
+        .chain((2..).zip(effects).map(|(seq, effect)| Entry { at: position(seq), bytes: effect.encode() }))
+        .collect();
+    hear(&mut follower, Body::Append { before: position(0), entries, start: Seq::ZERO, commit: Seq::new(3) });
+    // The push of the row by which this partition ends at "k" is still on its way.
+    let seen = follower.read_stale(PARTITION, KEY.as_bytes());
+    assert!(!matches!(seen, Ok(StaleRow { found: None, .. })), "the key was there at every moment: {seen:?}");
+}

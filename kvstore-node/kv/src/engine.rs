@@ -165,6 +165,11 @@ pub trait Engine: Send + Sync + 'static {
     fn check_disk(&self) -> Result<(), DiskFull> {
         Ok(())
     }
+
+    /// Whether there is so much more space than [`Engine::check_disk`] demands that what nobody waits for may be written, too.
+    fn has_space_to_spare(&self) -> bool {
+        true
+    }
 }
 
 /// What can go wrong in an engine.

@@ -162,7 +162,7 @@ fn a_cleared_row_is_gone_for_each_reader_from_when_the_entry_is_his() {
     memtable.commit(seq(6));
     push(&mut memtable, 7, [set(5, 30)]).unwrap();
     let end = Some(Bytes::from_static(&[5]));
-    let clear = reshape::clear(Millis::new(8), KeyRange { begin: Bytes::from_static(&[2]), end });
+    let clear = reshape::clear(Millis::new(8), KeyRange { begin: Bytes::from_static(&[2]), end }, Version::new(1));
     memtable.push(seq(8), clear).unwrap();
     push(&mut memtable, 9, [set(4, 40)]).unwrap();
     let seen = |memtable: &Memtable, reader| {
@@ -219,7 +219,11 @@ impl Reshape {
             }
             Self::Open => reshape::open(time),
             Self::Clear(begin, end, row) => {
-                let mut effect = reshape::clear(time, KeyRange { begin: bound(begin), end: end.as_ref().map(bound) });
+                let mut effect = reshape::clear(
+                    time,
+                    KeyRange { begin: bound(begin), end: end.as_ref().map(bound) },
+                    Version::new(1),
+                );
                 effect.changes.extend(row.map(|row| set(row, at)));
                 effect
             }

@@ -4,9 +4,10 @@
 
 use super::effect::{Effect, RowChange};
 use super::merged::Merged;
-use super::row::{MERGED_KEY, SEAL_KEY};
+use super::row::{self, CLEARED_KEY, MERGED_KEY, SEAL_KEY};
 use super::seal::Seal;
-use archon_types::{KeyRange, Millis};
+use super::view::{View, ViewError};
+use archon_types::{KeyRange, Millis, Version};
 use bytes::Bytes;
 
 /// From here on nothing is admitted in what `seal` covers.
@@ -19,9 +20,21 @@ pub fn open(at: Millis) -> Effect {
     Effect::new(at, vec![RowChange::remove(Bytes::from_static(SEAL_KEY))])
 }
 
-/// Users' rows in `range` are another partition's: they go, and the seal on them. What the partition keeps of clients stays.
-pub fn clear(at: Millis, range: KeyRange) -> Effect {
-    Effect { clear: Some(range), ..open(at) }
+/// Users' rows in `range` are another partition's since that version of the row: they go, and the seal on them. What the partition
+/// keeps of clients stays.
+pub fn clear(at: Millis, range: KeyRange, since: Version) -> Effect {
+    let cleared = RowChange::set(Bytes::from_static(CLEARED_KEY), row::encode_version(since));
+    Effect { clear: Some(range), ..Effect::new(at, vec![RowChange::remove(Bytes::from_static(SEAL_KEY)), cleared]) }
+}
+
+/// Since which version of its row a partition has no keys any more that its rows lack; zero if it never gave any away. A copy that
+/// knows an older row takes keys for its own that are another partition's.
+///
+/// # Errors
+/// [`ViewError`] if a row cannot be read or is malformed.
+pub fn cleared_since(view: &impl View) -> Result<Version, ViewError> {
+    let row = view.get(CLEARED_KEY)?;
+    Ok(row.map(|row| row::decode_version(&row)).transpose()?.unwrap_or(Version::ZERO))
 }
 
 /// Keys that are to come from another partition: whatever there is of them goes, and they are sealed until they may be shown.

@@ -58,7 +58,7 @@ fn entry(step: &Step, seq: u64) -> Effect {
         Step::Remove(number) => Effect::new(at, vec![RowChange::remove(value_key(&[*number]))]),
         Step::Seal(from) => split(at, &seal(seq, *from)),
         Step::Open => open(at),
-        Step::Clear(from) => clear(at, keys_from(*from)),
+        Step::Clear(from) => clear(at, keys_from(*from), Version::new(seq)),
         Step::Absorb(from) => absorb(at, &seal(seq, *from)),
         Step::Page(numbers) => Effect::new(at, numbers.iter().map(|number| set(*number)).collect()),
         Step::Absorbed(from) => {

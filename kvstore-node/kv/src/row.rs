@@ -9,11 +9,12 @@
 //! | `3 ‖ 'p'` | format, up to which position there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
 //! | `3 ‖ 'm'` | the [`Merged`](crate::Merged) of the last merge in which the partition got keys |
+//! | `3 ‖ 'c'` | format, the version of the partition's row under which keys were cleared last that are another one's |
 //! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
 use super::view::ViewError;
 use crate::engine::{Engine, Row};
-use archon_types::{ClientId, KeyRange, Millis, PlacementId, Revision, Seq};
+use archon_types::{ClientId, KeyRange, Millis, PlacementId, Revision, Seq, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
@@ -33,6 +34,9 @@ pub const SEAL_KEY: &[u8] = &[KIND_META, b's'];
 
 /// Key of the row that holds the [`Merged`](crate::Merged).
 pub const MERGED_KEY: &[u8] = &[KIND_META, b'm'];
+
+/// Key of the row that says since which version of the partition's row keys were cleared that are another one's.
+pub const CLEARED_KEY: &[u8] = &[KIND_META, b'c'];
 
 /// Key of the row that holds the position up to which there are rows.
 pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];
@@ -97,6 +101,20 @@ pub fn encode_millis(time: Millis) -> Bytes {
     row.put_u8(FORMAT);
     row.put_u64(time.get());
     row.freeze()
+}
+
+/// The version of a partition's row, as a row.
+pub fn encode_version(version: Version) -> Bytes {
+    encode_millis(Millis::new(version.get()))
+}
+
+/// The version in a row.
+///
+/// # Errors
+/// [`RowError`] for anything [`encode_version`] does not write.
+pub fn decode_version(row: &[u8]) -> Result<Version, RowError> {
+    let decoded = decode_millis(row).map_err(|error| RowError { what: "version", ..error })?;
+    Ok(Version::new(decoded.get()))
 }
 
 /// The log time in a row.
