@@ -42,7 +42,9 @@ impl KvService {
         self.check(cluster, None)?;
         let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
         op.check()?;
-        let partition = self.of_key(&self.table(table)?, &op)?;
+        let table = self.table(table)?;
+        check_named(&table, None, id.as_ref(), &op)?;
+        let partition = self.of_key(&table, &op)?;
         let (log_time, outcome) = self.operate(from, partition, op, id).await;
         Ok((log_time, outcome?))
     }
@@ -95,6 +97,7 @@ impl KvService {
 
     fn placed(&self, table: &Table, op: v1::Op, budget: &AnswerBudget) -> Result<(PartitionId, Op, Option<OpId>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
+        check_named(table, partition, id.as_ref(), &op)?;
         let right = self.of_key(table, &op)?;
         if op.is_read() && budget.is_full() {
             return Err(full());
@@ -165,6 +168,20 @@ impl KvService {
             Err(PushError::Closed(_)) => (Millis::ZERO, Err(shutting_down())),
         }
     }
+}
+
+/// Holds that a write with a name says which partition it began at, where keys can come to be another partition's: only that one
+/// remembers it by its name (PROTOCOL rule 42), and whoever asks again without saying so might be sent to the other one.
+fn check_named(table: &Table, partition: Option<PartitionId>, id: Option<&OpId>, op: &Op) -> Result<()> {
+    if !table.keys.is_range() || partition.is_some() || id.is_none() || op.is_read() {
+        return Ok(());
+    }
+    let why = format!(
+        "keys of table {} may come to be another partition's, which would not know this write by its name: call Batch with the \
+         partition where it began in each operation, or write without a name",
+        table.name
+    );
+    Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
 }
 
 /// How many bytes of values the answer to one `Batch` holds so far.
