@@ -59,6 +59,12 @@ impl DiskSpace {
         Ok(())
     }
 
+    /// Whether twice as much is free as what the engine is written to again with.
+    pub(super) fn has_some_to_spare(&self) -> bool {
+        let spare = self.free_bytes_min.saturating_add(RESERVE_BYTES).saturating_mul(2);
+        free_bytes(&self.directory).is_none_or(|free| free >= spare)
+    }
+
     fn take_reserve(&self) -> std::io::Result<()> {
         let file = archon_durable::private().write(true).create(true).truncate(false).open(self.reserve())?;
         fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).map_err(|errno| {

@@ -261,6 +261,10 @@ impl Engine for FjallEngine {
     fn check_disk(&self) -> Result<(), DiskFull> {
         self.disk.look()
     }
+
+    fn has_space_to_spare(&self) -> bool {
+        self.disk.has_some_to_spare()
+    }
 }
 
 fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::engine::PageLimit;
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, reshape, row};
 use archon_replica::Position;
-use archon_types::{Epoch, KeyRange, Millis, ScanOrder};
+use archon_types::{Epoch, KeyRange, Millis, ScanOrder, Version};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::ops::Bound;
@@ -40,7 +40,9 @@ fn clearing() -> Frozen {
     let mut memtable = Memtable::new(Seq::new(4), MemtableBudget::default());
     let before = Effect::new(Millis::new(5), vec![set(10, "before"), set(60, "before")]);
     let after = Effect::new(Millis::new(7), vec![set(70, "after"), set(200, "after")]);
-    for (at, effect) in [(5, before), (6, reshape::clear(Millis::new(6), range(50, Some(150)))), (7, after)] {
+    for (at, effect) in
+        [(5, before), (6, reshape::clear(Millis::new(6), range(50, Some(150)), Version::new(1))), (7, after)]
+    {
         memtable.push(Seq::new(at), effect).unwrap();
     }
     memtable.commit(Seq::new(7));
@@ -275,6 +277,26 @@ fn a_copy_ends_behind_what_waits_for_its_source() {
 }
 
 #[test]
+fn a_copy_that_nobody_waited_for_filled_the_disk_so_that_not_even_its_space_could_be_cleared() {
+    let rig = Rig::default();
+    rig.set(|state| state.tight = true);
+    let flusher = source(&rig, FlusherConfig { clear_rows: 8, ..lazy() });
+    let handle = flusher.handle();
+    handle.form(job(5, range(0, None))).unwrap();
+    put(&handle, 3, 1, 0, "a");
+    rig.wait_for("what others write", |state| state.journal.contains(&Note::Written(3, 1)));
+    assert_eq!(values(&rig, 2).len(), 20, "not even emptied");
+    handle.stop_form(space(2)).unwrap();
+    let clear = handle.clear(space(2)).unwrap();
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(2, clear)));
+    // With space again it is formed.
+    handle.form(FormJob { to: space(4), ..job(6, range(0, None)) }).unwrap();
+    rig.set(|state| state.tight = false);
+    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(4, 6)));
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
 fn a_copy_waits_for_space_on_the_disk() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());
@@ -346,7 +368,7 @@ proptest! {
                 Step::Remove(of, key) => {
                     (of, Effect::new(Millis::new(at), vec![RowChange::remove(row::value_key(&[key]))]))
                 }
-                Step::Clear(of, begin, end) => (of, reshape::clear(Millis::new(at), range(begin, end))),
+                Step::Clear(of, begin, end) => (of, reshape::clear(Millis::new(at), range(begin, end), Version::new(1))),
                 Step::Give(of) => {
                     give(&mut memtables, &mut given, usize::from(of));
                     continue;

@@ -130,7 +130,12 @@ impl Jobs {
 
     /// A copy for which nobody waits yet has worked for so long.
     pub(super) fn rest_after(&mut self, worked: Duration, now: Instant) {
-        self.rest_until = Some(now + worked * FORM_REST);
+        self.rest_until(now + worked * FORM_REST);
+    }
+
+    /// Copies for which nobody waits yet rest until then.
+    pub(super) fn rest_until(&mut self, until: Instant) {
+        self.rest_until = Some(until);
     }
 
     /// There are steps left.

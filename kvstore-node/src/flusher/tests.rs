@@ -32,6 +32,8 @@ pub(super) struct State {
     fail_sync: bool,
     panic: bool,
     pub(super) full: bool,
+    /// There is space, and little more than that.
+    pub(super) tight: bool,
     pub(super) waiting: bool,
 }
 
@@ -140,6 +142,10 @@ impl Engine for Rig {
 
     fn check_disk(&self) -> Result<(), DiskFull> {
         if self.state.0.lock().full { Err(DISK_FULL) } else { Ok(()) }
+    }
+
+    fn has_space_to_spare(&self) -> bool {
+        !self.state.0.lock().tight
     }
 }
 

@@ -295,6 +295,14 @@ impl Writer {
     }
 
     fn form(&mut self, space: PlacementId, mut forming: Forming) -> Result<(), EngineError> {
+        // It must not be what fills the disk, on all nodes of the partition alike: nothing could be written then, and nothing deleted.
+        if !forming.is_ending() && !self.engine.has_space_to_spare() {
+            let to = space;
+            tracing::debug!(%to, "no copy is formed while there is little space on the disk");
+            self.jobs.rest_until(Instant::now() + DISK_SPACE_INTERVAL);
+            self.jobs.go_on(space, Job::Form(forming));
+            return Ok(());
+        }
         let limit = PageLimit { rows_max: WRITE_ROWS, bytes_max: WRITE_BYTES };
         let began = Instant::now();
         let step = forming.step(&*self.engine, self.shared.config.clear_rows, limit)?;
