@@ -2,8 +2,9 @@
 
 use super::admin::{Admins, Result, unexpected};
 use super::operate::partition_of;
+use super::split::forgotten;
 use crate::session::Session;
-use archon_coordinator_core::{ClusterState, Liveness, Response as Answer, check_cancel_merge, check_merge};
+use archon_coordinator_core::{ClusterState, EventKind, Liveness, Response as Answer, check_cancel_merge, check_merge};
 use archon_proto::convert::operate::MergePartition;
 use archon_proto::v1;
 use archon_types::PartitionId;
@@ -48,7 +49,14 @@ impl Admins {
             (Answer::Done { .. }, None) => session.quorum().replicated().read(|state| {
                 let partition = partition_of(state, &name)?;
                 let right = state.partition(partition).and_then(|row| Some(row.absorbs()?.1));
-                Ok(answer(state, partition, right.unwrap_or(partition), None))
+                let last = || {
+                    state.events.iter().rev().find_map(|event| match event.what {
+                        EventKind::MergeBegun { partition: left, right, .. } if left == partition => Some(right),
+                        _ => None,
+                    })
+                };
+                let right = right.or_else(last).ok_or_else(|| forgotten(state, partition))?;
+                Ok(answer(state, partition, right, None))
             }),
             (other, _) => Err(unexpected(&other)),
         }

@@ -3,10 +3,12 @@
 use super::admin::{Admins, Result, unexpected};
 use super::operate::partition_of;
 use super::subjects;
-use archon_coordinator_core::{ClusterState, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split};
+use archon_coordinator_core::{
+    ClusterState, EventKind, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split,
+};
 use archon_proto::convert::operate::SplitPartition;
 use archon_proto::v1;
-use archon_types::PartitionId;
+use archon_types::{ErrorDetail, ErrorKind, PartitionId};
 use std::time::Duration;
 
 impl Admins {
@@ -26,7 +28,7 @@ impl Admins {
                     let plan = check_split(state, partition, at)?;
                     (plan.command.clone(), planned(state, partition, plan))
                 }
-                None => (check_cancel_split(state, partition)?, under_way(state, partition)),
+                None => (check_cancel_split(state, partition)?, under_way(state, partition)?),
             };
             if dry_run {
                 return Ok(Err(answer));
@@ -42,7 +44,7 @@ impl Admins {
             (Answer::Done { .. }, Some(judged)) => Ok(judged),
             // Asked again: of the first time it is remembered that it was done.
             (Answer::Done { .. }, None) => {
-                session.quorum().replicated().read(|state| Ok(under_way(state, partition_of(state, &name)?)))
+                session.quorum().replicated().read(|state| under_way(state, partition_of(state, &name)?))
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -59,16 +61,34 @@ fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1:
     }
 }
 
-/// What a split is about that is under way; if none is, of which partition one was.
-fn under_way(state: &ClusterState, partition: PartitionId) -> v1::SplitPartitionResponse {
+/// What a split is about that is under way; if none is, what the last one was about.
+///
+/// # Errors
+/// `Refused` if nothing is known of any.
+fn under_way(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPartitionResponse> {
     let row = state.partition(partition);
     let split = row.and_then(|row| row.split.as_deref());
+    let last = || {
+        state.events.iter().rev().find_map(|event| match &event.what {
+            EventKind::SplitBegun { partition: left, right, .. } if *left == partition => Some(right.index),
+            _ => None,
+        })
+    };
+    let right = split.map(|split| split.right).or_else(last).ok_or_else(|| forgotten(state, partition))?;
     let nodes = split.into_iter().flat_map(|split| &split.copies);
-    v1::SplitPartitionResponse {
+    Ok(v1::SplitPartitionResponse {
         partition: Some(partition.into()),
-        right: split.map_or(0, |split| split.right),
+        right,
         left_keys: row.map(|row| row.range.clone().into()),
         right_keys: None,
         nodes: nodes.map(|copy| subjects::node_name(state, copy.node)).collect(),
-    }
+    })
+}
+
+/// What is answered to whoever asks again for something that was begun so long ago that nobody knows what came of it.
+pub(super) fn forgotten(state: &ClusterState, partition: PartitionId) -> ErrorDetail {
+    let name = state.partition_name(partition);
+    let message =
+        format!("that was begun before, and it is not known any more what came of it; look at partition {name}");
+    ErrorDetail::new(ErrorKind::Refused, message)
 }
