@@ -385,7 +385,7 @@ proptest! {
             };
             let of = usize::from(of);
             models[of].retain(|key, _| !effect.clears(&row::value_key(&[*key])));
-            for change in &effect.changes {
+            for change in effect.changes.iter().filter(|change| change.key[0] == row::KIND_VALUE) {
                 match &change.value {
                     Some(_) => models[of].insert(change.key[1], text.clone()),
                     None => models[of].remove(&change.key[1]),
