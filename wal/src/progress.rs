@@ -1,5 +1,6 @@
 //! Counters from which a watchdog sees whether the disk still answers.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,9 @@ pub struct Progress {
     pub outstanding_since: Option<Instant>,
 }
 
-#[derive(Debug)]
+/// Who is told how long each durable write took.
+type SyncObserver = Box<dyn Fn(Duration) + Send + Sync>;
+
 pub(crate) struct Counters {
     opened: Instant,
     bytes: AtomicU64,
@@ -25,6 +28,7 @@ pub(crate) struct Counters {
     fsyncs: AtomicU64,
     /// Nanoseconds after `opened`, plus one; zero for none.
     outstanding: AtomicU64,
+    observer: OnceLock<SyncObserver>,
 }
 
 impl Counters {
@@ -35,7 +39,13 @@ impl Counters {
             batches: AtomicU64::new(0),
             fsyncs: AtomicU64::new(0),
             outstanding: AtomicU64::new(0),
+            observer: OnceLock::new(),
         }
+    }
+
+    /// Tells `observer` of each durable write from now on; false if somebody is told already.
+    pub(crate) fn observe(&self, observer: SyncObserver) -> bool {
+        self.observer.set(observer).is_ok()
     }
 
     pub(crate) fn begin(&self) {
@@ -47,7 +57,10 @@ impl Counters {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.batches.fetch_add(batches, Ordering::Relaxed);
         self.fsyncs.fetch_add(1, Ordering::Relaxed);
-        self.outstanding.store(0, Ordering::Release);
+        let begun = self.outstanding.swap(0, Ordering::AcqRel);
+        if let (Some(observer), Some(begun)) = (self.observer.get(), begun.checked_sub(1)) {
+            observer(self.opened.elapsed().saturating_sub(Duration::from_nanos(begun)));
+        }
     }
 
     pub(crate) fn read(&self) -> Progress {

@@ -274,6 +274,12 @@ impl Wal {
         self.handle.shared.counters.read()
     }
 
+    /// Has `observer` told how long each durable write takes, from its begin until the disk has it: once per log, by the thread
+    /// that writes, so it must be quick. Returns false, and changes nothing, if somebody is told already.
+    pub fn observe_syncs(&self, observer: impl Fn(Duration) + Send + Sync + 'static) -> bool {
+        self.handle.shared.counters.observe(Box::new(observer))
+    }
+
     /// True while the disk has no space and only urgent batches are written. Ends by itself when
     /// space returns, or after enough was trimmed.
     pub fn read_only(&self) -> bool {

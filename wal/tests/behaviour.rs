@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use archon_wal::disk::MemoryDisk;
 use archon_wal::{Bounds, StreamId, Wal, WalBatch, WalConfig, WalError};
@@ -58,6 +58,24 @@ fn callbacks_come_in_order_also_from_many_threads() {
         None => Ok(()),
         since => Err(format!("{since:?}")),
     });
+}
+
+#[test]
+fn whoever_observes_hears_how_long_each_durable_write_took() {
+    let wal = open(small());
+    put(&wal, 1, 1, b"before").unwrap();
+    let (told, heard) = mpsc::channel();
+    let before = wal.progress().fsyncs;
+    let begun = Instant::now();
+    assert!(wal.observe_syncs(move |took| told.send(took).unwrap()));
+    assert!(!wal.observe_syncs(|_| panic!("somebody is told already")));
+    for seq in 2..=6 {
+        put(&wal, 1, seq, b"observed").unwrap();
+    }
+    let writes = wal.progress().fsyncs - before;
+    let times: Vec<_> = heard.try_iter().collect();
+    assert_eq!(times.len() as u64, writes);
+    assert!(writes >= 5 && times.iter().all(|took| !took.is_zero() && *took <= begun.elapsed()), "{times:?}");
 }
 
 #[test]
