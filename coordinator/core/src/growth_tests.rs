@@ -5,7 +5,8 @@ use crate::partitions::LOOKED_AT;
 use crate::waits::copies_by_node;
 use crate::{
     Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, MigrationId, PartitionChange, Plan, PlanSummary,
-    Register, Response, Waits, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
+    Register, Response, Totals, Waits, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece,
+    turn,
 };
 use archon_types::{
     BootId, ClusterId, Millis, NodeGoal, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState,
@@ -134,6 +135,12 @@ fn a_heartbeat_looks_at_no_row_even_if_other_nodes_leaderships_are_withdrawn() {
         })
     };
     assert_eq!(both(heartbeat), (0, 0));
+}
+
+#[test]
+fn totals_of_a_cluster_that_is_well_look_at_no_row() {
+    let totals = |world: &mut World| looks(|| Totals::of(&world.state));
+    assert_eq!(both(totals), (0, 0));
 }
 
 #[test]

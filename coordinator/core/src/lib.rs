@@ -24,6 +24,7 @@
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `unserved` | since when what ought to be served is not |
 //! | `alerts` | what should be looked at before something is not served, or since it stays so |
+//! | `totals` | how much of everything there is, from indexes |
 //! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
 //! | `invariants/` | one property per file, shared by every test |
 
@@ -73,6 +74,7 @@ mod splits;
 pub mod state;
 mod tally;
 pub mod term;
+mod totals;
 pub mod turn;
 mod unserved;
 mod waits;
@@ -116,5 +118,6 @@ pub use response::Response;
 pub use state::ClusterState;
 pub use tally::PlanSummary;
 pub use term::Term;
+pub use totals::Totals;
 pub use turn::{Turn, turn};
 pub use waits::{Waits, waiting_for};

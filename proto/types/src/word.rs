@@ -70,6 +70,8 @@ macro_rules! words {
         impl $name {
             /// Every word.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// What programs write for each, in the same order.
+            pub const WORDS: &'static [&'static str] = &[$($word,)+];
 
             /// What programs write for it.
             pub const fn as_str(self) -> &'static str {

@@ -189,6 +189,7 @@ impl World {
         let responses = apply(&mut self.state, index, &batch);
         check(&self.state).unwrap_or_else(|violation| panic!("{violation}\nafter {batch:#?}"));
         check_step(&before, &self.state).unwrap_or_else(|violation| panic!("{violation}\nafter {batch:#?}"));
+        self.check_totals();
         if let (Some((to, boot)), [Response::Registered { node, incarnation }]) = (reply, &responses[..]) {
             self.send(to, Event::Registered { to, boot, node: *node, incarnation: *incarnation });
         }
@@ -303,6 +304,34 @@ impl World {
     }
 
     /// O and D: at this instant at most one process could answer for a partition, and it has every acknowledged write.
+    /// What is counted from indexes is what a look at all rows finds.
+    fn check_totals(&self) {
+        let (totals, counted) = (Totals::of(&self.state), counts(&self.state));
+        let of =
+            |status: PartitionStatus| totals.partitions.iter().find(|(found, _)| *found == status).map(|(_, n)| *n);
+        let found = [
+            of(PartitionStatus::Unassigned),
+            of(PartitionStatus::Assigned),
+            of(PartitionStatus::Online),
+            of(PartitionStatus::Unavailable),
+            of(PartitionStatus::Offline),
+            Some(totals.under_replicated),
+            Some(totals.moves.iter().map(|(_, n)| n).sum()),
+            Some(totals.nodes.iter().map(|(_, n)| n).sum()),
+        ];
+        let wanted = [
+            counted.partitions_unassigned,
+            counted.partitions_assigned,
+            counted.partitions_online,
+            counted.partitions_unavailable,
+            counted.partitions_offline,
+            counted.partitions_under_replicated,
+            counted.migrations_running,
+            counted.nodes_alive + counted.nodes_failed + counted.nodes_lost,
+        ];
+        assert_eq!(found, wanted.map(|n| Some(u64::from(n))), "{totals:?}");
+    }
+
     fn check_serving(&self) {
         let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for node in &self.nodes {
