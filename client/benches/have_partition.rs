@@ -29,7 +29,14 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let listen = listener.local_addr()?;
     let peers = BTreeMap::from([(1, listen.to_string())]);
     let settings = Settings { partitions: 1, ..Settings::default() };
-    let config = CoordinatorConfig { id: 1, listen, peers, data_dir: directory.path().to_owned(), settings };
+    let config = CoordinatorConfig {
+        id: 1,
+        listen,
+        metrics_listen: None,
+        peers,
+        data_dir: directory.path().to_owned(),
+        settings,
+    };
     let coordinator = Coordinator::start(listener, config).await?;
     let admin = Admin::new([listen.to_string()], PATIENCE)?;
     let table = TableId::new(admin.create_lease_table("jobs", PARTITIONS).await?.id);

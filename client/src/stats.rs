@@ -13,18 +13,24 @@ use tokio::time::timeout;
 const STATS_MAX: usize = 4_096;
 
 /// What a node counts, as of one moment. Names end in their unit, those of counters in `_total`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct NodeStats {
     /// Its name.
     pub node: String,
     /// The numbers by name.
-    pub values: BTreeMap<String, u64>,
+    pub values: BTreeMap<String, f64>,
 }
 
 impl NodeStats {
-    /// A number by its name; zero if the node does not count it.
+    /// A count by its name; zero if the node does not count it.
     pub fn get(&self, name: &str) -> u64 {
-        self.values.get(name).copied().unwrap_or(0)
+        // Counts are whole, and below 2^53.
+        self.value(name) as u64
+    }
+
+    /// A number by its name, such as seconds; zero if the node does not count it.
+    pub fn value(&self, name: &str) -> f64 {
+        self.values.get(name).copied().unwrap_or(0.0)
     }
 }
 

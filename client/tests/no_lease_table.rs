@@ -58,6 +58,7 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
     let config = CoordinatorConfig {
         id: 1,
         listen,
+        metrics_listen: None,
         peers,
         data_dir: directory.path().to_owned(),
         settings: Settings::default(),

@@ -16,6 +16,8 @@ pub struct CoordinatorConfig {
     pub id: u64,
     /// The address to bind. Port 0 is accepted where the listener is handed in.
     pub listen: SocketAddr,
+    /// Where to tell metrics and health by HTTP; nothing is told without it.
+    pub metrics_listen: Option<SocketAddr>,
     /// Every coordinator of the quorum, this one included: number → `host:port` at which the others reach it. Fixed
     /// when the quorum is made.
     pub peers: BTreeMap<u64, String>,
@@ -102,6 +104,7 @@ mod tests {
         CoordinatorConfig {
             id: 1,
             listen: ([127, 0, 0, 1], 7001).into(),
+            metrics_listen: None,
             peers: [(1, "127.0.0.1:7001".to_owned()), (2, "127.0.0.1:7002".to_owned())].into(),
             data_dir: "data".into(),
             settings: Settings::default(),

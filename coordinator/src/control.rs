@@ -4,7 +4,7 @@
 use crate::beats;
 use crate::clock::{boot_now, wall_now};
 use crate::event_log::EventLog;
-use crate::metrics::{Metrics, count};
+use crate::metrics::Metrics;
 use crate::push;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
@@ -14,8 +14,7 @@ use archon_coordinator_core::{Actor, Command};
 use archon_types::{ClusterId, NodeStatus, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -84,7 +83,7 @@ impl Control {
         if !self.bootstrap(&session).await {
             return;
         }
-        count(&self.metrics.sessions);
+        self.metrics.sessions.add(1);
         tracing::info!(term, "leading");
         let mut tasks = JoinSet::new();
         tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics)));
@@ -111,7 +110,7 @@ impl Control {
             End::Broken => {}
             End::SteppedDown => tracing::info!(term, "not leading any more"),
             End::Stalled => {
-                count(&self.metrics.stalls);
+                self.metrics.stalls.add(1);
                 tracing::warn!(term, "this coordinator stalled; giving leadership away");
                 self.quorum.give_way().await;
             }
@@ -166,6 +165,7 @@ impl Control {
             }
             session.note_turn(now);
             applied.borrow_and_update();
+            let begun = Instant::now();
             let turned = {
                 let mut term = session.term().lock();
                 term.set_wall(now, wall_now());
@@ -174,6 +174,7 @@ impl Control {
                     term.turn(state, now)
                 })
             };
+            self.metrics.turn_seconds.observe(begun.elapsed());
             // What cannot be written now is decided again once it can be; that it cannot was said when it began.
             let read_only = self.quorum.read_only().is_some();
             if !turned.commands.is_empty() && !read_only {
@@ -189,7 +190,7 @@ impl Control {
     }
 
     async fn commit(&self, session: &Session, mut commands: Vec<Command>) {
-        self.metrics.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
+        self.metrics.commands.add(commands.len() as u64);
         while !commands.is_empty() {
             let mut count = commands.len().min(COMMANDS_MAX);
             while count > 1 && !self.quorum.fits(&commands[..count]) {

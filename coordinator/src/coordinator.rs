@@ -11,7 +11,9 @@ use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, qu
 use crate::serve::serve;
 use crate::service::Context;
 use crate::session::Leading;
+use crate::stats::Stats;
 use archon_proto::doors::{COORDINATOR_CONNECTIONS_MAX, Doors, connections_for};
+use archon_telemetry::Door;
 use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -43,6 +45,8 @@ pub struct Coordinator {
     starting: JoinHandle<Result<Running, CoordinatorError>>,
     started: watch::Receiver<Start>,
     server: JoinHandle<()>,
+    /// Tells metrics and health, also while everything else stops.
+    door: Option<Door>,
 }
 
 /// How far the start is.
@@ -101,7 +105,16 @@ impl Coordinator {
         let peers = Peers::new(myself.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());
         let (failed, failure) = watch::channel(None);
         let failed = Arc::new(failed);
-        let server = serve(listener, &context, peers.clone(), serving.clone(), Arc::clone(&failed))?;
+        let stats = Stats { context: context.clone(), data_dir: config.data_dir.clone() };
+        let door = match config.metrics_listen {
+            Some(address) => {
+                let listening = |source| CoordinatorError::ListenForMetrics { address, source };
+                let listener = TcpListener::bind(address).await.map_err(listening)?;
+                Some(Door::open(listener, Arc::new(stats.clone())).map_err(listening)?)
+            }
+            None => None,
+        };
+        let server = serve(listener, stats, peers.clone(), serving.clone(), Arc::clone(&failed))?;
         let (progress, started) = watch::channel(Start::UnderWay);
         let starting = {
             let (context, work) = (context.clone(), work.clone());
@@ -112,7 +125,7 @@ impl Coordinator {
             })
         };
         tracing::info!(id = context.id, %address, "coordinator serves");
-        Ok(Self { id: context.id, address, context, work, serving, failure, starting, started, server })
+        Ok(Self { id: context.id, address, context, work, serving, failure, starting, started, server, door })
     }
 
     /// Where it is reached; the real port when it was bound to port 0.
@@ -191,6 +204,9 @@ impl Coordinator {
             tracing::warn!("open requests did not end in time");
             server.abort();
         }
+        if let Some(door) = self.door {
+            door.close().await;
+        }
         failure
     }
 }
@@ -261,7 +277,12 @@ async fn begin(
     if context.quorum.set(quorum.clone()).is_err() {
         tracing::error!("raft was started twice; the first one stays");
     }
-    let monitor = tokio::spawn(quorum_monitor::run(quorum.clone(), config.settings.clone(), work.clone()));
+    let monitor = tokio::spawn(quorum_monitor::run(
+        quorum.clone(),
+        config.settings.clone(),
+        Arc::clone(&context.metrics),
+        work.clone(),
+    ));
     let control = Control {
         quorum: quorum.clone(),
         leading: context.leading.clone(),

@@ -31,6 +31,15 @@ pub enum CoordinatorError {
         #[source]
         source: io::Error,
     },
+    /// The address for metrics is taken or not of this machine.
+    #[error("cannot listen on {address} for metrics: {source}")]
+    ListenForMetrics {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// This voter's directory is empty, but its peers know it with another one.
     #[error(
         "coordinator {id} was a voter with another data directory than this one, which is {found}: its disk was wiped or \

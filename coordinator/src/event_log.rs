@@ -1,11 +1,11 @@
 //! Tells in the leader's log what the quorum committed about nodes and losses, so that it can be read where the events
 //! themselves, which need a quorum, cannot.
 
-use crate::metrics::{Metrics, count};
+use crate::metrics::Metrics;
 use crate::service::events;
 use archon_coordinator_core::{ClusterState, Event, EventKind};
 use archon_proto::convert::subject::{cause_of, subject_of};
-use std::sync::atomic::AtomicU64;
+use archon_telemetry::Metric;
 
 /// Most events told of one turn: a node's loss may concern every partition.
 const AT_ONCE_MAX: usize = 32;
@@ -33,7 +33,7 @@ impl EventLog {
     /// Tells what happened since, and counts it.
     pub(crate) fn log(&mut self, state: &ClusterState, metrics: &Metrics) {
         let news = self.news(state);
-        news.iter().filter_map(|event| counter(metrics, &event.what)).for_each(count);
+        news.iter().filter_map(|event| counter(metrics, &event.what)).for_each(|counter| counter.add(1));
         let news = news.into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
         for (place, (event, weight)) in news.enumerate() {
             if place == AT_ONCE_MAX {
@@ -58,7 +58,7 @@ impl EventLog {
 }
 
 /// What is to be counted of an event.
-const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a AtomicU64> {
+const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metric> {
     match what {
         EventKind::SplitBegun { outgrown: Some(_), .. } => Some(&metrics.splits_automatic),
         EventKind::Parted { .. } => Some(&metrics.splits_done),
@@ -121,7 +121,6 @@ mod tests {
     use super::*;
     use archon_coordinator_core::Actor;
     use archon_types::{Incarnation, Millis, NodeId, Outgrown, PartitionId, TableId};
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn a_nodes_failure_stood_only_in_the_events() {
@@ -168,8 +167,8 @@ mod tests {
             event_log.log(&state, &metrics);
         }
         let splits = [&metrics.splits_automatic, &metrics.splits_done, &metrics.splits_given_up];
-        assert_eq!(splits.map(|counter| counter.load(Ordering::Relaxed)), [1, 2, 1]);
+        assert_eq!(splits.map(Metric::get), [1, 2, 1]);
         let merges = [&metrics.merges_automatic, &metrics.merges_done, &metrics.merges_given_up];
-        assert_eq!(merges.map(|counter| counter.load(Ordering::Relaxed)), [2, 1, 2]);
+        assert_eq!(merges.map(Metric::get), [2, 1, 2]);
     }
 }

@@ -20,10 +20,12 @@ mod polls;
 mod push;
 mod quorum_monitor;
 mod raft;
+mod readiness;
 mod serve;
 mod service;
 mod session;
 mod shared;
+mod stats;
 mod watchdog;
 
 pub use config::{COORDINATORS_MAX, ConfigError, CoordinatorConfig};
@@ -36,6 +38,11 @@ pub use raft::{SnapshotError, StoreError};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// Every metric that a coordinator tells.
+pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
+    stats::definitions()
+}
 
 /// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes what is under
 /// way within a few seconds and returns.

@@ -1,9 +1,11 @@
 //! Tells in the log what this coordinator sees of the quorum: who leads, that nobody does, which voters the leader does
 //! not hear. Each change once, and only what lasts.
 
+use crate::metrics::Metrics;
 use crate::raft::{Lack, Quorum, QuorumView, VoterView, read_only};
 use archon_types::{CoordinatorRole, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,13 +14,16 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// An election takes less; only what lasts longer is worth a word.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Watches and tells until `stop`. `settings`: what this coordinator was started with.
-pub(crate) async fn run(quorum: Quorum, settings: Settings, stop: CancellationToken) {
+/// Watches, tells and counts until `stop`. `settings`: what this coordinator was started with.
+pub(crate) async fn run(quorum: Quorum, settings: Settings, metrics: Arc<Metrics>, stop: CancellationToken) {
     let mut leadership = quorum.leadership();
     let mut monitor = Observer::new(Instant::now());
     let mut compared = false;
     loop {
         for note in monitor.look(&quorum.view(), Instant::now()) {
+            if matches!(note, Note::Leads { .. }) {
+                metrics.leader_changes.add(1);
+            }
             log_note(quorum.id(), &note);
         }
         if !compared {

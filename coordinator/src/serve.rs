@@ -2,13 +2,15 @@
 
 use crate::beats::{self, Speakers};
 use crate::error::CoordinatorError;
-use crate::metrics::{Metrics, count};
-use crate::raft::{Peers, Quorum};
+use crate::metrics::Metrics;
+use crate::raft::Peers;
+use crate::readiness;
 use crate::service::Context;
 use crate::service::admin::Admins;
 use crate::service::session::Sessions;
-use crate::service::stats::Stats;
+use crate::service::stats::StatsService;
 use crate::service::table::Tables;
+use crate::stats::Stats;
 use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
@@ -33,10 +35,10 @@ const STREAMS_MAX: u32 = 1_024;
 /// Connections of gRPC that were sorted out and not yet taken by its server.
 const ACCEPTED_MAX: usize = 64;
 
-/// A coordinator serves while it knows a leader: itself, heard by more than half, or another one.
+/// Load balancers are told what probes are.
 fn health(context: &Context) -> MemberHealth {
     let (asked, stop) = (context.clone(), context.stop.clone());
-    let serves = move || !asked.stop.is_cancelled() && asked.quorum().is_ok_and(Quorum::knows_leader);
+    let serves = move || readiness::ready(&asked).is_ok();
     let services = &["archon.v1.Session", "archon.v1.Admin", "archon.v1.Table"];
     MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
 }
@@ -45,7 +47,7 @@ fn health(context: &Context) -> MemberHealth {
 fn note_failures(metrics: Arc<Metrics>) -> impl Fn(&io::Error) {
     let failures = Mutex::new(AcceptFailures::default());
     move |error| {
-        count(&metrics.accept_errors);
+        metrics.accept_errors.add(1);
         if let Some(times) = failures.lock().note(Instant::now()) {
             tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
         }
@@ -55,11 +57,12 @@ fn note_failures(metrics: Arc<Metrics>) -> impl Fn(&io::Error) {
 /// Serves until told to end; what goes wrong meanwhile is said to `failed`.
 pub(crate) fn serve(
     listener: TcpListener,
-    context: &Context,
+    stats: Stats,
     peers: Peers,
     serving: CancellationToken,
     failed: Arc<watch::Sender<Option<Arc<str>>>>,
 ) -> Result<JoinHandle<()>, CoordinatorError> {
+    let context = &stats.context.clone();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -83,7 +86,7 @@ pub(crate) fn serve(
         .add_service(sessions)
         .add_service(admins)
         .add_service(tables)
-        .add_service(StatsServer::new(Stats::new(context.clone())));
+        .add_service(StatsServer::new(StatsService(stats)));
     let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
     let accepted =
         futures::stream::unfold(accepted, |mut accepted| async move { Some((accepted.recv().await?, accepted)) });

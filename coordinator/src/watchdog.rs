@@ -3,7 +3,7 @@
 
 use crate::clock::boot_now;
 use crate::control::millis;
-use crate::metrics::{Metrics, count};
+use crate::metrics::Metrics;
 use crate::session::Session;
 use archon_coordinator_core::term::Stall;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
         };
         // Heartbeats go unanswered from here, so that nodes look for a coordinator that can keep its word.
         session.set_granting(false);
-        count(&metrics.stalls);
+        metrics.stalls.add(1);
         tracing::warn!(%why, "this coordinator stalls; giving leadership away");
         tokio::select! {
             () = session.stop().cancelled() => return,

@@ -23,6 +23,7 @@ async fn traced() {
     let config = CoordinatorConfig {
         id: 1,
         listen,
+        metrics_listen: None,
         peers: [(1, listen.to_string())].into(),
         data_dir: directory.into(),
         settings: Settings::default(),

@@ -16,11 +16,20 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("durable", "archon-durable", &[]),
     ("wal", "archon-wal", &["archon-durable"]),
     ("integration-tests/skip", "archon-skip", &[]),
+    ("telemetry", "archon-telemetry", &[]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
     (
         "coordinator",
         "archon-coordinator",
-        &["archon-coordinator-core", "archon-durable", "archon-frames", "archon-proto", "archon-types", "archon-wal"],
+        &[
+            "archon-coordinator-core",
+            "archon-durable",
+            "archon-frames",
+            "archon-proto",
+            "archon-telemetry",
+            "archon-types",
+            "archon-wal",
+        ],
     ),
     ("member", "archon-member", &["archon-types"]),
     ("session", "archon-session", &["archon-frames", "archon-member", "archon-proto", "archon-types"]),
@@ -39,6 +48,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
             "archon-proto",
             "archon-replica",
             "archon-session",
+            "archon-telemetry",
             "archon-types",
             "archon-wal",
         ],
@@ -86,6 +96,8 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     // Only a program chooses an allocator.
     ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
+    ("prometheus_client", &["telemetry/src/exposition.rs"]),
+    ("hyper", &["telemetry/src/door.rs"]),
     ("hashbrown", &["kvstore-node/kv/src/row_map.rs", "wal/src/"]),
     (
         "crc32c",

@@ -14,6 +14,8 @@ pub struct NodeConfig {
     pub name: String,
     /// Where to listen, `host:port`; port 0 takes a free one.
     pub listen: String,
+    /// Where to tell metrics and health by HTTP; port 0 takes a free one, and nothing is told without it.
+    pub metrics_listen: Option<SocketAddr>,
     /// The address that others are told, `host:port`; by default the one bound.
     pub advertise: Option<String>,
     /// The coordinators, `host:port` each; any of them will do, the leading one is found.
@@ -54,6 +56,7 @@ impl NodeConfig {
         Self {
             name: name.into(),
             listen: listen.into(),
+            metrics_listen: None,
             advertise: None,
             coordinators,
             data_dir,
@@ -116,6 +119,10 @@ impl NodeConfig {
                 format!("{listen} is not loopback and traffic is plaintext; listen on 127.0.0.1 or say --insecure"),
             ));
         }
+        if let Some(address) = self.metrics_listen {
+            check_plaintext(&address.to_string(), self.insecure)
+                .map_err(|detail| wrong("metrics_listen", detail.message))?;
+        }
         if let Some(address) = &self.advertise {
             check_plaintext(address, self.insecure).map_err(|detail| wrong("advertise", detail.message))?;
         }
@@ -159,13 +166,14 @@ mod tests {
     #[test]
     fn impossible_values_name_their_field() {
         type Spoil = fn(&mut NodeConfig);
-        let cases: [(&str, Spoil); 7] = [
+        let cases: [(&str, Spoil); 8] = [
             ("name", |config| config.name = "a b".into()),
             ("weight", |config| config.weight = 0),
             ("coordinators", |config| config.coordinators.clear()),
             ("coordinators or advertise", |config| config.coordinators = vec!["nowhere".into()]),
             ("shards", |config| config.shards = Some(0)),
             ("listen", |config| config.listen = "0.0.0.0:0".into()),
+            ("metrics_listen", |config| config.metrics_listen = Some(([10, 0, 0, 1], 9).into())),
             ("partitions_max", |config| config.partitions_max = Some(0)),
         ];
         for (field, spoil) in cases {

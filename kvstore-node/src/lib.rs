@@ -33,8 +33,10 @@ mod inbox;
 mod load;
 mod metrics;
 mod node;
+mod op_times;
 mod pages;
 mod peer;
+mod readiness;
 mod recover;
 mod reply;
 mod reports;
@@ -55,11 +57,15 @@ pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
 pub use identity::IdentityError;
-pub use metrics::Sample;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 
 use tokio_util::sync::CancellationToken;
+
+/// Every metric that a node tells.
+pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
+    stats::definitions()
+}
 
 /// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order) or until it fails.
 ///

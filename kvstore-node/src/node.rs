@@ -10,8 +10,8 @@ use crate::health::{Health, Pulse};
 use crate::holdings::Holdings;
 use crate::home::DirectoryHome;
 use crate::identity::{DataDirectory, IdentityError};
-use crate::metrics::Sample;
 use crate::peer::Peers;
+use crate::readiness::Readiness;
 use crate::recover::{Recovery, recover};
 use crate::server::{Services, serve};
 use crate::session::{Session, SessionError};
@@ -21,6 +21,7 @@ use crate::split_search::SplitSearches;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
+use archon_telemetry::{Door, Family, Source as _};
 use archon_wal::{Wal, WalConfig, WalError};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -73,6 +74,14 @@ pub enum NodeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The address for metrics cannot be listened on.
+    #[error("cannot listen on {address} for metrics: {source}")]
+    ListenForMetrics {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: std::io::Error,
+    },
     /// The system gave no thread.
     #[error("cannot start a thread: {0}; raise the limit on threads")]
     Thread(#[source] std::io::Error),
@@ -93,6 +102,8 @@ pub struct Node {
     shared: Arc<Shared>,
     shards: Shards,
     stats: Stats,
+    /// Tells metrics and health, also while everything else stops.
+    door: Option<Door>,
     flusher: Option<Flusher>,
     threads: Vec<JoinHandle<()>>,
     peers: Arc<Peers>,
@@ -147,7 +158,14 @@ impl Node {
         if let Err(error) = archon_proto::listen::bound_segments(&listener) {
             tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
         }
-        Self::assemble(config, opened, listener, address)
+        let metrics_listener = match config.metrics_listen {
+            Some(address) => {
+                let listening = |source| NodeError::ListenForMetrics { address, source };
+                Some(TcpListener::bind(address).await.map_err(listening)?)
+            }
+            None => None,
+        };
+        Self::assemble(config, opened, listener, address, metrics_listener)
     }
 
     fn assemble(
@@ -155,6 +173,7 @@ impl Node {
         opened: Opened,
         listener: TcpListener,
         address: SocketAddr,
+        metrics_listener: Option<TcpListener>,
     ) -> Result<Self, NodeError> {
         let Opened { directory, engine, wal, recovery, budget } = opened;
         let runtime = Handle::current();
@@ -199,7 +218,12 @@ impl Node {
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
         let threads = shards.start(&context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
-        let stats = Stats { shared: Arc::clone(&shared), wal: wal.clone(), flusher: flusher.handle(), memtables };
+        let health = Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle()));
+        let readiness = Readiness::new(Arc::clone(&shared), Arc::clone(&health));
+        let stats = Stats::new(Arc::clone(&shared), wal.clone(), flusher.handle(), memtables, readiness);
+        let open = |listener| Door::open(listener, Arc::new(stats.clone()));
+        let door = metrics_listener.map(open).transpose();
+        let door = door.map_err(|source| NodeError::ListenForMetrics { address, source })?;
         let services_end = CancellationToken::new();
         let service_tasks = TaskTracker::new();
         let services = Services {
@@ -230,7 +254,7 @@ impl Node {
         let session_end = CancellationToken::new();
         let session = Session {
             shared: Arc::clone(&shared),
-            health: Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle()),
+            health,
             home: Box::new(DirectoryHome { directory: Arc::clone(&directory), holdings }),
             renew: Box::new({
                 let shards = shards.clone();
@@ -259,6 +283,7 @@ impl Node {
             shared,
             shards,
             stats,
+            door,
             flusher: Some(flusher),
             threads,
             peers,
@@ -285,8 +310,8 @@ impl Node {
     }
 
     /// The node's metrics now.
-    pub fn metrics(&self) -> Vec<Sample> {
-        self.stats.samples()
+    pub fn metrics(&self) -> Vec<Family> {
+        self.stats.families()
     }
 
     /// Returns when the node cannot go on by itself: the coordinator refused it, or a part failed.
@@ -341,6 +366,9 @@ impl Node {
         // Their tasks are on the shards' threads, one of which may be stuck.
         if tokio::time::timeout(SERVER_DEADLINE, self.peers.stop()).await.is_err() {
             tracing::warn!("streams to peers have not ended in time");
+        }
+        if let Some(door) = self.door.take() {
+            door.close().await;
         }
         drop(self.engine);
         drop(self.directory);

@@ -1,11 +1,13 @@
 //! Answers on their way back to clients.
 
 use crate::admit::Permit;
+use crate::op_times::{Asked, ThreadOpTimes};
 use archon_proto::convert::kv::TaggedReply;
 use archon_types::{Answer, ErrorDetail, Millis, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
 /// Refusals for want of admission that may wait for one slow client; beyond, its stream ends.
@@ -80,9 +82,9 @@ pub(crate) type Outcome = Result<Answer, ErrorDetail>;
 /// Who waits for the answer to one operation.
 pub(crate) enum ReplyTo {
     /// An operation in a stream.
-    Stream { connection: Arc<Connection>, tag: u64, permit: Permit },
+    Stream { connection: Arc<Connection>, tag: u64, asked: Option<Asked>, permit: Permit },
     /// A plain call; it also gets the partition's log time.
-    Call { sender: oneshot::Sender<(Millis, Outcome)>, permit: Permit },
+    Call { sender: oneshot::Sender<(Millis, Outcome)>, asked: Option<Asked>, permit: Permit },
 }
 
 impl ReplyTo {
@@ -94,6 +96,13 @@ impl ReplyTo {
     pub(crate) fn room(&self) -> Result<(), ErrorDetail> {
         match self {
             Self::Stream { permit, .. } | Self::Call { permit, .. } => permit.room(),
+        }
+    }
+
+    /// What is answered, and since when somebody waits for it; nothing of what could not be read.
+    const fn asked(&self) -> Option<Asked> {
+        match self {
+            Self::Stream { asked, .. } | Self::Call { asked, .. } => *asked,
         }
     }
 
@@ -112,24 +121,36 @@ pub(crate) struct Replies {
     batches: BTreeMap<u64, (Arc<Connection>, Vec<Delivery>)>,
     refused: u64,
     hint: Version,
+    /// Where it is counted how long answers took; refusals are not.
+    times: Option<Arc<ThreadOpTimes>>,
+    /// What is answered without an error and not counted yet.
+    asked: Vec<Asked>,
 }
 
 impl Replies {
-    /// Gathers answers of another node, which holds the table up to this version.
-    pub(crate) fn hinting(version: Version) -> Self {
-        Self { hint: version, ..Self::default() }
+    /// Gathers answers whose durations are counted.
+    pub(crate) fn timed(times: Arc<ThreadOpTimes>) -> Self {
+        Self { times: Some(times), ..Self::default() }
+    }
+
+    /// The same for answers of another node, which holds the table up to this version.
+    pub(crate) fn hinting(version: Version, times: Arc<ThreadOpTimes>) -> Self {
+        Self { hint: version, ..Self::timed(times) }
     }
 
     /// Adds an answer. `log_time` is the partition's, zero if there is none.
     pub(crate) fn add(&mut self, to: ReplyTo, log_time: Millis, outcome: Outcome) {
         self.refused += u64::from(outcome.is_err());
+        if self.times.is_some() && outcome.is_ok() {
+            self.asked.extend(to.asked());
+        }
         match to {
-            ReplyTo::Call { sender, permit } => {
+            ReplyTo::Call { sender, permit, .. } => {
                 // A caller that is gone does not want the answer.
                 let _ = sender.send((log_time, outcome));
                 drop(permit);
             }
-            ReplyTo::Stream { connection, tag, mut permit } => {
+            ReplyTo::Stream { connection, tag, mut permit, .. } => {
                 let mut bytes = weight(&outcome);
                 let mut outcome = outcome;
                 if let Err(detail) = permit.answered(bytes) {
@@ -151,6 +172,14 @@ impl Replies {
 
     /// Sends everything; returns how many answers were refusals.
     pub(crate) fn send(&mut self) -> u64 {
+        self.send_at(Instant::now())
+    }
+
+    /// The same by somebody who has just looked at the clock.
+    pub(crate) fn send_at(&mut self, now: Instant) -> u64 {
+        if let Some(times) = &self.times {
+            self.asked.drain(..).for_each(|asked| times.observe(asked, now));
+        }
         for (_, (connection, batch)) in std::mem::take(&mut self.batches) {
             connection.send(batch);
         }
@@ -171,9 +200,14 @@ fn weight(outcome: &Outcome) -> usize {
 mod tests {
     use super::*;
     use crate::admit::NodeAdmission;
+    use crate::op_times::OpName;
     use archon_types::Revision;
     use bytes::Bytes;
     use std::net::{IpAddr, Ipv4Addr};
+
+    fn asked() -> Option<Asked> {
+        Some(Asked { op: OpName::Get, at: Instant::now() })
+    }
 
     const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -185,7 +219,7 @@ mod tests {
         let mut replies = Replies::default();
         for tag in 0..3 {
             let permit = stream.try_admit(1).unwrap();
-            let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, permit };
+            let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, asked: asked(), permit };
             replies.add(to, Millis::ZERO, Ok(Answer::Value(None)));
         }
         assert_eq!(replies.send(), 0);
@@ -206,7 +240,7 @@ mod tests {
         let mut refused = 0;
         let mut get = |tag| {
             let permit = stream.try_admit(1_000).unwrap();
-            let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, permit };
+            let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, asked: asked(), permit };
             match to.room() {
                 Ok(()) => replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value.clone(), Revision::new(1)))))),
                 Err(_) => refused += 1,
@@ -219,7 +253,7 @@ mod tests {
         assert_eq!(admission.bytes_used(), 0);
         let permit = stream.try_admit(1_000).unwrap();
         drop(receiver);
-        let to = ReplyTo::Stream { connection, tag: 11, permit };
+        let to = ReplyTo::Stream { connection, tag: 11, asked: asked(), permit };
         assert!(to.is_gone());
         replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value, Revision::new(1))))));
         replies.send();

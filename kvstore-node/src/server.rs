@@ -4,6 +4,7 @@
 use crate::demux::{Accepted, Streams, demultiplex};
 use crate::engine::Engine;
 use crate::holdings::Holdings;
+use crate::readiness::Readiness;
 use crate::service::control::ControlService;
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
@@ -114,14 +115,10 @@ async fn accept(mut incoming: Incoming, shared: &Shared, tasks: &TaskTracker, wa
     }
 }
 
-/// A node serves while it is registered, holds a lease and is not about to stop.
-fn health(shared: &Arc<Shared>, end: &CancellationToken) -> MemberHealth {
-    let (shared, end) = (Arc::clone(shared), end.clone());
-    let serves = move || {
-        let leased = shared.life().is_some_and(|life| life.grants.is_valid(shared.clock.now()));
-        leased && !shared.leaving().is_cancelled() && !shared.is_stopping()
-    };
-    MemberHealth::new(&["archon.v1.Kv"], serves, move || end.clone().cancelled_owned())
+/// Load balancers are told what probes are.
+fn health(readiness: Readiness, end: &CancellationToken) -> MemberHealth {
+    let end = end.clone();
+    MemberHealth::new(&["archon.v1.Kv"], move || readiness.check().is_ok(), move || end.clone().cancelled_owned())
 }
 
 fn streams(services: &Services) -> Streams {
@@ -152,7 +149,7 @@ fn routes(services: Services, streams: &Streams) -> Routes {
     let Services { shared, shards, holdings, stats, end, .. } = services;
     let Streams { kv, replication, .. } = streams.clone();
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
-    let health = health(&shared, &end);
+    let health = health(stats.readiness.clone(), &end);
     let table = TableService { shared, stop: end };
     let routes = Routes::new(health.into_service())
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))

@@ -38,6 +38,9 @@ pub(crate) struct CoordinatorArgs {
     /// Where to listen.
     #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
+    /// Where to tell metrics and health by HTTP (/metrics, /livez, /readyz); nowhere unless said.
+    #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// All voters, this one included; the same list on each, and it never changes.
     #[arg(long, env = "ARCHON_PEERS", hide_env_values = true, value_name = "ID=H:P,…", value_delimiter = ',', value_parser = peer)]
     pub(crate) peers: Option<Vec<(u64, String)>>,
@@ -70,6 +73,9 @@ pub(crate) struct NodeArgs {
     /// Where to listen; port 0 lets the system choose.
     #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
+    /// Where to tell metrics and health by HTTP (/metrics, /livez, /readyz); nowhere unless said.
+    #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// The address that others are told, if it is not the one listened on.
     #[arg(long, env = "ARCHON_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
     pub(crate) advertise: Option<String>,

@@ -54,17 +54,19 @@ impl Counted {
     pub(super) fn until(&self, later: &Self, operations: u64) -> Cost {
         let mut nodes = Vec::new();
         for (name, now) in &later.0 {
-            let spent = |counter: &str| {
-                let before = self.0.get(name).map_or(0, |before| before.get(counter));
-                now.get(counter).checked_sub(before).unwrap_or(now.get(counter))
+            let used = |counter: &str| {
+                let before = self.0.get(name).map_or(0.0, |before| before.value(counter));
+                let now = now.value(counter);
+                if now < before { now } else { now - before }
             };
+            let spent = |counter: &str| used(counter) as u64;
             nodes.push(NodeCost {
                 node: name.clone(),
-                log_syncs: spent("archon_wal_fsyncs_total"),
+                log_syncs: spent("archon_wal_syncs_total"),
                 log_batches: spent("archon_wal_batches_total"),
                 log_bytes: spent("archon_wal_written_bytes_total"),
                 engine_syncs: spent("archon_engine_syncs_total"),
-                cpu_ms: spent("archon_process_cpu_microseconds_total") as f64 / 1e3,
+                cpu_ms: used("archon_process_cpu_seconds_total") * 1e3,
                 switches_voluntary: spent("archon_process_switches_voluntary_total"),
                 switches_involuntary: spent("archon_process_switches_involuntary_total"),
                 resident_bytes: now.get("archon_process_resident_bytes"),
@@ -97,9 +99,12 @@ mod tests {
     fn counted(nodes: &[(&str, u64, u64)]) -> Counted {
         let stats = |syncs: u64, cpu_us: u64| NodeStats {
             node: String::new(),
-            values: [("archon_wal_fsyncs_total", syncs), ("archon_process_cpu_microseconds_total", cpu_us)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
+            values: [
+                ("archon_wal_syncs_total", syncs as f64),
+                ("archon_process_cpu_seconds_total", cpu_us as f64 / 1e6),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
         };
         Counted(nodes.iter().map(|(name, syncs, cpu)| ((*name).to_owned(), stats(*syncs, *cpu))).collect())
     }

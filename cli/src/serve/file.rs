@@ -199,6 +199,7 @@ pub(crate) fn suggestion(found: &str, known: &[&str]) -> String {
 pub(crate) struct CoordinatorFile {
     pub(crate) id: Option<Spanned<u64>>,
     pub(crate) listen: Option<Spanned<String>>,
+    pub(crate) metrics_listen: Option<Spanned<String>>,
     pub(crate) peers: Option<Vec<Spanned<String>>>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
@@ -206,7 +207,7 @@ pub(crate) struct CoordinatorFile {
 
 impl CoordinatorFile {
     /// Every key that a coordinator's file may have besides the settings of the cluster.
-    const OWN: &[&str] = &["id", "listen", "peers", "data_dir", "insecure"];
+    const OWN: &[&str] = &["id", "listen", "metrics_listen", "peers", "data_dir", "insecure"];
 
     /// Every key that a coordinator's file may have.
     pub(crate) fn keys() -> Vec<&'static str> {
@@ -220,6 +221,7 @@ impl CoordinatorFile {
 pub(crate) struct NodeFile {
     pub(crate) name: Option<Spanned<String>>,
     pub(crate) listen: Option<Spanned<String>>,
+    pub(crate) metrics_listen: Option<Spanned<String>>,
     pub(crate) coordinators: Option<Vec<Spanned<String>>>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
@@ -237,6 +239,7 @@ impl NodeFile {
     pub(crate) const KEYS: &[&str] = &[
         "name",
         "listen",
+        "metrics_listen",
         "advertise",
         "coordinators",
         "data_dir",
@@ -270,7 +273,7 @@ mod tests {
 
     #[test]
     fn nothing_near_lists_all_keys() {
-        assert!(suggestion("colour", NodeFile::KEYS).contains("name, listen, advertise, coordinators"));
+        assert!(suggestion("colour", NodeFile::KEYS).contains("name, listen, metrics_listen, advertise"));
         assert_eq!(suggestion("data-dir", NodeFile::KEYS), "did you mean `data_dir`?");
     }
 
@@ -302,7 +305,7 @@ mod tests {
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\n";
+        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());
@@ -311,7 +314,7 @@ mod tests {
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
         assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
-        let whole = "name = ''\nlisten = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
+        let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
                      advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\n\
                      copy_bytes_per_second = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();

@@ -46,6 +46,7 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
     CoordinatorConfig {
         id: settings.id,
         listen: settings.listen,
+        metrics_listen: settings.metrics_listen,
         peers: settings.peers,
         data_dir: settings.data_dir,
         settings: settings.cluster,
@@ -62,7 +63,11 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, error.to_string());
-    if matches!(error, CoordinatorError::Listen { .. }) { failure.with_remedy(OTHER_ADDRESS) } else { failure }
+    match error {
+        CoordinatorError::Listen { .. } => failure.with_remedy(other_address("--listen")),
+        CoordinatorError::ListenForMetrics { .. } => failure.with_remedy(other_address("--metrics-listen")),
+        _ => failure,
+    }
 }
 
 fn node_failure(error: NodeError) -> Failure {
@@ -75,11 +80,17 @@ fn node_failure(error: NodeError) -> Failure {
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, error.to_string());
-    if matches!(error, NodeError::Listen { .. }) { failure.with_remedy(OTHER_ADDRESS) } else { failure }
+    match error {
+        NodeError::Listen { .. } => failure.with_remedy(other_address("--listen")),
+        NodeError::ListenForMetrics { .. } => failure.with_remedy(other_address("--metrics-listen")),
+        _ => failure,
+    }
 }
 
 /// What to do where the address cannot be listened on.
-const OTHER_ADDRESS: &str = "choose another --listen address, or stop the process that uses this one";
+fn other_address(flag: &str) -> String {
+    format!("choose another {flag} address, or stop the process that uses this one")
+}
 
 /// How long after the first signal others are taken for the same wish: `timeout`, a terminal and service managers signal
 /// a process and its group, microseconds apart.

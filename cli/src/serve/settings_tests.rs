@@ -122,11 +122,16 @@ fn plaintext_stays_on_this_machine_unless_asked() {
     }
     let flags = ["--name", "athens", "--listen", "10.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     assert!(node(&flags).is_err());
+    let told = [WHOLE, &["--metrics-listen", "0.0.0.0:9101"]].concat();
+    assert!(coordinator(&told).unwrap_err().to_string().contains("0.0.0.0:9101"));
     // Others would be told to come over the network.
     let local = ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     let abroad = [&local[..], &["--advertise", "10.0.0.1:7201"]].concat();
     assert!(node(&abroad).unwrap_err().message.contains("10.0.0.1:7201"));
     assert!(node(&[&abroad[..], &["--insecure"]].concat()).is_ok());
+    let told = [&local[..], &["--metrics-listen", "10.0.0.1:9201"]].concat();
+    assert!(node(&told).unwrap_err().message.contains("10.0.0.1:9201"));
+    assert!(node(&[&told[..], &["--insecure"]].concat()).is_ok());
     assert!(node(&[&flags[..], &["--insecure"]].concat()).is_ok());
 }
 
@@ -175,7 +180,13 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
     };
     let (as_it_is, shown, text) = whole("coordinator.toml");
     let read = |file: &tempfile::NamedTempFile| coordinator(&["--config", file.path().to_str().unwrap()]).unwrap();
-    assert_eq!(read(&as_it_is), read(&shown), "what is commented out is the default");
+    let shown = read(&shown);
+    assert!(shown.metrics_listen.is_some(), "an example of what is nowhere unless said");
+    assert_eq!(
+        read(&as_it_is),
+        CoordinatorSettings { metrics_listen: None, ..shown },
+        "what is commented out is the default"
+    );
     for key in super::file::CoordinatorFile::keys() {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
     }

@@ -3,7 +3,7 @@
 
 use super::{BATCHES_MAX, Batch, Waiting};
 use crate::clock::boot_now;
-use crate::metrics::{Metrics, add, count};
+use crate::metrics::Metrics;
 use crate::service::check_member;
 use crate::session::{Heard, Session};
 use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
@@ -65,7 +65,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
                     (running, began) = (Some(round), Some(Instant::now()));
                     gathered.insert(round, these);
                     rounds.push(async move { (round, session.led(ANSWER_DEADLINE).await) });
-                    count(&metrics.heartbeat_rounds);
+                    metrics.heartbeat_rounds.add(1);
                 }
             }
             () = sleep_until(free_at), if may_begin && !free => {}
@@ -90,7 +90,7 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
     state.read(|state| {
         for batch in batches {
             if let Err(detail) = check_member(Some(&batch.beats.cluster.into()), state) {
-                count(&metrics.heartbeats_refused);
+                metrics.heartbeats_refused.add(1);
                 batch.answer(Err(detail));
                 continue;
             }
@@ -102,7 +102,7 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
                         turn_due |= unconfirmed.turn_due();
                         entries.push((place, Ok(unconfirmed)));
                     }
-                    Ok(None) => count(&metrics.heartbeats_overtaken),
+                    Ok(None) => metrics.heartbeats_overtaken.add(1),
                     Err(detail) => entries.push((place, Err(detail))),
                 }
             }
@@ -185,19 +185,25 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
             let Some(beat) = batch.beats.beats.get(place) else { continue };
             let outcome = entry.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));
             let outcome = outcome.map(|answer| Granted { lease_ms: answer.lease_ms, withdrawn: answer.withdrawn });
-            *(if outcome.is_ok() { &mut granted } else { &mut refused }) += 1;
+            match &outcome {
+                Ok(_) => {
+                    granted += 1;
+                    metrics.heartbeat_seconds.observe(batch.came.elapsed());
+                }
+                Err(_) => refused += 1,
+            }
             let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
             judged.answers.push(BeatAnswer { node, incarnation, number, outcome });
         }
         batch.answer(Ok(judged));
     }
-    add(&metrics.heartbeats, granted);
-    add(&metrics.heartbeats_refused, refused);
+    metrics.heartbeats.add(granted);
+    metrics.heartbeats_refused.add(refused);
 }
 
 fn refuse(metrics: &Metrics, batches: Vec<(Batch, Vec<Entry>)>, detail: &ErrorDetail) {
     for (batch, entries) in batches {
-        add(&metrics.heartbeats_refused, entries.len() as u64);
+        metrics.heartbeats_refused.add(entries.len() as u64);
         batch.answer(Err(detail.clone()));
     }
 }

@@ -19,6 +19,7 @@ pub(crate) use stream::serve;
 use archon_proto::convert::beats::{BEATS_MAX, BeatAnswers, Beats, Judged};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Frames that may wait for a round.
@@ -30,6 +31,8 @@ const WAITING_MAX: usize = 131_072;
 /// The heartbeats of one frame, until they are answered.
 pub(crate) struct Batch {
     beats: Beats,
+    /// When they came.
+    came: Instant,
     /// Where their stream waits for the answer, with room for it.
     answers: mpsc::Sender<BeatAnswers>,
     /// Their place among those that wait.
@@ -68,12 +71,15 @@ impl BeatQueue {
         let count = u32::try_from(beats.beats.len().min(BEATS_MAX)).unwrap_or(u32::MAX);
         let place = Arc::clone(&self.places).try_acquire_many_owned(count);
         let place = place.map_err(|_| overloaded())?;
-        self.batches.try_send(Batch { beats, answers, _place: place }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => overloaded(),
-            mpsc::error::TrySendError::Closed(_) => {
-                ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator does not lead any more").with_retry_after_ms(20)
-            }
-        })
+        self.batches.try_send(Batch { beats, came: Instant::now(), answers, _place: place }).map_err(
+            |error| match error {
+                mpsc::error::TrySendError::Full(_) => overloaded(),
+                mpsc::error::TrySendError::Closed(_) => {
+                    ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator does not lead any more")
+                        .with_retry_after_ms(20)
+                }
+            },
+        )
     }
 }
 

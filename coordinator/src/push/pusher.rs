@@ -4,7 +4,7 @@
 use super::Target;
 use super::deltas::Deltas;
 use crate::clock::boot_now;
-use crate::metrics::{Metrics, count};
+use crate::metrics::Metrics;
 use crate::raft::connect;
 use crate::session::Session;
 use archon_coordinator_core::ClusterState;
@@ -155,7 +155,7 @@ impl Pusher {
                     Ok(answer) => {
                         let partial = promise.is_partial();
                         if self.take_answer(promise, answer) {
-                            count(&self.metrics.pushes);
+                            self.metrics.pushes.add(1);
                             backoff.reset();
                             let stale_max = self.limits.stale_max();
                             if !partial && !stale_max.is_zero() && self.limit().is_some() {
@@ -170,7 +170,7 @@ impl Pusher {
                         }
                     }
                     Err(error) => {
-                        count(&self.metrics.pushes_failed);
+                        self.metrics.pushes_failed.add(1);
                         tracing::debug!(node = %self.node, %error, "a push failed");
                     }
                 }

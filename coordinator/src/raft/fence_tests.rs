@@ -31,6 +31,7 @@ async fn a_batch_of_another_term_is_void() {
     let config = CoordinatorConfig {
         id: 1,
         listen,
+        metrics_listen: None,
         peers: [(1, listen.to_string())].into(),
         data_dir: dir.path().to_path_buf(),
         settings: Settings::default(),

@@ -118,6 +118,7 @@ impl Voters {
             let config = CoordinatorConfig {
                 id,
                 listen: peers[&id].parse().unwrap(),
+                metrics_listen: None,
                 peers: peers.clone(),
                 data_dir: dir.path().to_path_buf(),
                 settings: Settings::default(),

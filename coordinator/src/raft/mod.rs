@@ -150,7 +150,7 @@ pub(crate) async fn start(
     stop: &CancellationToken,
 ) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 3]), CoordinatorError> {
     let wal = storage.log.wal().clone();
-    let size = storage.log.size();
+    let log_size = storage.log.size();
     let space = LogSpace::new(wal.clone(), storage.directory);
     let replicated = Arc::clone(&storage.replicated);
     let machine = Machine::new(Arc::clone(&replicated));
@@ -162,8 +162,8 @@ pub(crate) async fn start(
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
     peers.set(Inside { raft: raft.clone(), term, space: space.clone(), replicated: Arc::clone(&replicated) });
     raft.run();
-    let size = tokio::spawn(trim::run(raft.clone(), size, space.clone(), stop.clone()));
-    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, space, lacks), stop);
+    let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
+    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, log_size, space, lacks), stop);
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
     Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("space", short)]))
 }

@@ -39,7 +39,8 @@ impl Quorum {
     /// request id, since it may have been committed. `DeadlineExceeded`: the outcome is unknown. `Overloaded`. `ReadOnly`:
     /// there is no space for it on the disk of this coordinator, or of too many others. `InvalidArgument`: it is too large.
     pub(crate) async fn propose(&self, proposal: Proposal, within: Duration) -> Result<Vec<Response>, ErrorDetail> {
-        let deadline = Instant::now() + within;
+        let begun = Instant::now();
+        let deadline = begun + within;
         let batch = Arc::new(CommandBatch {
             request: proposal.request,
             at: wall_now(),
@@ -59,7 +60,10 @@ impl Quorum {
             let written = timeout_at(deadline, async { writing.await.unwrap_or(Written::Stopped) }).await;
             match written {
                 Err(_) => return Err(self.unknown()),
-                Ok(Written::Answered(responses)) => return Ok(responses),
+                Ok(Written::Answered(responses)) => {
+                    self.times().commits.observe(begun.elapsed());
+                    return Ok(responses);
+                }
                 Ok(Written::Retry) if self.leading_term() == Some(batch.term) => {
                     if timeout_at(deadline, tokio::time::sleep(LEASE_RETRY)).await.is_err() {
                         return Err(self.not_leading());

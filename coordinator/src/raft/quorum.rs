@@ -5,9 +5,11 @@ use super::lack::{self, Lack, Lacks};
 use super::log_space::LogSpace;
 use super::machine::Replicated;
 use super::rounds::{Round, Rounds};
+use super::store::LogSize;
 use super::types::{Raft, TypeConfig, Voter};
 use super::wire::Myself;
 use crate::error::CoordinatorError;
+use archon_telemetry::{Distribution, Histogram, LogReadings};
 use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
 use archon_wal::Wal;
 use openraft::async_runtime::WatchReceiver as _;
@@ -82,6 +84,15 @@ pub(crate) struct QuorumView {
     pub(crate) fatal: Option<String>,
 }
 
+/// How long things take.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// From a proposal until it is applied.
+    pub(super) commits: Histogram,
+    /// The log's durable writes.
+    syncs: Histogram,
+}
+
 /// The handle on Raft; clones share it.
 #[derive(Clone)]
 pub(crate) struct Quorum {
@@ -92,6 +103,8 @@ pub(crate) struct Quorum {
     replicated: Arc<Replicated>,
     rounds: Rounds,
     wal: Wal,
+    log_size: LogSize,
+    times: Arc<Times>,
     pub(super) space: LogSpace,
     lacks: Lacks,
 }
@@ -118,12 +131,15 @@ impl Quorum {
         myself: Myself,
         peers: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        (wal, space, lacks): (Wal, LogSpace, Lacks),
+        (wal, log_size, space, lacks): (Wal, LogSize, LogSpace, Lacks),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
         let proposals = Arc::new(Semaphore::new(PROPOSALS_MAX));
-        (Self { raft, myself, proposals, peers, replicated, rounds, wal, space, lacks }, task)
+        let times = Arc::new(Times::default());
+        let counted = Arc::clone(&times);
+        wal.observe_syncs(move |took| counted.syncs.observe(took));
+        (Self { raft, myself, proposals, peers, replicated, rounds, wal, log_size, times, space, lacks }, task)
     }
 
     /// This coordinator's id.
@@ -139,6 +155,32 @@ impl Quorum {
     /// The log's files, for watching their progress.
     pub(crate) fn wal(&self) -> &Wal {
         &self.wal
+    }
+
+    /// What the log's files came to.
+    pub(crate) fn log_readings(&self) -> LogReadings {
+        let progress = self.wal.progress();
+        LogReadings {
+            syncs: progress.fsyncs,
+            batches: progress.batches,
+            written_bytes: progress.bytes,
+            sync_seconds: self.times.syncs.read(),
+        }
+    }
+
+    /// Encoded bytes of the entries that Raft's log holds in memory.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log_size.bytes()
+    }
+
+    /// How long proposals took until they were applied.
+    pub(crate) fn commit_times(&self) -> Distribution {
+        self.times.commits.read()
+    }
+
+    /// How long things take, to be counted.
+    pub(super) fn times(&self) -> &Times {
+        &self.times
     }
 
     /// The addresses of all coordinators.
@@ -177,13 +219,16 @@ impl Quorum {
     }
 
     /// Whether somebody is known to lead; of this coordinator itself, if more than half of all hear it.
-    pub(crate) fn knows_leader(&self) -> bool {
+    ///
+    /// # Errors
+    /// `NoQuorum`: nobody is, or this coordinator leads and too few hear it.
+    pub(crate) fn check_leader(&self) -> Result<(), ErrorDetail> {
         if self.leading_term().is_none() {
-            return self.leader_address().is_some();
+            return if self.leader_address().is_some() { Ok(()) } else { Err(self.not_leading()) };
         }
         let voters = self.view().voters;
         let heard = voters.iter().filter(|voter| !voter.is_away()).count();
-        heard * 2 > voters.len()
+        if heard * 2 > voters.len() { Ok(()) } else { Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed())) }
     }
 
     fn leader(&self) -> Option<u64> {

@@ -37,6 +37,7 @@ async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
     let config = |id: u64| CoordinatorConfig {
         id,
         listen: peers[&id].parse().unwrap(),
+        metrics_listen: None,
         peers: peers.clone(),
         data_dir: dirs[&id].path().to_path_buf(),
         settings: Settings::default(),

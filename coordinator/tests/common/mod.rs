@@ -70,6 +70,7 @@ impl Quorum {
         CoordinatorConfig {
             id,
             listen: self.peers[&id].parse().unwrap(),
+            metrics_listen: None,
             peers: self.peers.clone(),
             data_dir: self.dirs[&id].path().to_path_buf(),
             settings: self.settings.clone(),

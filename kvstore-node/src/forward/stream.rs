@@ -13,6 +13,7 @@ use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::plaintext::check_plaintext;
 use archon_types::{ClientId, ErrorKind, Millis, NodeId, PartitionId, Version};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -143,7 +144,7 @@ impl<'a> Carrier<'a> {
     /// # Errors
     /// What cannot be read: whose answers are lost is not known then, and the stream is of no more use.
     fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), FrameError> {
-        let mut replies = Replies::hinting(Version::new(batch.table_version));
+        let mut replies = Replies::hinting(Version::new(batch.table_version), Arc::clone(&self.forwards.times));
         let mut answered = 0;
         let mut read = Ok(());
         for reply in unpack_replies(batch.replies) {

@@ -4,6 +4,7 @@
 use super::kv::KvService;
 use super::overloaded;
 use crate::inbox::PushError;
+use crate::op_times::Asked;
 use crate::reply::{Outcome, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use crate::shared::shutting_down;
@@ -17,6 +18,7 @@ use archon_types::{
 use futures::{StreamExt, stream};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// Bytes of values that the answer to one `Batch` holds: a client of another language takes messages of 4 MiB at most
@@ -150,6 +152,7 @@ impl KvService {
             Ok(permit) => permit,
             Err(detail) => return (Millis::ZERO, Err(detail)),
         };
+        let asked = Some(Asked::new(&op, Instant::now()));
         let (sender, answer) = oneshot::channel();
         let request = OpRequest {
             partition,
@@ -160,7 +163,7 @@ impl KvService {
             known: archon_types::Version::ZERO,
             parked_at: None,
             confirmed: None,
-            reply: ReplyTo::Call { sender, permit },
+            reply: ReplyTo::Call { sender, asked, permit },
         };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {
             Ok(()) => answer.await.unwrap_or_else(|_| (Millis::ZERO, Err(shutting_down()))),

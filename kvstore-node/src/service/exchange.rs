@@ -4,6 +4,7 @@ use super::kv::KvService;
 use super::overloaded;
 use crate::admit::StreamAdmission;
 use crate::inbox::PushError;
+use crate::op_times::Asked;
 use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Bytes of values after which one answer message is closed and the next begun.
@@ -112,6 +113,7 @@ impl KvService {
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
     ) -> Result<u32, FrameError> {
+        let now = Instant::now();
         let known = Version::new(batch.table_version);
         let passed_on = passed_on(batch.hops).map_err(|error| FrameError::Refused(error.into()))?;
         let origin = Origin::of(passed_on, asks);
@@ -136,7 +138,8 @@ impl KvService {
                     continue;
                 }
             };
-            let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, permit };
+            let asked = op.as_ref().ok().map(|tagged| Asked::new(&tagged.op, now));
+            let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, asked, permit };
             match op {
                 Ok(TaggedOp { partition, id, op, .. }) => {
                     let number = self.shards.number_of(partition);

@@ -1,10 +1,10 @@
 //! `Stats`: what the node counts.
 
 use super::refuse;
-use crate::metrics::MetricKind;
 use crate::stats::Stats;
 use archon_proto::convert::ids;
 use archon_proto::v1;
+use archon_telemetry::{Source as _, flat};
 use tonic::{Request, Response, Status};
 
 /// The service.
@@ -17,11 +17,11 @@ impl v1::stats_server::Stats for StatsService {
         if let Some(life) = self.0.shared.life() {
             ids::check_cluster_if_named(request.cluster.as_ref(), life.member.cluster).map_err(refuse)?;
         }
-        let stats = self.0.samples().into_iter().map(|sample| v1::Stat {
-            name: sample.name.to_owned(),
-            counter: sample.kind == MetricKind::Counter,
-            help: sample.help.to_owned(),
-            value: sample.value,
+        let stats = flat(&self.0.families()).into_iter().map(|number| v1::Stat {
+            name: number.name,
+            counter: number.counter,
+            help: number.help.to_owned(),
+            value: number.value,
         });
         let node = self.0.shared.config.name.clone();
         Ok(Response::new(v1::ReadStatsResponse { node, stats: stats.collect() }))

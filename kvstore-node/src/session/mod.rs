@@ -68,7 +68,7 @@ pub enum SessionError {
 /// Everything the session needs.
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) health: Health,
+    pub(crate) health: Arc<Health>,
     pub(crate) home: Box<dyn Home>,
     pub(crate) renew: Renew,
     pub(crate) withdraw: Withdraw,

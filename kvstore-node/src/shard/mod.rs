@@ -39,6 +39,7 @@ use crate::split_search::SplitSearches;
 use archon_host::{CopyAsk, Partitions};
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_replica::Input;
+use archon_telemetry::Histogram;
 use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, Millis};
 use archon_wal::Wal;
@@ -78,6 +79,7 @@ struct Shard {
     partitions: Partitions<ShardShell>,
     /// Operations that go on in the next turn.
     backlog: Backlog<OpRequest>,
+    turn_seconds: Arc<Histogram>,
     /// Local clock at the beginning of the turn.
     now: Millis,
     stopping: bool,
@@ -113,12 +115,14 @@ impl Shard {
                 }
             }
             self.inbox.drain(&mut turn);
-            let mut budget = Budget::begin(std::time::Instant::now());
+            let begun = std::time::Instant::now();
+            let mut budget = Budget::begin(begun);
             self.now = self.context.shared.clock.now();
             self.partitions.begin(self.now);
             self.partitions.shell_mut().grants = self.context.shared.grants();
             self.pulse.begin(self.now);
-            if !turn.is_empty() || !self.backlog.is_empty() {
+            let has_work = !turn.is_empty() || !self.backlog.is_empty();
+            if has_work {
                 self.context.shared.metrics.turns.add(1);
             }
             for message in turn.drain(..) {
@@ -131,7 +135,11 @@ impl Shard {
                 self.tick();
             }
             self.settle();
-            let sent = self.partitions.shell_mut().hand_over();
+            let now = std::time::Instant::now();
+            let sent = self.partitions.shell_mut().hand_over(now);
+            if has_work {
+                self.turn_seconds.observe(now.saturating_duration_since(begun));
+            }
             if self.partitions.shell().journal.has_gathered() {
                 if sent {
                     // Followers are to write while this node does, so what they are told leaves first.

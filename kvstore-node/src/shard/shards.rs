@@ -161,7 +161,7 @@ impl Shards {
                 context: Arc::clone(context),
                 grants: context.shared.grants(),
                 journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
-                replies: Replies::default(),
+                replies: Replies::timed(context.shared.metrics.operation_seconds.member()),
                 outgoing: BTreeMap::new(),
             };
             let shard = Shard {
@@ -170,6 +170,7 @@ impl Shards {
                 context: Arc::clone(context),
                 partitions: Partitions::new(shell, dormant, Patience::default(), Broken::default()),
                 backlog: Backlog::default(),
+                turn_seconds: context.shared.metrics.turn_seconds.member(),
                 now: Millis::ZERO,
                 stopping: false,
             };

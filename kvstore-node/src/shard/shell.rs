@@ -24,6 +24,7 @@ use archon_types::{
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio_util::sync::DropGuard;
 
 /// What a record of the log takes besides its entry, in bytes, about.
@@ -46,8 +47,8 @@ impl ShardShell {
         CACHE_BYTES / self.context.holdings.len().max(1)
     }
 
-    /// Gives messages and answers to their connections. Returns whether there were any.
-    pub(super) fn hand_over(&mut self) -> bool {
+    /// Gives messages and answers to their connections, at `now`. Returns whether there were any.
+    pub(super) fn hand_over(&mut self, now: Instant) -> bool {
         let mut sent = false;
         for (node, packer) in &mut self.outgoing {
             let parts = packer.finish();
@@ -57,7 +58,7 @@ impl ShardShell {
             }
         }
         sent |= self.replies.has_streamed();
-        self.context.shared.metrics.operations_refused.add(self.replies.send());
+        self.context.shared.metrics.operations_refused.add(self.replies.send_at(now));
         sent
     }
 
@@ -376,7 +377,7 @@ impl Shell for ShardShell {
             }
             Observed::Unsealed { sealed_ms } => {
                 metrics.seals_over.add(1);
-                metrics.sealed_ms.add(sealed_ms);
+                metrics.sealed.add_ms(sealed_ms);
             }
             Observed::Opened { .. }
             | Observed::Read { .. }

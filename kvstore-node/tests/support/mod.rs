@@ -18,6 +18,7 @@ use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
+use archon_telemetry::flat;
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, NodeDelta, NodeId,
     Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report, Settings, Table,
@@ -441,5 +442,6 @@ pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done
 
 /// A metric of a node by the end of its name.
 pub fn metric(node: &Node, name: &str) -> u64 {
-    node.metrics().into_iter().find(|sample| sample.name.ends_with(name)).unwrap().value
+    let numbers = flat(&node.metrics());
+    numbers.into_iter().find(|number| number.name.ends_with(name)).unwrap().value as u64
 }

@@ -155,7 +155,7 @@ struct Watched<'a> {
 
 /// Counters at one moment.
 struct Moment {
-    nodes: BTreeMap<String, u64>,
+    nodes: BTreeMap<String, f64>,
     nodes_allocations: Allocations,
     own: Allocations,
 }
@@ -167,7 +167,7 @@ impl Watched<'_> {
 
     /// The sums over all nodes.
     async fn now(&self) -> anyhow::Result<Moment> {
-        let mut nodes: BTreeMap<String, u64> = BTreeMap::new();
+        let mut nodes: BTreeMap<String, f64> = BTreeMap::new();
         for name in NODES {
             let stats = self.admin.node_stats(self.cluster.node_address(name)).await?;
             for (name, value) in stats.values {
@@ -202,22 +202,22 @@ impl Watched<'_> {
             }
         });
         let spent = |name: &str| {
-            let at = |moment: &Moment| moment.nodes.get(name).copied().unwrap_or(0);
-            at(&after).saturating_sub(at(&before)) as f64 / ops
+            let at = |moment: &Moment| moment.nodes.get(name).copied().unwrap_or(0.0);
+            (at(&after) - at(&before)).max(0.0) / ops
         };
         let side = |now: Allocations, then: Allocations, cpu_us: f64, system_calls: BTreeMap<String, f64>| {
             let made = now.since(then);
             let (allocations, allocated_bytes) = (made.calls as f64 / ops, made.bytes as f64 / ops);
             Side { cpu_us, allocations, allocated_bytes, system_calls }
         };
-        let node_cpu = spent("archon_process_cpu_microseconds_total");
+        let node_cpu = spent("archon_process_cpu_seconds_total") * 1e6;
         Ok(Counts {
             operation,
             clients,
             ops_per_second: seen.ops_per_second,
             nodes: side(after.nodes_allocations, before.nodes_allocations, node_cpu, node_calls),
             driver: side(after.own, before.own, seen.client_cpu_us_per_op, own_calls),
-            log_syncs: spent("archon_wal_fsyncs_total"),
+            log_syncs: spent("archon_wal_syncs_total"),
             log_batches: spent("archon_wal_batches_total"),
             log_bytes: spent("archon_wal_written_bytes_total"),
             engine_syncs: spent("archon_engine_syncs_total"),

@@ -16,6 +16,8 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) id: u64,
     /// Where it listens.
     pub(crate) listen: SocketAddr,
+    /// Where it tells metrics and health, if anywhere.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// All voters with their addresses, itself included.
     pub(crate) peers: BTreeMap<u64, String>,
     /// Where it keeps its data.
@@ -59,8 +61,12 @@ impl CoordinatorSettings {
         for address in peers.values() {
             plaintext_allowed(address, insecure)?;
         }
+        let metrics_listen = args.metrics_listen.or(found.metrics_listen);
+        if let Some(address) = metrics_listen {
+            plaintext_allowed(&address.to_string(), insecure)?;
+        }
         let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
-        Ok(Self { id, listen, peers, data_dir, cluster, insecure })
+        Ok(Self { id, listen, metrics_listen, peers, data_dir, cluster, insecure })
     }
 
     /// What can work and is probably not meant.
@@ -102,6 +108,7 @@ fn reaches(address: &str, listen: SocketAddr) -> bool {
 pub(crate) struct FromCoordinatorFile {
     id: Option<u64>,
     listen: Option<SocketAddr>,
+    metrics_listen: Option<SocketAddr>,
     peers: Option<Vec<(u64, String)>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
@@ -121,6 +128,11 @@ impl FromCoordinatorFile {
         Ok(Self {
             id: raw.id.as_ref().map(|value| file.within("id", value, 1..=u64::MAX)).transpose()?,
             listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
+            metrics_listen: raw
+                .metrics_listen
+                .as_ref()
+                .map(|text| file.parse("metrics_listen", text, args::listen))
+                .transpose()?,
             peers,
             data_dir: raw.data_dir.clone(),
             insecure: raw.insecure.unwrap_or(false),

@@ -32,6 +32,10 @@ pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bo
     for address in &coordinators {
         plaintext_allowed(address, insecure)?;
     }
+    let metrics_listen = args.metrics_listen.or(found.metrics_listen);
+    if let Some(address) = metrics_listen {
+        plaintext_allowed(&address.to_string(), insecure)?;
+    }
     let advertise = args.advertise.clone().or(found.advertise);
     if let Some(address) = &advertise {
         plaintext_allowed(address, insecure)?;
@@ -44,6 +48,7 @@ pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bo
     }
     let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
     Ok(NodeConfig {
+        metrics_listen,
         advertise,
         zone: args.zone.clone().or(found.zone),
         weight: args.weight.or(found.weight).unwrap_or(plain.weight),
@@ -64,6 +69,7 @@ pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bo
 pub(crate) struct FromNodeFile {
     name: Option<String>,
     listen: Option<SocketAddr>,
+    metrics_listen: Option<SocketAddr>,
     coordinators: Option<Vec<String>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
@@ -90,6 +96,11 @@ impl FromNodeFile {
         Ok(Self {
             name: raw.name.as_ref().map(|text| file.parse("name", text, args::name)).transpose()?,
             listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
+            metrics_listen: raw
+                .metrics_listen
+                .as_ref()
+                .map(|text| file.parse("metrics_listen", text, args::listen))
+                .transpose()?,
             coordinators,
             data_dir: raw.data_dir.clone(),
             insecure: raw.insecure.unwrap_or(false),

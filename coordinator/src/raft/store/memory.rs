@@ -74,9 +74,15 @@ fn size(gone: impl Iterator<Item = Stored>) -> u64 {
 }
 
 /// How large the log is, for whoever keeps it from growing.
+#[derive(Clone)]
 pub(crate) struct LogSize(pub(super) Arc<RwLock<Memory>>);
 
 impl LogSize {
+    /// The encoded bytes of the entries held.
+    pub(in crate::raft) fn bytes(&self) -> u64 {
+        self.0.read().bytes
+    }
+
     /// The encoded bytes of the entries held, the first index held, and that of those that make up the last `kept` bytes.
     pub(in crate::raft) fn look(&self, kept: u64) -> (u64, u64, u64) {
         let memory = self.0.read();

@@ -1,0 +1,39 @@
+//! The file system that a member keeps its data on.
+
+use crate::definition::Definition;
+use crate::metrics;
+use std::path::Path;
+
+metrics! {
+    /// The file system that a member keeps its data on; nothing is told of one that does not answer.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct DiskReadings {
+        free_bytes: Option<u64> = Definition::gauge(
+            "archon_disk_free_bytes",
+            "free space of the file system that the data directory is on"
+        );
+        size_bytes: Option<u64> = Definition::gauge("archon_disk_size_bytes", "size of that file system");
+    }
+}
+
+impl DiskReadings {
+    /// The file system that `directory` is on.
+    pub fn of(directory: &Path) -> Self {
+        let Ok(found) = rustix::fs::statvfs(directory) else { return Self::default() };
+        let bytes = |blocks: u64| Some(blocks.saturating_mul(found.f_frsize));
+        Self { free_bytes: bytes(found.f_bavail), size_bytes: bytes(found.f_blocks) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_has_no_more_free_than_its_size_and_one_that_is_not_there_says_nothing() {
+        let found = DiskReadings::of(Path::new("/"));
+        assert!(found.free_bytes.is_some() && found.free_bytes <= found.size_bytes, "{found:?}");
+        let families = DiskReadings::of(Path::new("/nonexistent/data")).families();
+        assert!(families.iter().all(|family| family.series.is_empty()), "{families:?}");
+    }
+}

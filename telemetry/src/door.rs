@@ -1,0 +1,216 @@
+//! A door of its own for those who scrape and probe: HTTP, `GET` only, few connections, each for one request and a few
+//! seconds. It is not on the port of the cluster nor on the threads that serve it, so neither can keep the other from
+//! answering.
+
+use crate::exposition::{Format, render};
+use crate::source::Source;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+/// Connections that are served at once; as many more are told that there are too many, and others closed.
+pub const CONNECTIONS_MAX: usize = 16;
+/// How long a connection may take, from its begin to the end of its answer.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes of a request's head.
+pub const HEADER_BYTES_MAX: usize = 8 * 1024;
+/// Most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// How long somebody who is turned away may take to hear it.
+const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+/// How long it waits after a connection could not be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+/// How long what is under way may take when the door closes.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const PATHS: &str = "/metrics, /livez and /readyz";
+
+/// An open door. Dropping it closes it; [`Door::close`] also waits for that.
+#[derive(Debug)]
+pub struct Door {
+    address: SocketAddr,
+    end: DropGuard,
+    accepting: JoinHandle<()>,
+    connections: TaskTracker,
+}
+
+impl Door {
+    /// Answers those who come to `listener` with what `source` says, until it is closed. Called within a runtime.
+    ///
+    /// # Errors
+    /// If the listener has no address.
+    pub fn open(listener: TcpListener, source: Arc<dyn Source>) -> std::io::Result<Self> {
+        let address = listener.local_addr()?;
+        let end = CancellationToken::new();
+        let connections = TaskTracker::new();
+        let room = Arc::new(Room { source, rendering: Arc::new(Semaphore::new(1)) });
+        let accepting = tokio::spawn(accept(listener, room, connections.clone(), end.clone()));
+        tracing::info!(%address, "metrics and health are told here");
+        Ok(Self { address, end: end.drop_guard(), accepting, connections })
+    }
+
+    /// Where it is; the real port when it was to be on port 0.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes it. Whoever waits for an answer gets none.
+    pub async fn close(self) {
+        drop(self.end);
+        self.connections.close();
+        let ended = timeout(CLOSE_DEADLINE, async {
+            if let Err(error) = self.accepting.await {
+                tracing::error!(%error, "the door for metrics failed");
+            }
+            self.connections.wait().await;
+        });
+        if ended.await.is_err() {
+            tracing::warn!("connections of the door for metrics did not end in time");
+        }
+    }
+}
+
+/// What all connections share.
+struct Room {
+    source: Arc<dyn Source>,
+    /// One reading at a time, so that many who scrape cannot keep more than one thread busy.
+    rendering: Arc<Semaphore>,
+}
+
+async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker, end: CancellationToken) {
+    let served = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let turned_away = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            () = end.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the door for metrics could not be accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let (permit, room, patience) = match Arc::clone(&served).try_acquire_owned() {
+            Ok(permit) => (permit, Some(Arc::clone(&room)), PATIENCE),
+            Err(_) => match Arc::clone(&turned_away).try_acquire_owned() {
+                Ok(permit) => (permit, None, TURNED_AWAY_PATIENCE),
+                // Beyond those that are told already, closing says it.
+                Err(_) => continue,
+            },
+        };
+        let end = end.clone();
+        connections.spawn(async move {
+            tokio::select! {
+                () = end.cancelled() => {}
+                served = timeout(patience, serve(stream, room)) => match served {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "a request to the door for metrics failed"),
+                    Err(_) => tracing::debug!("a request to the door for metrics took too long"),
+                },
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Serves one request; without `room` it says that there is none.
+async fn serve(stream: TcpStream, room: Option<Arc<Room>>) -> hyper::Result<()> {
+    let service = service_fn(move |request| {
+        let room = room.clone();
+        async move {
+            Ok::<_, Infallible>(match room {
+                Some(room) => answer(&request, room).await,
+                None => plain(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("there are {CONNECTIONS_MAX} connections already, which is the limit; try again\n"),
+                ),
+            })
+        }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .keep_alive(false)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+async fn answer(request: &Request<Incoming>, room: Arc<Room>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
+        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        return refusal;
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+            metrics(room, Format::accepted(accept)).await
+        }
+        "/livez" => standing(room.source.alive()),
+        "/readyz" => standing(room.source.ready()),
+        _ => plain(StatusCode::NOT_FOUND, format!("there is nothing here; there are {PATHS}\n")),
+    }
+}
+
+/// Reads everything on a thread for blocking work: the system is asked for much of it.
+async fn metrics(room: Arc<Room>, format: Format) -> Response<Full<Bytes>> {
+    let Ok(turn) = Arc::clone(&room.rendering).acquire_owned().await else { return not_rendered() };
+    let rendered = tokio::task::spawn_blocking(move || {
+        let rendered = render(room.source.families(), format);
+        drop(turn);
+        rendered
+    });
+    match rendered.await {
+        Ok(Ok(text)) => response(StatusCode::OK, format.content_type(), text),
+        _ => not_rendered(),
+    }
+}
+
+fn not_rendered() -> Response<Full<Bytes>> {
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be read; the log says why\n".to_owned())
+}
+
+fn standing(verdict: Result<(), String>) -> Response<Full<Bytes>> {
+    match verdict {
+        Ok(()) => plain(StatusCode::OK, "ok\n".to_owned()),
+        Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
+fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    response(status, PLAIN, text)
+}
+
+fn response(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // What was true a moment ago is of no use to anybody.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;

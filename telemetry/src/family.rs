@@ -1,0 +1,178 @@
+//! A metric's values as of one moment.
+
+use crate::definition::{Definition, Kind};
+use crate::histogram::{Distribution, Histogram};
+use crate::metric::{Elapsed, Metric};
+use crate::per_thread::PerThread;
+use std::time::Duration;
+
+/// A value of a series.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value {
+    /// A count.
+    Whole(u64),
+    /// Something measured.
+    Real(f64),
+    /// Durations by buckets.
+    Distribution(Distribution),
+}
+
+/// One series of a metric.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Series {
+    /// The values of its labels, in the order of the definition's.
+    pub labels: Vec<&'static str>,
+    /// Its value.
+    pub value: Value,
+}
+
+/// A metric with all its series.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Family {
+    /// What it is.
+    pub definition: &'static Definition,
+    /// Its series; none if there is nothing to tell now.
+    pub series: Vec<Series>,
+}
+
+impl Family {
+    /// A metric as `reading` says it now.
+    pub fn read(definition: &'static Definition, reading: &impl Reading) -> Self {
+        Self { definition, series: reading.series() }
+    }
+}
+
+/// Something of which a metric's values are read.
+pub trait Reading {
+    /// The series that it has now, with label values in the order of the definition's labels.
+    fn series(&self) -> Vec<Series>;
+}
+
+fn one(value: Value) -> Vec<Series> {
+    vec![Series { labels: Vec::new(), value }]
+}
+
+impl Reading for u64 {
+    fn series(&self) -> Vec<Series> {
+        one(Value::Whole(*self))
+    }
+}
+
+impl Reading for bool {
+    fn series(&self) -> Vec<Series> {
+        u64::from(*self).series()
+    }
+}
+
+/// In seconds.
+impl Reading for Duration {
+    fn series(&self) -> Vec<Series> {
+        one(Value::Real(self.as_secs_f64()))
+    }
+}
+
+impl Reading for Distribution {
+    fn series(&self) -> Vec<Series> {
+        one(Value::Distribution(*self))
+    }
+}
+
+/// Nothing is told of what is not known.
+impl<R: Reading> Reading for Option<R> {
+    fn series(&self) -> Vec<Series> {
+        self.as_ref().map(Reading::series).unwrap_or_default()
+    }
+}
+
+impl Reading for Metric {
+    fn series(&self) -> Vec<Series> {
+        self.get().series()
+    }
+}
+
+impl Reading for Elapsed {
+    fn series(&self) -> Vec<Series> {
+        self.get().series()
+    }
+}
+
+impl Reading for Histogram {
+    fn series(&self) -> Vec<Series> {
+        self.read().series()
+    }
+}
+
+impl Reading for PerThread<Histogram> {
+    fn series(&self) -> Vec<Series> {
+        self.sum::<Distribution>(Histogram::read).series()
+    }
+}
+
+/// Values by the words of one or more labels.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Labelled<R>(Vec<(Vec<&'static str>, R)>);
+
+impl<R> Labelled<R> {
+    /// One value with these label values.
+    pub fn one(labels: impl Into<Vec<&'static str>>, value: R) -> Self {
+        Self(vec![(labels.into(), value)])
+    }
+}
+
+/// By the values of a single label.
+impl<R> FromIterator<(&'static str, R)> for Labelled<R> {
+    fn from_iter<I: IntoIterator<Item = (&'static str, R)>>(values: I) -> Self {
+        Self(values.into_iter().map(|(label, value)| (vec![label], value)).collect())
+    }
+}
+
+impl<R: Reading> Reading for Labelled<R> {
+    fn series(&self) -> Vec<Series> {
+        let labelled = |(labels, value): &(Vec<&'static str>, R)| {
+            value.series().into_iter().map(|series| Series { labels: labels.clone(), ..series }).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(labelled).collect()
+    }
+}
+
+/// One number of a series, under a name of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Flat {
+    /// The metric's name, with its labels as `name{label="value"}`.
+    pub name: String,
+    /// Whether it only rises.
+    pub counter: bool,
+    /// What it counts.
+    pub help: &'static str,
+    /// The value.
+    pub value: f64,
+}
+
+/// Every number by a name of its own. Of durations only how many there were (`_count`) and what they took together (`_sum`).
+pub fn flat(families: &[Family]) -> Vec<Flat> {
+    let mut all = Vec::new();
+    for Family { definition, series } in families {
+        for Series { labels, value } in series {
+            let pairs: Vec<String> = definition
+                .labels
+                .iter()
+                .zip(labels)
+                .map(|(label, value)| format!("{}=\"{value}\"", label.name))
+                .collect();
+            let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+            let mut push = |suffix: &str, value: f64| {
+                let name = format!("{}{suffix}{labels}", definition.name);
+                all.push(Flat { name, counter: definition.kind != Kind::Gauge, help: definition.help, value });
+            };
+            match value {
+                Value::Whole(value) => push("", *value as f64),
+                Value::Real(value) => push("", *value),
+                Value::Distribution(distribution) => {
+                    push("_count", distribution.count() as f64);
+                    push("_sum", distribution.sum().as_secs_f64());
+                }
+            }
+        }
+    }
+    all
+}

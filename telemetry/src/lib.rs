@@ -1,0 +1,30 @@
+//! What a member tells of itself: numbers for those who scrape, and whether it is alive and ready.
+//!
+//! A metric is *defined* once, beside what counts it ([`metrics!`]): name, help, labels. Hot paths change relaxed atomics
+//! ([`Metric`], [`Histogram`]) and know nothing of who reads them; everything else is read when somebody asks. The words that
+//! leave the process are made here alone ([`render`]), and one [`Door`] gives them to whoever comes, apart from the
+//! port of the cluster and from the threads that serve it.
+
+mod definition;
+mod disk;
+mod door;
+mod exposition;
+mod family;
+mod histogram;
+mod log;
+mod metric;
+mod per_thread;
+mod process;
+mod source;
+
+pub use definition::{Definition, Kind, Label};
+pub use disk::DiskReadings;
+pub use door::{CONNECTIONS_MAX, Door, HEADER_BYTES_MAX, PATIENCE};
+pub use exposition::{Format, render};
+pub use family::{Family, Flat, Labelled, Reading, Series, Value, flat};
+pub use histogram::{BOUNDS_MICROS, Distribution, Histogram};
+pub use log::LogReadings;
+pub use metric::{Elapsed, Metric};
+pub use per_thread::PerThread;
+pub use process::ProcessReadings;
+pub use source::Source;
