@@ -5,6 +5,7 @@ mod asked;
 use crate::image::DiskImage;
 use crate::network::Links;
 use crate::options::Options;
+use crate::ports::free_addresses;
 use crate::process::{environment, spawn};
 use archon_local_cluster::{Member, Place, Process, node_arguments};
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ pub struct Cluster {
     exe: PathBuf,
     coordinators: Vec<Member>,
     nodes: BTreeMap<String, Member>,
+    /// Where members tell their metrics.
+    metrics: BTreeMap<String, String>,
     links: Links,
     options: Options,
     /// By member; unmounted before the directory goes.
@@ -51,6 +54,7 @@ impl Cluster {
             exe: exe.into(),
             coordinators: Vec::new(),
             nodes: BTreeMap::new(),
+            metrics: BTreeMap::new(),
             links,
             options: options.clone(),
             disks: BTreeMap::new(),
@@ -60,7 +64,8 @@ impl Cluster {
         let addresses: Vec<String> = places.iter().map(|place| place.reached_at.clone()).collect();
         for ((id, name), place) in (1..).zip(&names).zip(places) {
             let data = cluster.data_directory(name);
-            let arguments = options.layout().coordinator(id, &place, &addresses, &data);
+            let mut arguments = options.layout().coordinator(id, &place, &addresses, &data);
+            arguments.extend(cluster.metrics_arguments(name));
             let member = cluster.member(name, place, arguments);
             cluster.coordinators.push(member);
         }
@@ -117,12 +122,31 @@ impl Cluster {
             let data = self.data_directory(&format!("node-{name}"));
             let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), &data);
             arguments.extend(self.options.engine.into_iter().flat_map(|engine| ["--engine".into(), engine.into()]));
+            arguments.extend(self.metrics_arguments(name));
             let member = self.member(name, place, arguments);
             self.nodes.insert(name.into(), member);
         }
         let member = self.nodes.get_mut(name).expect("inserted above");
         let process = member.start(&environment(), self.directory.path());
         self.links.runs_as(name, process.unwrap_or_else(|error| panic!("{error}")).pid());
+    }
+
+    /// Has a member tell its metrics, if the cluster is to.
+    fn metrics_arguments(&mut self, name: &str) -> Vec<OsString> {
+        if !self.options.metrics {
+            return Vec::new();
+        }
+        let address = free_addresses(1).remove(0);
+        self.metrics.insert(name.to_owned(), address.clone());
+        vec!["--metrics-listen".into(), address.into()]
+    }
+
+    /// Where a member (`coordinator-1`, `athens`) tells its metrics.
+    ///
+    /// # Panics
+    /// If the cluster was started without, or has no such member.
+    pub fn metrics_address(&self, member: &str) -> &str {
+        self.metrics.get(member).expect("the member tells its metrics")
     }
 
     fn member(&self, name: &str, place: Place, arguments: Vec<OsString>) -> Member {

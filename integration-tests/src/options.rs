@@ -20,6 +20,8 @@ pub struct Options {
     pub network: Network,
     /// The nodes' storage engine, if not the default one.
     pub engine: Option<&'static str>,
+    /// Has each coordinator and node tell its metrics, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
+    pub metrics: bool,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
 }
@@ -36,6 +38,7 @@ impl Default for Options {
             replication: 1,
             network: Network::Loopback,
             engine: None,
+            metrics: false,
             disks: false,
         }
     }

@@ -1,0 +1,44 @@
+//! Plain HTTP over a connection of its own: what a member's door for metrics says to whatever it is sent.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What was answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The status, zero if there was no answer.
+    pub status: u16,
+    /// Status line and headers.
+    pub head: String,
+    /// What follows them.
+    pub body: String,
+}
+
+/// Sends `request` as it is and reads until the connection ends.
+///
+/// # Errors
+/// If nobody listens at `address`.
+pub fn send(address: &str, request: &str) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // Whoever is refused early may find the connection gone.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    Ok(Answer { status, head: head.to_owned(), body: body.to_owned() })
+}
+
+/// Gets a path.
+///
+/// # Errors
+/// If nobody listens at `address`.
+pub fn get(address: &str, path: &str) -> std::io::Result<Answer> {
+    send(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n"))
+}
