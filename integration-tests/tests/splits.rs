@@ -187,7 +187,7 @@ fn all_nodes_killed_right_after_a_split_have_both_halves() {
 fn counter(runtime: &Runtime, cluster: &Cluster, node: &str, name: &str) -> u64 {
     let read = async {
         let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(5)).ok()?;
-        Some(admin.node_stats(&cluster.node_address(node)).await.ok()?.get(name))
+        Some(admin.node_stats(cluster.node_address(node)).await.ok()?.get(name))
     };
     runtime.block_on(read).unwrap_or_default()
 }
