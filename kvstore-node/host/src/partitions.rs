@@ -157,6 +157,11 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
+    /// Whoever writes the engine found that what a copy holds cannot be what was written.
+    pub fn damaged(&mut self, placement: PlacementId, why: String) {
+        self.turn.damaged.push((placement, why));
+    }
+
     /// Ends a turn: flushes every replica that was stepped, until nothing more follows.
     pub fn settle(&mut self) {
         if !self.turn.splitting.is_empty() {

@@ -195,6 +195,19 @@ fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
 }
 
 #[test]
+fn a_copy_of_which_rows_were_cleared_while_it_was_formed_was_never_begun_anew() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    configure(&mut node, copying(2, &[]));
+    assert_eq!(node.shell().forms.len(), 1);
+    node.spoilt(FORMED, 7);
+    settle(&mut node);
+    assert_eq!(node.shell().forms.len(), 1, "of another attempt");
+    node.spoilt(FORMED, 2);
+    settle(&mut node);
+    assert_eq!(node.shell().forms.len(), 2);
+}
+
+#[test]
 fn a_word_that_found_no_room_was_never_said_again() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));

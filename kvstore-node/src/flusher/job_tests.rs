@@ -231,7 +231,27 @@ fn a_copy_is_not_formed_from_what_is_cleared_meanwhile() {
         rig.wait_for("the clearing", |state| state.journal.contains(&done));
         flusher.shutdown(PATIENCE).unwrap();
         assert!(!rig.journal().contains(&Note::Formed(2, 5)), "it lacks what was cleared");
+        assert!(rig.journal().contains(&Note::Spoilt(2, 5)), "whoever waits for it waited for ever");
         assert_eq!(position(&rig, 2), None);
+    }
+}
+
+#[test]
+fn one_damaged_row_ended_the_node_that_formed_a_copy_of_it_or_cleared_it() {
+    for forms in [true, false] {
+        let rig = Rig::default();
+        let flusher = source(&rig, lazy());
+        let handle = flusher.handle();
+        rig.set(|state| state.damaged = Some(1));
+        match forms {
+            true => handle.form(job(5, range(100, None))).unwrap(),
+            false => handle.apply(space(1), Seq::new(7), clearing()).unwrap(),
+        }
+        rig.wait_for("the word of it", |state| state.journal.contains(&Note::Damaged(1)));
+        put(&handle, 3, 1, 0, "a");
+        rig.wait_for("what others write", |state| state.journal.contains(&Note::Written(3, 1)));
+        assert!(!rig.journal().contains(&Note::Failed));
+        flusher.shutdown(PATIENCE).unwrap();
     }
 }
 

@@ -99,26 +99,30 @@ impl Jobs {
         }
     }
 
-    /// A job begins in a space that has none.
-    pub(super) fn begin(&mut self, space: PlacementId, job: Job) {
-        let spoilt: Vec<PlacementId> = match &job {
+    /// A job begins in a space that has none. Returns the copies that are formed no further, with the attempts of their jobs.
+    pub(super) fn begin(&mut self, space: PlacementId, job: Job) -> Vec<(PlacementId, u64)> {
+        let spoilt: Vec<(PlacementId, u64)> = match &job {
             Job::Clear { .. } => self.spoilt_by(space, &[KeyRange::ALL]),
             Job::ClearRanges { rows, .. } => self.spoilt_by(space, rows.clears()),
             Job::Form(_) => Vec::new(),
         };
-        for to in spoilt {
+        for (to, _) in &spoilt {
             tracing::info!(%space, %to, "a copy is not formed any further: what it is formed from is cleared");
-            self.stop_form(to);
+            self.stop_form(*to);
         }
         self.behind.entry(space).or_default();
         self.under_way.push_back((space, job));
+        spoilt
     }
 
     /// Where copies are formed from rows that are about to go: they would lack them, and nobody would know.
-    fn spoilt_by(&self, space: PlacementId, ranges: &[KeyRange]) -> Vec<PlacementId> {
-        let spoilt = |forming: &Forming| ranges.iter().any(|range| forming.is_spoilt_by(space, range));
-        let forms = self.under_way.iter().filter(|(_, job)| matches!(job, Job::Form(forming) if spoilt(forming)));
-        forms.map(|(to, _)| *to).collect()
+    fn spoilt_by(&self, space: PlacementId, ranges: &[KeyRange]) -> Vec<(PlacementId, u64)> {
+        let spoilt = |forming: &&Forming| ranges.iter().any(|range| forming.is_spoilt_by(space, range));
+        let forms = self.under_way.iter().filter_map(|(_, job)| match job {
+            Job::Form(forming) => Some(forming),
+            Job::Clear { .. } | Job::ClearRanges { .. } => None,
+        });
+        forms.filter(spoilt).map(|forming| (forming.job().to, forming.job().attempt)).collect()
     }
 
     /// The job whose turn it is, if any has something to do; it is given back by [`Jobs::go_on`] or ended by [`Jobs::end`].

@@ -82,6 +82,20 @@ pub(crate) enum FlushEvent {
         /// The number of the clearing.
         clear: u64,
     },
+    /// A copy is formed no further: rows that it was to have were cleared at its source. It is to be begun anew.
+    Spoilt {
+        /// The copy.
+        space: PlacementId,
+        /// Of the job that formed it.
+        attempt: u64,
+    },
+    /// What a placement holds cannot be what was written: nothing more was done of what was to be done with it.
+    Damaged {
+        /// The placement.
+        space: PlacementId,
+        /// What was found.
+        why: String,
+    },
     /// A copy that is formed has every row by now, on the disk too, and what is written to its source follows.
     RowsFormed {
         /// The copy.

@@ -18,6 +18,8 @@ pub(super) enum Note {
     QueueDrained,
     Cleared(u64, u64),
     RowsFormed(u64, u64),
+    Spoilt(u64, u64),
+    Damaged(u64),
     Formed(u64, u64),
     Failed,
     Panicked,
@@ -32,6 +34,8 @@ pub(super) struct State {
     fail_sync: bool,
     panic: bool,
     pub(super) full: bool,
+    /// Rows of this space cannot be read.
+    pub(super) damaged: Option<u64>,
     /// There is space, and little more than that.
     pub(super) tight: bool,
     pub(super) waiting: bool,
@@ -53,6 +57,8 @@ impl Rig {
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
                 FlushEvent::QueueDrained => Note::QueueDrained,
                 FlushEvent::Cleared { space, clear } => Note::Cleared(space.get(), clear),
+                FlushEvent::Spoilt { space, attempt } => Note::Spoilt(space.get(), attempt),
+                FlushEvent::Damaged { space, .. } => Note::Damaged(space.get()),
                 FlushEvent::RowsFormed { space, attempt } => Note::RowsFormed(space.get(), attempt),
                 FlushEvent::Formed { space, attempt } => Note::Formed(space.get(), attempt),
                 FlushEvent::Failed(_) => Note::Failed,
@@ -65,6 +71,13 @@ impl Rig {
     fn note(&self, note: Note) {
         self.state.0.lock().journal.push(note);
         self.state.1.notify_all();
+    }
+
+    fn check(&self, space: PlacementId) -> Result<(), EngineError> {
+        match self.state.0.lock().damaged == Some(space.get()) {
+            true => Err(EngineError::Damaged { directory: "rig".into(), what: "a row".into() }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn set(&self, change: impl FnOnce(&mut State)) {
@@ -100,6 +113,7 @@ impl Engine for Rig {
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
+        self.check(space)?;
         self.inner.page(space, keys, order, limit)
     }
 
@@ -116,6 +130,7 @@ impl Engine for Rig {
     }
 
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+        self.check(space)?;
         let mut state = self.state.0.lock();
         state.waiting = state.clear_steps == Some(0);
         self.state.1.notify_all();

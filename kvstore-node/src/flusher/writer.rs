@@ -41,6 +41,8 @@ struct Turn {
     barrier: Option<Barrier>,
     /// Freed with the turn.
     gone: Vec<Frozen>,
+    /// Copies that are formed no further, with the attempts of their jobs.
+    spoilt: Vec<(PlacementId, u64)>,
     /// Those who were refused may try again.
     queue_drained: bool,
     stop: bool,
@@ -77,8 +79,11 @@ impl Writer {
         // Also on a panic, those who wait for the end or offer work must learn of it.
         let _ended = SetEnded { shared: Arc::clone(&self.shared), on_panic: self.on_panic.take() };
         loop {
-            let turn = self.next_turn();
+            let mut turn = self.next_turn();
             let stop = turn.stop;
+            for (space, attempt) in std::mem::take(&mut turn.spoilt) {
+                (self.on_event)(FlushEvent::Spoilt { space, attempt });
+            }
             if turn.queue_drained {
                 (self.on_event)(FlushEvent::QueueDrained);
             }
@@ -127,8 +132,10 @@ impl Writer {
                 Some(Work::EndForm { to, end, .. }) => self.jobs.end_form(to, end),
                 Some(Work::Barrier(done)) => turn.barrier = Some(done),
                 Some(Work::LetGo(frozen)) => turn.gone.push(frozen),
-                Some(Work::Clear { space, clear }) => self.jobs.begin(space, Job::Clear { clear, removed: false }),
-                Some(Work::Form(job)) => self.jobs.begin(job.to, Job::Form(Forming::new(job))),
+                Some(Work::Clear { space, clear }) => {
+                    turn.spoilt.extend(self.jobs.begin(space, Job::Clear { clear, removed: false }));
+                }
+                Some(Work::Form(job)) => turn.spoilt.extend(self.jobs.begin(job.to, Job::Form(Forming::new(job)))),
                 Some(Work::Cleared { space, upto, rows }) => {
                     let bytes = rows.bytes();
                     turn.add(space, upto, rows.into(), bytes);
@@ -137,7 +144,8 @@ impl Writer {
                     queue.bytes -= bytes;
                     match rows {
                         FlushRows::Frozen(rows) if !rows.clears().is_empty() => {
-                            self.jobs.begin(space, Job::ClearRanges { upto, rows, cleared: 0 });
+                            let job = Job::ClearRanges { upto, rows, cleared: 0 };
+                            turn.spoilt.extend(self.jobs.begin(space, job));
                         }
                         rows => turn.add(space, upto, rows, bytes),
                     }
@@ -284,13 +292,28 @@ impl Writer {
         if let Some(range) = rows.clears().get(cleared) {
             let (from, to) = row::value_bounds(range);
             let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-            cleared += usize::from(self.engine.clear_range(space, keys, self.shared.config.clear_rows)?.done);
+            match self.engine.clear_range(space, keys, self.shared.config.clear_rows) {
+                Ok(step) => cleared += usize::from(step.done),
+                Err(error) => return self.give_up(space, space, error),
+            }
             self.unsynced_since.get_or_insert_with(Instant::now);
         }
         match cleared < rows.clears().len() {
             true => self.jobs.go_on(space, Job::ClearRanges { upto, rows, cleared }),
             false => self.jobs.end(space, Some(Work::Cleared { space, upto, rows })),
         }
+        Ok(())
+    }
+
+    /// Ends the job of a space because what a placement holds is damaged: that costs this copy, not the node. Any other failure is the
+    /// engine's.
+    fn give_up(&mut self, space: PlacementId, damaged: PlacementId, error: EngineError) -> Result<(), EngineError> {
+        if !error.is_damage() {
+            return Err(error);
+        }
+        tracing::error!(space = %damaged, %error, "a copy is damaged");
+        self.jobs.end(space, None);
+        (self.on_event)(FlushEvent::Damaged { space: damaged, why: error.to_string() });
         Ok(())
     }
 
@@ -305,7 +328,10 @@ impl Writer {
         }
         let limit = PageLimit { rows_max: WRITE_ROWS, bytes_max: WRITE_BYTES };
         let began = Instant::now();
-        let step = forming.step(&*self.engine, self.shared.config.clear_rows, limit)?;
+        let step = match forming.step(&*self.engine, self.shared.config.clear_rows, limit) {
+            Ok(step) => step,
+            Err(error) => return self.give_up(space, forming.job().from, error),
+        };
         // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
         self.unsynced_bytes += step.bytes;
         self.shared.formed_bytes.fetch_add(step.bytes as u64, Ordering::Relaxed);

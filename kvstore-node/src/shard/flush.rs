@@ -92,6 +92,8 @@ impl Shard {
                 self.partitions.each(|shell, local| hand_to_flusher(shell, local, now));
             }
             FlushEvent::Cleared { space, clear } => self.partitions.cleared(space, clear),
+            FlushEvent::Spoilt { space, attempt } => self.partitions.spoilt(space, attempt),
+            FlushEvent::Damaged { space, why } => self.partitions.damaged(space, why),
             FlushEvent::RowsFormed { space, attempt } => self.partitions.mirroring(space, attempt),
             FlushEvent::Formed { space, attempt } => self.partitions.formed(space, attempt),
             FlushEvent::Failed(error) => {

@@ -69,6 +69,8 @@ impl World {
             let mirroring = forming.values().filter(|forming| forming.is_mirroring());
             let mirroring: Vec<_> = mirroring.map(|forming| (forming.job().to, forming.job().attempt)).collect();
             let written: Vec<_> = forming.extract_if(.., |_, forming| forming.is_written()).collect();
+            let spoilt = std::mem::take(&mut partitions.shell_mut().spoilt);
+            spoilt.into_iter().for_each(|(placement, attempt)| partitions.spoilt(placement, attempt));
             mirroring.into_iter().for_each(|(placement, attempt)| partitions.mirroring(placement, attempt));
             written.into_iter().for_each(|(placement, forming)| partitions.formed(placement, forming.job().attempt));
             let formed = std::mem::take(&mut partitions.shell_mut().adopting);

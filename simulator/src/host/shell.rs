@@ -58,6 +58,8 @@ pub(crate) struct MachineShell {
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
     /// Copies that are formed, and those that wait for the engine's sync.
     pub(super) forming: BTreeMap<PlacementId, Forming>,
+    /// Copies that are formed no further, with the attempts of their jobs.
+    pub(super) spoilt: Vec<(PlacementId, u64)>,
     /// Formed, and to be taken up.
     pub(super) adopting: Vec<FormedCopy>,
     /// Emptied, and not known to be gone from the disk.
@@ -89,6 +91,7 @@ impl MachineShell {
             clearing: BTreeMap::new(),
             pulls: BTreeMap::new(),
             forming: BTreeMap::new(),
+            spoilt: Vec::new(),
             adopting: Vec::new(),
             deleting: BTreeMap::new(),
             damaged: BTreeSet::new(),
@@ -111,7 +114,8 @@ impl MachineShell {
 
     /// These keys of a space are cleared: copies that are formed from them would lack them.
     pub(super) fn spoil_forms(&mut self, space: PlacementId, keys: &KeyRange) {
-        self.forming.retain(|_, forming| !forming.is_spoilt_by(space, keys));
+        let spoilt = self.forming.extract_if(.., |_, forming| forming.is_spoilt_by(space, keys));
+        self.spoilt.extend(spoilt.map(|(to, forming)| (to, forming.job().attempt)));
     }
 
     /// These changes of a space, and what follows from them for copies that are formed.
