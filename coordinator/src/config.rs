@@ -41,6 +41,9 @@ pub enum ConfigError {
     /// More voters than make sense.
     #[error("--peers names {found} coordinators; use 3 or 5, at most {COORDINATORS_MAX}")]
     TooManyPeers { found: usize },
+    /// Zero means "nobody".
+    #[error("--peers numbers the coordinator at {address} 0; number them from 1")]
+    PeerZero { address: String },
     /// An address that nobody could dial.
     #[error("--peers gives coordinator {id} the address {address:?}; write it as host:port")]
     Address { id: u64, address: String },
@@ -75,7 +78,10 @@ impl CoordinatorConfig {
         }
         let mut seen = BTreeSet::new();
         for (id, address) in &self.peers {
-            if *id == 0 || check_address(address).is_err() {
+            if *id == 0 {
+                return Err(ConfigError::PeerZero { address: address.clone() });
+            }
+            if check_address(address).is_err() {
                 return Err(ConfigError::Address { id: *id, address: address.clone() });
             }
             if !seen.insert(address) {
@@ -119,6 +125,9 @@ mod tests {
             let config = CoordinatorConfig { peers: [(1, bad.to_owned())].into(), ..config() };
             assert!(matches!(config.check(), Err(ConfigError::Address { .. })), "{bad} was accepted");
         }
+        let nobody = [(0, "host:1".to_owned()), (1, "host:2".to_owned())].into();
+        let nobody = CoordinatorConfig { peers: nobody, ..config() }.check().unwrap_err();
+        assert!(nobody.to_string().contains("number them from 1"), "{nobody}");
         let timing = LeaseTiming { lease_ms: 600, ..LeaseTiming::default() };
         let late = CoordinatorConfig { settings: Settings { timing, ..Settings::default() }, ..config() };
         assert!(late.check().unwrap_err().to_string().contains("3 × 200 ms = 600 ms"));

@@ -208,8 +208,12 @@ mod tests {
             ("1023KiB", "the least limit is 1048576"),
             ("0B", "the least limit"),
         ] {
-            let error = size(bad).unwrap_err();
+            let error = split_size(bad).unwrap_err();
             assert!(error.contains(why), "{bad:?}: {error}");
+        }
+        assert_eq!((merge_size("1B"), merge_size("16MiB")), (Ok(1), Ok(1 << 24)));
+        for bad in ["0B", "17MiB"] {
+            assert!(merge_size(bad).unwrap_err().contains("(16MiB)"), "{bad}");
         }
         assert_eq!(rate("5000"), Ok(5_000));
         assert!(rate("99").unwrap_err().contains("the least limit is 100"));

@@ -133,6 +133,9 @@ fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> Result<(), E
 /// Every copy counts and is at hand, and somebody leads.
 fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
     let refused = |message: String| Err(ErrorDetail::new(ErrorKind::Refused, message));
+    if state.is_offline(row.id) {
+        return refused(format!("partition {name} is offline, as an operator ordered; bring it online first"));
+    }
     // One that is to be deleted may wait for its node for ever.
     let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {

@@ -120,6 +120,10 @@ fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(),
             format!("{} of {} nodes are failed: nothing is split until they are back", withheld.failed, withheld.of);
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
+    if state.is_offline(row.id) {
+        let message = format!("partition {name} is offline, as an operator ordered; bring it online first");
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
+    }
     // One that is to be deleted may wait for its node for ever.
     let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
