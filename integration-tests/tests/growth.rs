@@ -192,9 +192,11 @@ fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
     wait_settled(&cluster, "times", "the table", |rows| rows.len() == 1);
     let writing = Writing::begin(&cluster);
     // Each time a split is under way, or all is written.
+    let mut disturbed = 0;
     for round in 0..3 {
         wait_for("a split", PATIENCE, || {
             let splitting = partitions(&cluster, "times").iter().any(|row| !row["splits_into"].is_null());
+            disturbed += u32::from(splitting);
             if splitting || writing.is_over() { Ok(()) } else { Err("none is under way".to_owned()) }
         });
         if round % 2 == 0 {
@@ -208,6 +210,7 @@ fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
             cluster.wait_node("byzantium", "alive");
         }
     }
+    assert!(disturbed > 0, "nobody was killed in the middle of a split");
     let (grown, open) = writing.end(&cluster);
     println!("{} partitions; {open} writes were made again", grown.len());
 }
