@@ -158,7 +158,8 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
 /// Waits until `/readyz` of a member says so, and why.
 fn becomes(cluster: &Cluster, member: &str, status: u16, word: &str) {
     wait_for(&format!("{member} to be {status}, {word:?}"), PATIENCE, || {
-        let answer = get(cluster, member, "/readyz");
+        // One that has just been started opens its door a moment later.
+        let answer = http::get(cluster.metrics_address(member), "/readyz").map_err(|error| error.to_string())?;
         check(answer.status == status && answer.body.contains(word), || format!("{answer:?}"))
     });
     let alive = get(cluster, member, "/livez");
