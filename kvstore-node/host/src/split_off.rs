@@ -107,8 +107,10 @@ impl<S: Shell> Partitions<S> {
 
     /// That copy is formed no further, since rows that it was to have were cleared: it is begun anew once that is done.
     pub fn spoilt(&mut self, copy: PlacementId, attempt: u64) {
-        let fits = |own: &mut OwnCopy| own.copy == copy && own.attempt.get() == attempt && own.follows();
-        self.copies.values_mut().for_each(|local| drop(local.split.own.take_if(|own| fits(own))));
+        let fits = |own: &OwnCopy| own.copy == copy && own.attempt.get() == attempt && own.follows();
+        for local in self.copies.values_mut().filter(|local| local.split.own.as_ref().is_some_and(fits)) {
+            local.split.own = None;
+        }
     }
 
     /// A copy was formed in that attempt: the engine holds it, on its disk. Whoever has its partition is to take it up, who alone
