@@ -84,9 +84,10 @@ async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
         async move { client.put("z", "open").await }
     });
     wait_for("an attempt", || cluster.count(|node| &node.ops) > 0).await;
+    cluster.push(&cluster.ranges(9, true));
+    wait_for("the newer table", || client.table_version() == Version::new(9)).await;
     // Were it sent again, it would be done.
     cluster.manner(Manner::Serve);
-    cluster.push(&cluster.ranges(9, true));
     cluster.nodes[0].restart().await;
     let put = begun.await.unwrap();
     assert!(matches!(put, Err(Error::MaybeApplied { .. })), "{put:?}");

@@ -425,10 +425,12 @@ async fn exchange(state: &NodeState, connection: TcpStream) {
         let Ok(batch) = batch else { return };
         state.messages.fetch_add(1, Ordering::SeqCst);
         let ops = unpack_ops(batch.ops).unwrap();
-        state.ops.fetch_add(ops.len(), Ordering::SeqCst);
         let mut answers = ReplyPacker::default();
         for op in ops.into_iter().map(|op| op.op.unwrap()) {
-            let Some(outcome) = state.answer(&op) else { continue };
+            let answer = state.answer(&op);
+            // Whoever has seen the count and changes the node's manner changes that of later operations only.
+            state.ops.fetch_add(1, Ordering::SeqCst);
+            let Some(outcome) = answer else { continue };
             let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
             answers.push(&TaggedReply { tag: op.tag, log_time, outcome });
         }
