@@ -10,13 +10,19 @@ use crate::operate_types::{
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{
-    ForceLeader, LoseNode, MergePartition, PartitionName, RemoveNode, SplitPartition,
+    ForceLeader, LoseNode, MergePartition, PartitionName, RemoveNode, SplitGoal, SplitPartition,
 };
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::limits::{check_key, check_name};
-use archon_types::{Partition, TraitsChange};
+use archon_types::{ErrorDetail, ErrorKind, Partition, TraitsChange};
 use bytes::Bytes;
+use std::time::Duration;
+
+/// How long a leader may look for the middle of a partition: at a tenth of what disks read, time for hundreds of GiB.
+const SEARCH_MAX: Duration = Duration::from_secs(60 * 60);
+/// How often it is asked whether it has found it.
+const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 impl Admin {
     /// What draining, removing or giving up a node would come to, or what stands in the way. Changes nothing.
@@ -121,6 +127,8 @@ impl Admin {
     }
 
     /// Splits a partition of a table by ranges at `at`: from there on its keys become those of a new partition, on the same nodes.
+    /// Without a key its leader walks over its rows for the middle of its bytes, which takes some seconds for each GiB; it is
+    /// waited for, an hour at most.
     /// It goes on in the background and is seen in [`Admin::describe_partition`]: the keys are copied first, for half an hour at most, while
     /// everything is served; then those that move wait for a moment, 5 s at most. What is not done by then is given up. With
     /// `dry_run` it is only said what it would come to.
@@ -133,11 +141,30 @@ impl Admin {
         &self,
         table: &str,
         partition: u32,
-        at: &[u8],
+        at: Option<&[u8]>,
         dry_run: bool,
     ) -> Result<PartitionSplit, Error> {
+        let Some(at) = at else { return self.split_in_the_middle(table, partition, dry_run).await };
         check_key(at)?;
-        self.ask_split(table, partition, Some(Bytes::copy_from_slice(at)), dry_run).await
+        let split = self.ask_split(table, partition, SplitGoal::At(Bytes::copy_from_slice(at)), dry_run).await?;
+        split.ok_or_else(|| incomplete("SplitPartitionResponse, which speaks of a search"))
+    }
+
+    async fn split_in_the_middle(&self, table: &str, partition: u32, dry_run: bool) -> Result<PartitionSplit, Error> {
+        let search = async {
+            loop {
+                match self.ask_split(table, partition, SplitGoal::Middle, dry_run).await {
+                    Ok(None) => tokio::time::sleep(SEARCH_PAUSE).await,
+                    Ok(Some(split)) => return Ok(split),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let over = |_| {
+            let why = format!("the middle of partition {table}/{partition} was not found; name a key to split it at");
+            Err(ErrorDetail::new(ErrorKind::Unavailable, why).into())
+        };
+        tokio::time::timeout(SEARCH_MAX, search).await.unwrap_or_else(over)
     }
 
     /// Gives up the split of a partition that is not done.
@@ -145,24 +172,26 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such table or partition; `Refused` if it is not being split; otherwise see [`Error`].
     pub async fn cancel_split(&self, table: &str, partition: u32) -> Result<PartitionSplit, Error> {
-        self.ask_split(table, partition, None, false).await
+        let split = self.ask_split(table, partition, SplitGoal::Cancel, false).await?;
+        split.ok_or_else(|| incomplete("SplitPartitionResponse, which speaks of a search"))
     }
 
+    /// `None` while the leader looks for the middle.
     async fn ask_split(
         &self,
         table: &str,
         partition: u32,
-        at: Option<Bytes>,
+        goal: SplitGoal,
         dry_run: bool,
-    ) -> Result<PartitionSplit, Error> {
+    ) -> Result<Option<PartitionSplit>, Error> {
         check_name("table", table)?;
         let name = PartitionName { table: table.to_owned(), index: partition };
-        let split = SplitPartition { request: request_id(), partition: name.clone(), at, dry_run };
+        let split = SplitPartition { request: request_id(), partition: name.clone(), goal, dry_run };
         let call = |channel, request| async move { client(channel).split_partition(request).await };
         let request = v1::SplitPartitionRequest::from(split);
         let effect = if dry_run { Effect::Reads } else { Effect::Writes };
         let wire: v1::SplitPartitionResponse = self.coordinator_client().call(effect, request, call).await?;
-        Ok(PartitionSplit::new(name, wire))
+        Ok((!wire.searching).then(|| PartitionSplit::new(name, wire)))
     }
 
     /// Merges a partition of a table by ranges with its right neighbour, the one that begins where it ends: that one's keys become its

@@ -16,6 +16,7 @@ mod identity;
 mod join;
 mod load;
 mod metrics;
+mod middle;
 mod polls;
 mod push;
 mod quorum_monitor;

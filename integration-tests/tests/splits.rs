@@ -68,6 +68,24 @@ fn partitions_are_split_under_load_and_every_write_counts_once() {
     assert!(events.contains("is split: times/1 has the keys from \"key-12\" on"), "{events}");
 }
 
+#[test]
+fn without_a_key_a_partition_is_split_in_the_middle_of_its_bytes() {
+    let cluster = cluster();
+    let put =
+        |key: &str, bytes: usize| drop(done(&cluster, &["kv", "put", key, &"x".repeat(bytes), "--table", "times"]));
+    ["a", "b", "c", "d"].into_iter().for_each(|key| put(key, 100));
+    put("e", 300);
+    put("f", 100);
+    // Of 800 bytes the half is before `e`.
+    let planned = done(&cluster, &["partition", "split", "0", "--table", "times", "--dry-run"]);
+    assert!(planned.contains("would be split") && planned.contains("from \"e\" on"), "{planned}");
+    assert_eq!(partitions(&cluster).len(), 1, "nothing was changed");
+    done(&cluster, &["partition", "split", "0", "--table", "times", "--wait"]);
+    wait_served(&cluster, 2);
+    let begins: Vec<Value> = partitions(&cluster).iter().map(|row| row["range"]["begin"].clone()).collect();
+    assert!(begins.contains(&Value::from("e")), "{begins:?}");
+}
+
 /// Who is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Victim {
@@ -253,7 +271,8 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
     says(&cluster, &["7", "--table", "times", "--at", "m"], 3, "has no partition 7");
     says(&cluster, &["0", "--table", "nowhere", "--at", "m"], 3, "nowhere");
     says(&cluster, &["0", "--table", "times", "--at", ""], 2, "empty");
-    says(&cluster, &["0", "--table", "times"], 2, "--at");
+    says(&cluster, &["0"], 2, "hashed");
+    says(&cluster, &["0", "--table", "times"], 4, "has fewer than two rows");
     says(&cluster, &["0", "--table", "times", "--cancel"], 4, "not being split");
     says(&cluster, &["0", "--table", "times", "--at", "m", "--cancel"], 2, "cannot be used with");
     let planned = done(&cluster, &["partition", "split", "0", "--table", "times", "--at", "m", "--dry-run"]);

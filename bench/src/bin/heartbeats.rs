@@ -14,7 +14,8 @@ use archon_proto::convert::session::Registered;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{
-    ClusterRef, ConfirmBootRequest, ConfirmBootResponse, PushRequest, PushResponse, RegisterRequest,
+    ClusterRef, ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest,
+    PushResponse, RegisterRequest,
 };
 use archon_types::{ErrorKind, PushKey, Version};
 use hdrhistogram::Histogram;
@@ -302,5 +303,9 @@ impl Control for Obedient {
 
     async fn confirm_boot(&self, _: Request<ConfirmBootRequest>) -> Result<Response<ConfirmBootResponse>, Status> {
         Ok(Response::new(ConfirmBootResponse { confirmed: true }))
+    }
+
+    async fn find_middle(&self, _: Request<FindMiddleRequest>) -> Result<Response<FindMiddleResponse>, Status> {
+        Err(Status::unimplemented("it has no data"))
     }
 }

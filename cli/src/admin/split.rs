@@ -21,12 +21,16 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let PartitionArgs { id, table } = &args.partition;
-    let Some(at) = &args.at else {
+    if args.cancel {
         let split = admin.cancel_split(table, *id).await.map_err(partition_failure)?;
         return say(&split, output, &format!("partition {table}/{id} keeps its keys: its split is given up"));
-    };
-    crate::kv::check_key(at)?;
-    let split = admin.split_partition(table, *id, at.as_bytes(), args.dry_run).await.map_err(partition_failure)?;
+    }
+    match &args.at {
+        Some(at) => crate::kv::check_key(at)?,
+        None => output.talk(format!("looking for the middle of what partition {table}/{id} holds")),
+    }
+    let at = args.at.as_deref().map(str::as_bytes);
+    let split = admin.split_partition(table, *id, at, args.dry_run).await.map_err(partition_failure)?;
     if args.dry_run {
         return say(&split, output, &format!("partition {table}/{id} would be split:{}", halves(&split)));
     }

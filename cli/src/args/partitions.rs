@@ -54,6 +54,9 @@ pub(crate) enum PartitionVerb {
     Unbar(UnbarPartitionArgs),
     /// Split a partition of a table by ranges in two: from --at on its keys become a new partition's.
     ///
+    /// Without --at the new partition gets the upper half of its bytes: its leader walks over its rows for the middle, slowly, so that
+    /// it serves all the while; some seconds for each GiB. With --dry-run it is only said where that is.
+    ///
     /// The new partition gets a copy beside each copy of the old one, made by each node from its own: nothing crosses the network.
     /// Every key is served while the copies are made, which takes half an hour at most; then those from --at on wait for some
     /// milliseconds, 5 s at most. What is not done by then is given up, and the partition keeps its keys. `archon partition describe`
@@ -65,6 +68,8 @@ pub(crate) enum PartitionVerb {
 Examples:
   archon partition split 0 --table times --at 2026-06 --dry-run    what it would come to
   archon partition split 0 --table times --at 2026-06 --wait
+  archon partition split 0 --table times --dry-run                 where its middle is
+  archon partition split 0 --table times --wait
   archon partition split 0 --table times --cancel                  as long as it is not done")]
     Split(SplitPartitionArgs),
     /// Merge a partition of a table by ranges with its right neighbour: the one that begins where it ends, which is none any more then.
@@ -120,8 +125,8 @@ pub(crate) struct SplitPartitionArgs {
     /// Which one.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// The first key of the new partition.
-    #[arg(long, value_name = "KEY", required_unless_present = "cancel", conflicts_with = "cancel")]
+    /// The first key of the new partition; if it is not given, the one in the middle of what the partition holds.
+    #[arg(long, value_name = "KEY", conflicts_with = "cancel")]
     pub(crate) at: Option<String>,
     /// Only say what it would come to.
     #[arg(long, conflicts_with_all = ["cancel", "wait"])]

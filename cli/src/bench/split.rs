@@ -98,7 +98,7 @@ async fn measure(
 
     let running = load.begin()?;
     let began = Instant::now();
-    let split = admin.split_partition(TABLE, 0, key(middle).as_bytes(), false).await?;
+    let split = admin.split_partition(TABLE, 0, Some(key(middle).as_bytes()), false).await?;
     until_over(admin, split.right).await?;
     let took = began.elapsed();
     // A gap that is open then is told too.

@@ -3,12 +3,14 @@
 use super::admin::{Admins, Result, unexpected};
 use super::operate::partition_of;
 use super::subjects;
+use crate::middle;
 use archon_coordinator_core::{
-    ClusterState, EventKind, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split,
+    ClusterState, EventKind, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split, check_splittable,
 };
-use archon_proto::convert::operate::SplitPartition;
+use archon_proto::convert::middle::FindMiddle;
+use archon_proto::convert::operate::{PartitionName, SplitGoal, SplitPartition};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, PartitionId};
+use archon_types::{ErrorDetail, ErrorKind, Middle, PartitionId};
 use std::time::Duration;
 
 impl Admins {
@@ -19,13 +21,24 @@ impl Admins {
         within: Duration,
     ) -> Result<v1::SplitPartitionResponse> {
         let cluster = request.cluster.clone();
-        let SplitPartition { request, partition: name, at, dry_run } = SplitPartition::try_from(request)?;
+        let SplitPartition { request, partition: name, goal, dry_run } = SplitPartition::try_from(request)?;
+        let at = match goal {
+            SplitGoal::At(key) => Some(Ok(key)),
+            SplitGoal::Cancel => None,
+            SplitGoal::Middle => match self.middle(cluster.as_ref(), &name, within).await {
+                Ok(Middle::Searching) => return Ok(searching()),
+                Ok(Middle::At(key)) => Some(Ok(key)),
+                Ok(Middle::Indivisible) => Some(Err(indivisible(&name))),
+                // Whoever asks again for what was begun is answered all the same.
+                Err(error) => Some(Err(error)),
+            },
+        };
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
             let partition = partition_of(state, &name)?;
-            let (command, answer) = match &at {
+            let (command, answer) = match at {
                 Some(at) => {
-                    let plan = check_split(state, partition, at)?;
+                    let plan = check_split(state, partition, &at?)?;
                     (plan.command.clone(), planned(state, partition, plan))
                 }
                 None => (check_cancel_split(state, partition)?, under_way(state, partition)?),
@@ -49,6 +62,38 @@ impl Admins {
             (other, _) => Err(unexpected(&other)),
         }
     }
+
+    /// What the leader of a partition that can be split knows of its middle.
+    async fn middle(&self, cluster: Option<&v1::ClusterRef>, name: &PartitionName, within: Duration) -> Result<Middle> {
+        let (address, asked) = self
+            .look(cluster, within, |_, state| {
+                let partition = partition_of(state, name)?;
+                let leader = check_splittable(state, partition)?.node;
+                let row = state.node(leader).ok_or_else(|| {
+                    let why = format!("node {leader} leads the partition, and is not known any more");
+                    ErrorDetail::new(ErrorKind::Unavailable, why)
+                })?;
+                let (node, incarnation) = (leader, row.node.incarnation);
+                let asked = FindMiddle { cluster: state.cluster, node, incarnation, partition };
+                Ok((row.node.address.clone(), asked))
+            })
+            .await?;
+        middle::ask(&address, asked).await
+    }
+}
+
+/// The answer while the leader looks for the middle.
+fn searching() -> v1::SplitPartitionResponse {
+    v1::SplitPartitionResponse { searching: true, ..v1::SplitPartitionResponse::default() }
+}
+
+fn indivisible(name: &PartitionName) -> ErrorDetail {
+    let message = format!(
+        "no key parts partition {}/{} into halves: it has fewer than two rows, or one that is larger than all others together; \
+         name a key with --at if it is to be split all the same",
+        name.table, name.index
+    );
+    ErrorDetail::new(ErrorKind::Refused, message)
 }
 
 fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1::SplitPartitionResponse {
@@ -58,6 +103,7 @@ fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1:
         left_keys: Some(plan.left_keys.into()),
         right_keys: Some(plan.right_keys.into()),
         nodes: plan.nodes.into_iter().map(|node| subjects::node_name(state, node)).collect(),
+        searching: false,
     }
 }
 
@@ -82,6 +128,7 @@ fn under_way(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPa
         left_keys: row.map(|row| row.range.clone().into()),
         right_keys: None,
         nodes: nodes.map(|copy| subjects::node_name(state, copy.node)).collect(),
+        searching: false,
     })
 }
 

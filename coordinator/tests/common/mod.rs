@@ -229,6 +229,10 @@ impl Control for Pushed {
         let confirmed = *self.boot.lock().unwrap() == request.into_inner().boot_id;
         Ok(Response::new(v1::ConfirmBootResponse { confirmed }))
     }
+
+    async fn find_middle(&self, _: Request<v1::FindMiddleRequest>) -> Result<Response<v1::FindMiddleResponse>, Status> {
+        Err(Status::unimplemented("it has no rows"))
+    }
 }
 
 /// A node as the coordinator sees it: registers, takes pushes, and does what a test tells it.

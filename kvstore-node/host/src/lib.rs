@@ -23,6 +23,7 @@
 //! | `copy_view` | what the others need to know of it |
 //! | `split` | what a leader's log says of keys that its row gives away, and what is formed of them |
 //! | `split_point`, `heat`, `key_sample`, `byte_halves` | when a leader says that its partition should be split, and where |
+//! | `middle` | where the middle of a partition is that an operator wants to split |
 //! | `yielding`, `absorb` | how the rows of a partition come into the log of its left neighbour |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `applied_push` | which pushes are applied |
@@ -44,6 +45,7 @@ mod heat;
 mod key_sample;
 mod local_copy;
 mod log_write;
+mod middle;
 mod mutant;
 mod operate;
 mod park;

@@ -3,6 +3,7 @@
 use crate::absorb::AbsorbWork;
 use crate::copy_view::CopyView;
 use crate::emptied::Emptied;
+use crate::middle::MiddleSearch;
 use crate::mutant::Broken;
 use crate::pull::Pull;
 use crate::request::Request;
@@ -79,6 +80,8 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) split: SplitWork,
     /// How its partition grows, while it leads and the table has limits.
     pub(crate) watch: Option<SplitWatch>,
+    /// Where its middle is, if an operator asked.
+    pub(crate) middle: MiddleSearch,
     /// Merges in which its partition gets keys.
     pub(crate) absorb: AbsorbWork,
     /// How soon committed rows are to go to the engine, however few they are.
@@ -127,6 +130,7 @@ impl<S: Shell> LocalCopy<S> {
             emptied,
             split: SplitWork::default(),
             watch: None,
+            middle: MiddleSearch::None,
             absorb: AbsorbWork::default(),
             haste: Haste::None,
         }

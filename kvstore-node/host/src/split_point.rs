@@ -92,6 +92,7 @@ impl<S: Shell> Partitions<S> {
     /// A walk over the rows of a partition, which took so long, came to its end, or to nothing.
     pub fn split_point(&mut self, search: &SplitSearch, found: Option<&ByteHalves>, took_ms: u64) {
         if let Some(local) = self.copies.get_mut(&search.placement) {
+            local.middle.walked(search, found, self.turn.now);
             self.turn.walked(local, search, found, took_ms);
         }
     }

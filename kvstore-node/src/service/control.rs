@@ -1,16 +1,20 @@
 //! `Control`: pushes of duties from the leading coordinator.
 
-use super::refuse;
+use super::{overloaded, refuse};
 use crate::holdings::Holdings;
+use crate::inbox::PushError;
 use crate::shard::{ShardMessage, Shards};
-use crate::shared::Shared;
+use crate::shared::{Shared, shutting_down};
 use crate::tables::News;
 use archon_host::{Action, AppliedPush, Broken, Held, HeldState, reconcile};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::ids::boot_id;
+use archon_proto::convert::middle::FindMiddle;
 use archon_proto::v1::control_server::Control;
-use archon_proto::v1::{ConfirmBootRequest, ConfirmBootResponse, PushRequest, PushResponse};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, PlacementId};
+use archon_proto::v1::{
+    ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest, PushResponse,
+};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, Middle, PlacementId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{Mutex, oneshot};
@@ -128,7 +132,7 @@ impl Inner {
                     let why = format!("incarnation {incarnation} ended before its duties were carried out");
                     ErrorDetail::new(ErrorKind::StaleIncarnation, why)
                 }
-                Err(_) => crate::shared::shutting_down(),
+                Err(_) => shutting_down(),
             };
             refused = Some(error);
             // Noted as done, the next life would tell placements that nobody opened what to do.
@@ -137,6 +141,20 @@ impl Inner {
             }
         }
         refused.map_or(Ok(()), Err)
+    }
+}
+
+impl Inner {
+    /// Where the middle of a partition is that is led here, as far as it is known.
+    async fn middle(&self, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
+        self.shared.addressed(asked.cluster, asked.node, Some(asked.incarnation))?;
+        let (answer, told) = oneshot::channel();
+        let message = ShardMessage::MiddleAsked { partition: asked.partition, answer };
+        match self.shards.of(asked.partition).try_push(message) {
+            Ok(()) => told.await.unwrap_or_else(|_| Err(shutting_down())),
+            Err(PushError::Full(_)) => Err(overloaded()),
+            Err(PushError::Closed(_)) => Err(shutting_down()),
+        }
     }
 }
 
@@ -171,6 +189,11 @@ impl Control for ControlService {
     ) -> Result<Response<ConfirmBootResponse>, Status> {
         let asked = boot_id(&request.into_inner().boot_id, "ConfirmBootRequest.boot_id")?;
         Ok(Response::new(ConfirmBootResponse { confirmed: self.0.shared.boot() == Some(asked) }))
+    }
+
+    async fn find_middle(&self, request: Request<FindMiddleRequest>) -> Result<Response<FindMiddleResponse>, Status> {
+        let middle = self.0.middle(FindMiddle::try_from(request.into_inner())?).await.map_err(refuse)?;
+        Ok(Response::new(middle.into()))
     }
 }
 

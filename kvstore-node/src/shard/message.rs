@@ -9,7 +9,7 @@ use crate::wire;
 use archon_host::{Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SplitSearch, StaleRow, YieldPage};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
-use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Seq, Version};
+use archon_types::{Epoch, ErrorDetail, Incarnation, Middle, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -87,6 +87,8 @@ pub(crate) enum ShardMessage {
     Formed,
     /// A walk over the rows of a partition that should perhaps be split has ended; `None`: it came to nothing.
     SplitPoint { search: SplitSearch, found: Option<ByteHalves>, took_ms: u64 },
+    /// A coordinator asks where the middle of a partition is that is led here.
+    MiddleAsked { partition: PartitionId, answer: oneshot::Sender<Result<Middle, ErrorDetail>> },
     /// The node registered anew.
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.

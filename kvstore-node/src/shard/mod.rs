@@ -215,6 +215,10 @@ impl Shard {
             ShardMessage::SplitPoint { search, found, took_ms } => {
                 partitions.split_point(&search, found.as_ref(), took_ms);
             }
+            ShardMessage::MiddleAsked { partition, answer } => {
+                let middle = partitions.middle(partition);
+                let _ = answer.send(middle.map_err(|refusal| partitions.shell().words(partition, refusal)));
+            }
             ShardMessage::Peers => partitions.peers_changed(),
             ShardMessage::Release => partitions.release(),
             ShardMessage::Leading(answer) => {

@@ -17,6 +17,7 @@ pub mod key_range;
 pub mod kv;
 pub mod load;
 mod merge;
+pub mod middle;
 pub mod operate;
 pub mod order;
 pub mod packed;

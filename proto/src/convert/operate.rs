@@ -62,6 +62,17 @@ pub struct MergePartition {
     pub dry_run: bool,
 }
 
+/// What is to become of a partition that is to be split, or is being split.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SplitGoal {
+    /// A new partition gets its keys from this one on.
+    At(Bytes),
+    /// A new partition gets the upper half of its bytes, as its leader finds it.
+    Middle,
+    /// The split that is under way is given up.
+    Cancel,
+}
+
 /// A request to split a partition, or to give that up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitPartition {
@@ -69,8 +80,8 @@ pub struct SplitPartition {
     pub request: RequestId,
     /// Which partition.
     pub partition: PartitionName,
-    /// The first key of the new partition; `None` gives the split up that is under way.
-    pub at: Option<Bytes>,
+    /// What is asked for.
+    pub goal: SplitGoal,
     /// Only says what it would come to.
     pub dry_run: bool,
 }
@@ -167,13 +178,18 @@ impl TryFrom<v1::SplitPartitionRequest> for SplitPartition {
     type Error = ConvertError;
 
     fn try_from(wire: v1::SplitPartitionRequest) -> Result<Self, ConvertError> {
-        if !wire.cancel {
-            checked(check_key(&wire.at), "SplitPartitionRequest.at")?;
-        }
+        let goal = match (wire.cancel, wire.at.is_empty()) {
+            (true, _) => SplitGoal::Cancel,
+            (false, true) => SplitGoal::Middle,
+            (false, false) => {
+                checked(check_key(&wire.at), "SplitPartitionRequest.at")?;
+                SplitGoal::At(wire.at)
+            }
+        };
         Ok(Self {
             request: request_id(&wire.request_id, "SplitPartitionRequest.request_id")?,
             partition: PartitionName::new(wire.table, wire.partition, "SplitPartitionRequest.table")?,
-            at: (!wire.cancel).then_some(wire.at),
+            goal,
             dry_run: wire.dry_run,
         })
     }
@@ -186,8 +202,11 @@ impl From<SplitPartition> for v1::SplitPartitionRequest {
             request_id: uuid_bytes(request.request.get()),
             table: request.partition.table,
             partition: request.partition.index,
-            cancel: request.at.is_none(),
-            at: request.at.unwrap_or_default(),
+            cancel: request.goal == SplitGoal::Cancel,
+            at: match request.goal {
+                SplitGoal::At(key) => key,
+                SplitGoal::Middle | SplitGoal::Cancel => Bytes::new(),
+            },
             dry_run: request.dry_run,
         }
     }
@@ -244,11 +263,14 @@ mod tests {
             let bytes = v1::ForceLeaderRequest::from(force.clone()).encode_to_vec();
             let wire = v1::ForceLeaderRequest::decode(bytes.as_slice()).unwrap();
             prop_assert_eq!(ForceLeader::try_from(wire), Ok(force.clone()));
-            let at = force.node.clone().map(Bytes::from);
-            let (partition, dry_run) = (force.partition.clone(), force.accept_data_loss);
-            let split = SplitPartition { request: force.request, partition, at, dry_run };
-            prop_assert_eq!(SplitPartition::try_from(v1::SplitPartitionRequest::from(split.clone())), Ok(split));
+            let at = force.node.clone().map(|name| SplitGoal::At(name.into()));
+            for goal in at.into_iter().chain([SplitGoal::Middle, SplitGoal::Cancel]) {
+                let (partition, dry_run) = (force.partition.clone(), force.accept_data_loss);
+                let split = SplitPartition { request: force.request, partition, goal, dry_run };
+                prop_assert_eq!(SplitPartition::try_from(v1::SplitPartitionRequest::from(split.clone())), Ok(split));
+            }
             let (cancel, partition) = (force.node.is_some(), force.partition.clone());
+            let dry_run = force.accept_data_loss;
             let merge = MergePartition { request: force.request, partition, cancel, dry_run };
             prop_assert_eq!(MergePartition::try_from(v1::MergePartitionRequest::from(merge.clone())), Ok(merge));
             let lose = LoseNode {

@@ -69,7 +69,7 @@ pub use role::CoordinatorRole;
 pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};
 pub use settings::{Settings, SettingsError};
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
-pub use split::{RightCopy, RightStage, Split, SplitPhase};
+pub use split::{Middle, RightCopy, RightStage, Split, SplitPhase};
 pub use table::{
     DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
 };

@@ -124,6 +124,17 @@ impl Split {
     }
 }
 
+/// What is known of the middle of a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Middle {
+    /// About as many bytes are before this key as from it on.
+    At(Bytes),
+    /// Its rows are being walked over: whoever wants to know asks again.
+    Searching,
+    /// No key parts it into halves.
+    Indivisible,
+}
+
 /// Checks the key at which a partition with these keys is to be split: a key that it has, and not its first.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ pub(crate) use merge::too_large;
 pub use merge::{MergePlan, check_cancel_merge, check_merge};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};
 pub use order::check_order;
-pub use split::{SplitPlan, check_cancel_split, check_split};
+pub use split::{SplitPlan, check_cancel_split, check_split, check_splittable};
 
 use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,9 @@ use crate::edit::{Edit, PartitionChange};
 use crate::lack::withheld;
 use crate::state::{CONDEMNED_MAX, ClusterState, PARTITIONS_MAX};
 use archon_types::split::check_split_at;
-use archon_types::{ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, ReplicaState};
+use archon_types::{
+    ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState,
+};
 use bytes::Bytes;
 
 /// What splitting a partition comes to.
@@ -34,6 +36,31 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
     let (row, right) = splittable(state, partition, &name)?;
     check_split_at(&row.range, at)
         .map_err(|error| ErrorDetail { message: format!("partition {name}: {}", error.message), ..error })?;
+    check_ready(state, row, &name)?;
+    let edit = Edit::Split { at: at.clone(), right, outgrown: None };
+    Ok(SplitPlan {
+        right: PartitionId::new(partition.table, right),
+        left_keys: row.range.clone().before(at.clone()),
+        right_keys: KeyRange { begin: at.clone(), end: row.range.end.clone() },
+        nodes: row.live().map(|copy| copy.node).collect(),
+        command: Command::Change(vec![PartitionChange::one(partition, row.version, edit)]),
+    })
+}
+
+/// Whether a partition can be split at all, at whatever key, and who leads it: the one to ask for the key.
+///
+/// # Errors
+/// As [`check_split`], but for those that are about the key.
+pub fn check_splittable(state: &ClusterState, partition: PartitionId) -> Result<Placement, ErrorDetail> {
+    let name = state.partition_name(partition);
+    let (row, _) = splittable(state, partition, &name)?;
+    check_ready(state, row, &name)?;
+    row.leader_placement().copied().ok_or_else(|| without_leader(row, &name))
+}
+
+/// Whether nothing stands in the way of a split, wherever that is to be.
+fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
+    let partition = row.id;
     if let Some(split) = &row.split {
         let into = state.partition_name(split.right_of(partition));
         let message = format!("partition {name} is being split already, into {into}; wait for it, or cancel it");
@@ -47,7 +74,7 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
         let message = format!("move {} of partition {name} is under way; wait for it, or cancel it", moved.id);
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
     }
-    check_copies(state, row, &name)?;
+    check_copies(state, row, name)?;
     let limits = [
         (state.partitions.len(), PARTITIONS_MAX, "partitions"),
         (state.condemned.len(), CONDEMNED_MAX, "copies to delete"),
@@ -55,27 +82,19 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
     if let Some((have, most, what)) = limits.into_iter().find(|(have, most, _)| have >= most) {
         return Err(ErrorDetail::new(ErrorKind::Refused, format!("there are {have} {what}; the limit is {most}")));
     }
-    let nodes: Vec<NodeId> = row.live().map(|copy| copy.node).collect();
-    let full = |node: &&NodeId| {
-        let most = state.node(**node).and_then(|row| row.node.partitions_max);
-        most.is_some_and(|most| state.partitions.count_on(**node) >= most)
+    let full = |node: &NodeId| {
+        let most = state.node(*node).and_then(|row| row.node.partitions_max);
+        most.is_some_and(|most| state.partitions.count_on(*node) >= most)
     };
-    if let Some(node) = nodes.iter().find(full) {
+    if let Some(node) = row.live().map(|copy| copy.node).find(full) {
         let message = format!(
             "{} is at its limit of partitions, and would get a copy of the new one; raise it with `archon node set`, or move a \
              partition away",
-            state.node_name(*node)
+            state.node_name(node)
         );
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
-    let edit = Edit::Split { at: at.clone(), right, outgrown: None };
-    Ok(SplitPlan {
-        right: PartitionId::new(partition.table, right),
-        left_keys: row.range.clone().before(at.clone()),
-        right_keys: KeyRange { begin: at.clone(), end: row.range.end.clone() },
-        nodes,
-        command: Command::Change(vec![PartitionChange::one(partition, row.version, edit)]),
-    })
+    Ok(())
 }
 
 /// What gives up the split of this partition, as long as it is not done.
@@ -140,8 +159,12 @@ fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(),
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
     if row.leader.is_none() || row.status != PartitionStatus::Online {
-        let message = format!("partition {name} is {}: nobody leads it who could give keys up", row.status);
-        return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500));
+        return Err(without_leader(row, name));
     }
     Ok(())
+}
+
+fn without_leader(row: &Partition, name: &str) -> ErrorDetail {
+    let message = format!("partition {name} is {}: nobody leads it who could give keys up", row.status);
+    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
 }

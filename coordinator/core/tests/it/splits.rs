@@ -257,6 +257,11 @@ fn what_cannot_be_split_says_why() {
     let mut bed = ranges(3, None);
     let check = |bed: &Bed, id, at: &str| {
         let error = check_split(&bed.state, id, &key(at)).expect_err("it cannot be");
+        // Wherever it were to be: what is not about the key says the same.
+        let leads = |copy: Placement| bed.state.partitions.get(id).and_then(|row| row.leader) == Some(copy.id);
+        let anywhere = check_splittable(&bed.state, id).map(leads);
+        let about_key = error.message.contains("cannot be split at");
+        assert_eq!(anywhere, if about_key { Ok(true) } else { Err(error.clone()) });
         (error.kind, error.message)
     };
     let hashed = PartitionId::new(TableId::new(1), 0);
