@@ -10,8 +10,8 @@ pub const KEY_PREFIX: &[u8] = b"bench/";
 const DIGITS: usize = 10;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = KEY_PREFIX.len() + DIGITS;
-/// A prime above every number of keys, so that multiplying by it reaches every key once.
-const SPREAD: u64 = 10_000_000_019;
+/// A prime, so that values of keys beside each other begin at other places.
+const PLACE_STEP: u64 = 10_000_000_019;
 /// Keys' values begin at so many different places of one buffer.
 const PLACES: u64 = 4_093;
 
@@ -39,6 +39,7 @@ pub(crate) enum Chooser {
 #[derive(Clone, Debug)]
 pub(crate) struct Zipfian {
     keys: u64,
+    spread: Spread,
     zeta: f64,
     alpha: f64,
     eta: f64,
@@ -52,7 +53,14 @@ impl Zipfian {
         let zeta: f64 = (1..=keys).map(term).sum();
         let second = 1.0 + term(2);
         let share = 1.0 - (2.0 / keys as f64).powf(1.0 - theta);
-        Self { keys, zeta, alpha: 1.0 / (1.0 - theta), eta: share / (1.0 - second / zeta), second }
+        Self {
+            keys,
+            spread: Spread::new(keys),
+            zeta,
+            alpha: 1.0 / (1.0 - theta),
+            eta: share / (1.0 - second / zeta),
+            second,
+        }
     }
 
     /// The rank, from 0, that `unit` (0 to 1) stands for.
@@ -81,12 +89,39 @@ impl Chooser {
     pub(crate) fn choose(&self, random: &mut SmallRng) -> u64 {
         match self {
             Self::Uniform { keys } => random.random_range(0..*keys),
-            Self::Zipfian(zipfian) => {
-                let rank = u128::from(zipfian.rank(random.random::<f64>()));
-                (rank * u128::from(SPREAD) % u128::from(zipfian.keys)) as u64
-            }
+            Self::Zipfian(zipfian) => zipfian.spread.of(zipfian.rank(random.random::<f64>())),
         }
     }
+}
+
+/// Another number for each number below a bound, so that those beside each other are far apart: multiples of about the golden section
+/// of the bound, which fill every gap evenly (Knuth, TAOCP 3, section 6.4).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    keys: u64,
+    /// Has no divisor in common with `keys`, so that every number is reached.
+    step: u64,
+}
+
+impl Spread {
+    /// Below `keys`, at least 1.
+    pub(crate) fn new(keys: u64) -> Self {
+        let golden = ((keys as f64 * 0.618_033_988_749_895) as u64).max(1);
+        // One of the next is prime to it; `keys + 1` always is.
+        let step = (golden..=keys + 1).find(|step| greatest_common_divisor(*step, keys) == 1).unwrap_or(1);
+        Self { keys, step }
+    }
+
+    pub(crate) fn of(self, number: u64) -> u64 {
+        (u128::from(number) * u128::from(self.step) % u128::from(self.keys)) as u64
+    }
+}
+
+const fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// The text of a key, written into place: `bench/0000000042`.
@@ -129,13 +164,13 @@ impl Values {
 
     /// The value of the key with this number.
     pub fn of(&self, number: u64) -> Bytes {
-        let begin = (number.wrapping_mul(SPREAD) % PLACES) as usize;
+        let begin = (number.wrapping_mul(PLACE_STEP) % PLACES) as usize;
         self.buffer.slice(begin..begin + self.bytes)
     }
 
     /// Whether this is the value of that key.
     pub fn is(&self, number: u64, value: &[u8]) -> bool {
-        let begin = (number.wrapping_mul(SPREAD) % PLACES) as usize;
+        let begin = (number.wrapping_mul(PLACE_STEP) % PLACES) as usize;
         self.buffer[begin..begin + self.bytes] == *value
     }
 }
@@ -163,6 +198,20 @@ mod tests {
     }
 
     #[test]
+    fn every_number_is_reached_once_and_neighbours_are_far_apart() {
+        for keys in (1..200).chain([100_000, 99_991]) {
+            let spread = Spread::new(keys);
+            let reached: BTreeSet<u64> = (0..keys).map(|number| spread.of(number)).collect();
+            assert_eq!((reached.len() as u64, reached.last().copied()), (keys, Some(keys - 1)), "{keys}");
+        }
+        let spread = Spread::new(5_000_000);
+        // After a hundred of them no gap is wider than a few hundredths.
+        let mut first: Vec<u64> = (0..100).map(|number| spread.of(number)).collect();
+        first.sort_unstable();
+        assert!(first.windows(2).all(|pair| pair[1] - pair[0] < 150_000), "{first:?}");
+    }
+
+    #[test]
     fn uniform_draws_are_even() {
         let counts = counts(Distribution::Uniform, 100, 100_000);
         assert_eq!(counts.len(), 100);
@@ -184,12 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_is_a_key_of_its_own_and_one_or_two_keys_are_enough() {
-        for keys in [1u64, 2, 3, 100_000] {
-            let reached: BTreeSet<u64> =
-                (0..keys).map(|rank| (u128::from(rank) * u128::from(SPREAD) % u128::from(keys)) as u64).collect();
-            assert_eq!(reached.len() as u64, keys);
-        }
+    fn one_or_two_keys_are_enough() {
         for keys in [1, 2, 3] {
             assert_eq!(counts(Distribution::Zipfian { theta: 0.5 }, keys, 1_000).len() as u64, keys);
         }

@@ -25,6 +25,21 @@ pub async fn until<T>(
     wait_for(what, limit, POLL, look).await
 }
 
+/// Waits until a table has so many partitions and each of them is served.
+///
+/// # Errors
+/// After `limit`, with how many are.
+pub async fn until_served(admin: &Admin, table: &str, partitions: usize, limit: Duration) -> Result<(), Failure> {
+    let look = async || {
+        let rows = admin.table(table).await.map_err(said)?;
+        let served = rows.iter().filter(|row| row.status == PartitionStatus::Online).count();
+        let whole = (served, rows.len()) == (partitions, partitions);
+        if whole { Ok(()) } else { Err(format!("{served} of {} partitions are served", rows.len())) }
+    };
+    until("the table to be served", limit, look).await?;
+    Ok(())
+}
+
 /// Waits until every partition of the default table is `Online` and has `replication` copies, all `Live`.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! One thread's share of a workload.
 
 use crate::failure::Failure;
-use crate::keys::{Chooser, KEY_BYTES, KEY_PREFIX, KeyText, Values};
+use crate::keys::{Chooser, KEY_BYTES, KEY_PREFIX, KeyText, Spread, Values};
 use crate::pacer::Pacer;
 use crate::store::Store;
 use crate::tally::{Tally, Verb};
@@ -58,6 +58,7 @@ pub(crate) struct Worker<S> {
     part: Part,
     stores: Vec<S>,
     chooser: Chooser,
+    spread: Spread,
     values: Values,
     measure_from: Instant,
     /// When a workload of fixed length ends.
@@ -86,7 +87,7 @@ impl<S: Store> Worker<S> {
         let now = Instant::now();
         let measure_from = now + workload.warm_up;
         let (end, left) = match (workload.mix, workload.end) {
-            (Mix::Load | Mix::ReadBack, _) => (None, part.share(workload.keys)),
+            (mix, _) if mix.is_each_key_once() => (None, part.share(workload.keys)),
             (_, End::Operations(count)) => (None, part.share(count)),
             (_, End::After(length)) => (Some(measure_from + length), u64::MAX),
         };
@@ -98,11 +99,13 @@ impl<S: Store> Worker<S> {
             None => None,
         };
         let chooser = Chooser::new(workload.distribution, workload.keys);
+        let spread = Spread::new(workload.keys);
         Ok(Self {
             workload,
             part,
             stores,
             chooser,
+            spread,
             values,
             measure_from,
             end,
@@ -190,15 +193,21 @@ impl<S: Store> Worker<S> {
 
     fn key(&self, random: &mut SmallRng) -> u64 {
         match self.workload.mix {
-            // Downwards: `left` is what is still to be done after this one.
-            Mix::Load | Mix::ReadBack => self.left.get() * self.part.of as u64 + self.part.number as u64,
+            Mix::Load | Mix::ReadBack => self.next_in_order(),
+            Mix::LoadSpread => self.spread.of(self.next_in_order()),
             _ => self.chooser.choose(random),
         }
     }
 
+    /// The next key of this thread's share. `left` is what is still to be done after it.
+    fn next_in_order(&self) -> u64 {
+        let done = self.part.share(self.workload.keys) - 1 - self.left.get();
+        done * self.part.of as u64 + self.part.number as u64
+    }
+
     fn verb(&self, random: &mut SmallRng) -> Verb {
         match self.workload.mix {
-            Mix::Load | Mix::Put => Verb::Put,
+            Mix::Load | Mix::LoadSpread | Mix::Put => Verb::Put,
             Mix::Get | Mix::ReadBack => Verb::Get,
             Mix::Mixed { get_percent } => {
                 if random.random_range(0..100) < u32::from(get_percent) {

@@ -6,9 +6,11 @@ use std::time::Duration;
 /// Which operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mix {
-    /// Writes every key once, in order, and ends.
+    /// Writes every key once, in ascending order, and ends.
     Load,
-    /// Reads every key once, in order, and ends.
+    /// Writes every key once, spread over all of them, and ends.
+    LoadSpread,
+    /// Reads every key once, in ascending order, and ends.
     ReadBack,
     /// Writes.
     Put,
@@ -67,6 +69,13 @@ pub struct Workload {
 #[error("{0}")]
 pub struct WorkloadError(String);
 
+impl Mix {
+    /// Whether each key has its turn once.
+    pub const fn is_each_key_once(self) -> bool {
+        matches!(self, Self::Load | Self::LoadSpread | Self::ReadBack)
+    }
+}
+
 impl Workload {
     /// Writes with `clients` clients for 10 s, after 1 s of warm-up.
     pub fn puts(clients: usize) -> Self {
@@ -84,7 +93,7 @@ impl Workload {
         }
     }
 
-    /// The same keys and values, each once: to be written ([`Mix::Load`]) or read ([`Mix::ReadBack`]).
+    /// The same keys and values, each once: to be written ([`Mix::Load`], [`Mix::LoadSpread`]) or read ([`Mix::ReadBack`]).
     #[must_use]
     pub fn each_key_once(&self, mix: Mix, clients: usize) -> Self {
         Self { mix, clients, warm_up: Duration::ZERO, rate: None, ..self.clone() }

@@ -93,7 +93,7 @@ fn loading_writes_every_key_once_whatever_the_threads() {
 fn reading_back_finds_the_one_key_that_is_lost() {
     let store = Memory::default();
     let each = |mix| workload(Mix::Put, 1).each_key_once(mix, 4);
-    run(&store, &each(Mix::Load));
+    run(&store, &each(Mix::LoadSpread));
     let seen = run(&store, &each(Mix::ReadBack));
     assert_eq!((seen.ops, seen.failed, seen.bytes_read), (1_000, 0, 1_000 * 116));
     store.rows.lock().unwrap().remove(KeyText::new(999).bytes());

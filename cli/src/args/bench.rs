@@ -1,6 +1,6 @@
 //! Options of the verbs that measure.
 
-use super::parse::{duration, name};
+use super::parse::{duration, name, split_size};
 use archon_load::Distribution;
 use archon_load::attack::Attack;
 use clap::Subcommand;
@@ -88,6 +88,17 @@ Examples:
   archon bench split --local --keys 1000000
   archon bench split --keys 100000 --value-bytes 100")]
     Split(SplitArgs),
+    /// Measure a table by ranges that begins as one partition and is split by itself as it fills: how fast it takes writes, how long
+    /// they wait at most, how even its partitions are, and what scans in order bring, beside a table whose keys are hashed.
+    ///
+    /// Leaderships and copies are moved meanwhile wherever they stand unevenly. Makes the tables `bench-grow` and
+    /// `bench-grow-hashed` for that, and drops them at the end.
+    #[command(after_help = "\
+Examples:
+  archon bench grow --local
+  archon bench grow --local --keys 5000000 --order spread
+  archon bench grow --split-above 256MiB --scan-keys 0      no scans")]
+    Grow(GrowArgs),
     /// Measure how much abusive clients slow down ordinary ones.
     ///
     /// `scans`: messages that each hold 4,096 scans. `slow-readers`: ask for large replies and never read them.
@@ -256,6 +267,47 @@ pub(crate) struct SplitArgs {
     /// How long to measure before and after.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) calm: Duration,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
+/// In which order keys are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WriteOrder {
+    /// One after the other, as times or numbers that count up: all writes go to the last partition.
+    Ascending,
+    /// All over the keys, as hashes or random numbers: writes go to all partitions alike.
+    Spread,
+}
+
+/// Options of `archon bench grow`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct GrowArgs {
+    /// How many keys are written, each once.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    pub(crate) keys: u64,
+    /// How large their values are, in bytes; keys have 16.
+    #[arg(long, value_name = "N", default_value_t = 184)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub(crate) value_bytes: u32,
+    /// In which order.
+    #[arg(long, value_enum, default_value = "ascending")]
+    pub(crate) order: WriteOrder,
+    /// Writes under way at once, each issued by a client that waits for its answer.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) clients: u32,
+    /// The size of keys and values above which a partition is split, 1MiB at least.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = split_size)]
+    pub(crate) split_above: u64,
+    /// How often it is told how far it is.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) every: Duration,
+    /// How many keys are scanned in order at the end; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) scan_keys: u64,
     /// Which cluster.
     #[command(flatten)]
     pub(crate) local: LocalArgs,

@@ -17,8 +17,8 @@ pub(crate) use admin::{
     RebalanceVerb, RemoveArgs, WatchArgs,
 };
 pub(crate) use bench::{
-    AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
-    SplitArgs,
+    AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
+    ReadArgs, SplitArgs, WriteOrder,
 };
 pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
 pub(crate) use config::{ConfigVerb, SetArgs};

@@ -47,6 +47,11 @@ impl Load {
         Self { archon: Arc::new(archon), workload }
     }
 
+    /// The table that they use.
+    pub(super) const fn archon(&self) -> &Arc<Archon> {
+        &self.archon
+    }
+
     /// Starts them.
     pub(super) fn begin(&self) -> Result<Running, Failure> {
         let run = |mix| Run::start(&self.archon, &Workload { mix, ..self.workload.clone() });

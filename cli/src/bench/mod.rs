@@ -1,7 +1,8 @@
-//! `archon bench put | get | mixed | scan | failover | rebalance | split | attack`: puts load on a cluster and says what came of it.
+//! `archon bench put | get | mixed | scan | failover | rebalance | split | grow | attack`: puts load on a cluster and says what came of it.
 
 mod attack;
 mod disturb;
+mod grow;
 mod load;
 mod local;
 mod moves;
@@ -80,6 +81,10 @@ pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Fai
         BenchVerb::Split(split) => {
             let output = Output::new(connection.output);
             return on_runtime(split::run(split, connection, &output));
+        }
+        BenchVerb::Grow(grow) => {
+            let output = Output::new(connection.output);
+            return on_runtime(grow::run(grow, connection, &output));
         }
         BenchVerb::Attack(attack) => {
             let output = Output::new(connection.output);

@@ -35,7 +35,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(workload: &Workload, measured: Measured, interrupted: bool, cost: Option<Cost>) -> Self {
         let (operation, get_percent, scan_limit) = match workload.mix {
-            Mix::Load | Mix::Put => ("put", None, None),
+            Mix::Load | Mix::LoadSpread | Mix::Put => ("put", None, None),
             Mix::Get | Mix::ReadBack => ("get", None, None),
             Mix::Mixed { get_percent } => ("mixed", Some(get_percent), None),
             Mix::Scan { limit } => ("scan", None, Some(limit)),

@@ -7,7 +7,7 @@ use crate::args::{Connection, SplitArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::{Admin, Client, ErrorKind, Event, EventCode, PartitionStatus, RangeLimits, Subject};
+use archon_client::{Admin, Client, ErrorKind, Event, EventCode, RangeLimits, Subject};
 use archon_load::{Mix, Probers, Window, watch};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ async fn measure(
     admin: &Admin,
     output: &Output,
 ) -> Result<Splitting, Failure> {
-    until_partitions(admin, 1).await?;
+    watch::until_served(admin, TABLE, 1, PATIENCE).await?;
     let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection);
     settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     let client: Client = connect::client(connection, TABLE, None).await?;
@@ -143,16 +143,6 @@ async fn sleep(length: Duration) -> Result<(), Failure> {
     }
 }
 
-async fn until_partitions(admin: &Admin, count: usize) -> Result<(), Failure> {
-    let look = async || {
-        let rows = admin.table(TABLE).await.map_err(|error| error.to_string())?;
-        let served = rows.iter().filter(|row| row.status == PartitionStatus::Online).count();
-        if served == count && rows.len() == count { Ok(()) } else { Err(format!("{served} of {}", rows.len())) }
-    };
-    watch::until("the table to be served", PATIENCE, look).await?;
-    Ok(())
-}
-
 /// Waits for the end of the split, whichever it is.
 async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
     let look = async || {
@@ -166,7 +156,7 @@ async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
     };
     watch::until("the split", SPLIT_PATIENCE, look).await?;
     match admin.describe_partition(TABLE, right).await {
-        Ok(_) => until_partitions(admin, 2).await,
+        Ok(_) => Ok(watch::until_served(admin, TABLE, 2, PATIENCE).await?),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Failure::failed("the split was given up").with_remedy("`archon events` says why"))
         }
