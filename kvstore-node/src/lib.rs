@@ -40,6 +40,7 @@ mod readiness;
 mod recover;
 mod reply;
 mod reports;
+mod row_walk;
 mod server;
 mod service;
 mod session;

@@ -1,32 +1,33 @@
 //! Counting what is stored, slowly and in the background: sizes for plans and for the progress of copies.
 //!
-//! Counted is what a reader would see: the engine's rows, under those that are committed but still gather in a shard's
-//! memtable. Of each stretch of keys the memtable is asked first. A row that leaves it meanwhile is in the engine by then, so
-//! that none is missed, and none counts twice.
+//! Counted is what a reader would see, in a [walk](crate::row_walk) over all rows. What is written behind it, or beyond where it ends, is
+//! known from the shard's memtable.
 
-use crate::engine::{Engine, Page, PageLimit};
+use crate::engine::{Engine, PageLimit};
 use crate::holdings::Holdings;
+use crate::row_walk::{Above, Pace, Rows, end_of_rows, just_after};
 use crate::shard::{Gathered, ShardMessage, Shards};
 use crate::shared::Shared;
 use archon_kv::Growth;
-use archon_kv::row::KIND_VALUE;
+use archon_kv::row::{self, KIND_VALUE};
 use archon_proto::convert::load::PlacementLoad;
-use archon_types::{PartitionId, PlacementId, ScanOrder};
+use archon_types::{KeyRange, PartitionId, PlacementId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes read at once.
-const PAGE_BYTES: usize = 1024 * 1024;
-/// After each read the size scan rests this many times as long as it took, so that it costs one part in a hundred.
-const REST_FACTOR: u32 = 100;
-const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
+/// So that it costs one part in a hundred.
+const PACE: Pace = Pace { page: PageLimit::bytes(1024 * 1024), rest_factor: 100 };
+/// As long as nothing is known of a placement, growth tells nothing either: one part in ten.
+const FIRST_PACE: Pace = Pace { rest_factor: 10, ..PACE };
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
+/// How often it is looked for placements that were never counted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often sizes are told between two counts.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
@@ -67,8 +68,8 @@ impl Counted {
     }
 }
 
-/// Counts one placement after the other, and tells meanwhile by how much those that were counted have grown, until `stop` is
-/// cancelled.
+/// Counts one placement after the other, those that never were beside the others, and tells meanwhile by how much those that were counted
+/// have grown, until `stop` is cancelled.
 pub(crate) async fn count(
     shared: Arc<Shared>,
     engine: Arc<dyn Engine>,
@@ -77,27 +78,42 @@ pub(crate) async fn count(
     stop: CancellationToken,
 ) {
     let known: Mutex<BTreeMap<PlacementId, Counted>> = Mutex::default();
-    let counting = async {
+    // Counts one placement.
+    let count = async |placement: PlacementId, pace: Pace| {
+        let Some(partition) = holdings.partition_of(placement) else { return };
+        let memtable = ShardMemtable { shards: &shards, partition, placement };
+        let rows = Rows { engine: &engine, placement, pace };
+        let Some((load, grown)) = count_placement(&rows, &memtable).await else { return };
+        if holdings.partition_of(placement).is_none() {
+            known.lock().remove(&placement);
+            return;
+        }
+        let counted = {
+            let mut known = known.lock();
+            let seemed = grown.map(|(before, _)| before).unwrap_or_default();
+            let counted = Counted::next(known.get(&placement).copied(), load, seemed);
+            known.insert(placement, counted);
+            counted
+        };
+        shared.load.placement(counted.with(grown.map(|(_, since)| since).unwrap_or_default()));
+    };
+    let is_known = |placement: PlacementId| known.lock().contains_key(&placement);
+    let first = async {
         loop {
             for placement in holdings.whole() {
-                let Some(partition) = holdings.partition_of(placement) else { continue };
-                let memtable = ShardMemtable { shards: &shards, partition, placement };
-                let limit = PageLimit::bytes(PAGE_BYTES);
-                let Some((load, grown)) = count_placement(&engine, limit, REST_FACTOR, &memtable).await else {
-                    continue;
-                };
-                if holdings.partition_of(placement).is_none() {
-                    known.lock().remove(&placement);
-                    continue;
+                if !is_known(placement) {
+                    count(placement, FIRST_PACE).await;
                 }
-                let counted = {
-                    let mut known = known.lock();
-                    let seemed = grown.map(|(before, _)| before).unwrap_or_default();
-                    let counted = Counted::next(known.get(&placement).copied(), load, seemed);
-                    known.insert(placement, counted);
-                    counted
-                };
-                shared.load.placement(counted.with(grown.map(|(_, since)| since).unwrap_or_default()));
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    };
+    let again = async {
+        loop {
+            for placement in holdings.whole() {
+                if is_known(placement) {
+                    count(placement, PACE).await;
+                }
             }
             known.lock().retain(|placement, _| holdings.partition_of(*placement).is_some());
             tokio::time::sleep(REST_AFTER_ROUND).await;
@@ -117,20 +133,17 @@ pub(crate) async fn count(
         }
     };
     tokio::select! {
-        () = counting => {}
+        () = first => {}
+        () = again => {}
         () = telling => {}
         () = stop.cancelled() => {}
     }
 }
 
 /// The memtable over a placement's rows in the engine.
-trait Over {
-    /// Whose rows they are.
-    fn placement(&self) -> PlacementId;
-    /// What it holds from `from` on; nothing if no shard has it, or the shard has ended.
-    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered>;
-    /// The count begins, or has come up to this key.
-    async fn reached(&self, key: Option<Bytes>);
+trait Over: Above {
+    /// The count begins. Up to which of users' rows it is to come, if the engine's last one is `stored`; `None` if no shard has it.
+    async fn begun(&self, stored: Option<Bytes>) -> Option<Option<Bytes>>;
     /// The count is at its end. By how much the placement seemed to grow since the count before, and has grown since this one.
     async fn counted(&self) -> Option<(Growth, Growth)>;
 }
@@ -141,19 +154,24 @@ struct ShardMemtable<'a> {
     placement: PlacementId,
 }
 
-impl Over for ShardMemtable<'_> {
-    fn placement(&self) -> PlacementId {
-        self.placement
-    }
-
+impl Above for ShardMemtable<'_> {
     async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
         self.shards.gathered(self.partition, self.placement, from).await
     }
 
-    async fn reached(&self, key: Option<Bytes>) {
+    async fn reached(&self, key: Bytes) {
         // A shard that has ended has nothing to count.
         let _ =
             self.shards.of(self.partition).push(ShardMessage::CountReached { placement: self.placement, key }).await;
+    }
+}
+
+impl Over for ShardMemtable<'_> {
+    async fn begun(&self, stored: Option<Bytes>) -> Option<Option<Bytes>> {
+        let (answer, wait) = oneshot::channel();
+        let ask = ShardMessage::CountBegun { placement: self.placement, stored, answer };
+        self.shards.of(self.partition).push(ask).await.ok()?;
+        wait.await.ok()
     }
 
     async fn counted(&self) -> Option<(Growth, Growth)> {
@@ -167,39 +185,19 @@ impl Over for ShardMemtable<'_> {
 /// A whole count of a placement, and what its memtable said of growth at the end.
 type Count = (PlacementLoad, Option<(Growth, Growth)>);
 
-async fn count_placement(
-    engine: &Arc<dyn Engine>,
-    limit: PageLimit,
-    rest_factor: u32,
-    memtable: &impl Over,
-) -> Option<Count> {
-    let placement = memtable.placement();
-    let mut load = PlacementLoad { placement, bytes: 0, keys: 0 };
-    let mut from: Bound<Bytes> = Bound::Unbounded;
-    memtable.reached(None).await;
-    loop {
-        let engine = Arc::clone(engine);
-        let began = Instant::now();
-        let gathered = memtable.gathered(from.clone()).await?;
-        let page = tokio::task::spawn_blocking(move || {
-            engine.page(placement, (from.as_ref().map(|key| &key[..]), Bound::Unbounded), ScanOrder::Ascending, limit)
-        });
-        // Damage is for those to report who serve the placement.
-        let page = page.await.ok()?.ok()?;
-        let end = add(&mut load, &page, &gathered);
-        let Some(end) = end else { return Some((load, memtable.counted().await)) };
-        memtable.reached(Some(end.clone())).await;
-        tokio::time::sleep((began.elapsed() * rest_factor).min(REST_AFTER_PAGE_MAX)).await;
-        from = Bound::Excluded(end);
-    }
-}
-
-/// Counts the rows up to where both lists are whole; says where that is unless it is the end of the placement.
-fn add(load: &mut PlacementLoad, page: &Page, memtable: &Gathered) -> Option<Bytes> {
-    memtable.over(page, |key, bytes| {
+async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count> {
+    let mut load = PlacementLoad { placement: rows.placement, bytes: 0, keys: 0 };
+    let mut show = |row: &Bytes, bytes: usize| {
         load.bytes += bytes as u64;
-        load.keys += u64::from(key.first() == Some(&KIND_VALUE));
-    })
+        load.keys += u64::from(row.first() == Some(&KIND_VALUE));
+    };
+    let (begin, end) = row::value_bounds(&KeyRange::ALL);
+    let stored = rows.last_stored((begin.clone(), end.clone())).await?;
+    if let Some(last) = memtable.begun(stored).await? {
+        rows.walk((begin, just_after(&last)), memtable, &mut show).await?;
+    }
+    rows.walk((end, end_of_rows()), memtable, &mut show).await?;
+    Some((load, memtable.counted().await))
 }
 
 #[cfg(test)]
@@ -220,16 +218,16 @@ mod tests {
         rows: usize,
     }
 
-    impl Over for Still<'_> {
-        fn placement(&self) -> PlacementId {
-            SPACE
-        }
-
+    impl Above for Still<'_> {
         async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
             Some(Gathered::of(self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
         }
+    }
 
-        async fn reached(&self, _: Option<Bytes>) {}
+    impl Over for Still<'_> {
+        async fn begun(&self, stored: Option<Bytes>) -> Option<Option<Bytes>> {
+            Some(stored.max(self.memtable.last_value(&KeyRange::ALL)))
+        }
 
         async fn counted(&self) -> Option<(Growth, Growth)> {
             None
@@ -267,7 +265,8 @@ mod tests {
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
         let still = Still { memtable: &memtable, rows: 1 };
-        let (load, _) = count_placement(&engine, PageLimit::bytes(PAGE_BYTES), 0, &still).await.unwrap();
+        let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
+        let (load, _) = count_placement(&rows, &still).await.unwrap();
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
     }
 
@@ -306,10 +305,11 @@ mod tests {
                 }
             }
             let engine: Arc<dyn Engine> = Arc::new(engine);
-            let limit = PageLimit { rows_max, bytes_max: usize::MAX };
+            let pace = Pace { page: PageLimit { rows_max, bytes_max: usize::MAX }, rest_factor: 0 };
+            let rows = Rows { engine: &engine, placement: SPACE, pace };
             let still = Still { memtable: &memtable, rows: memtable_rows };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let (load, _) = runtime.block_on(count_placement(&engine, limit, 0, &still)).unwrap();
+            let (load, _) = runtime.block_on(count_placement(&rows, &still)).unwrap();
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();
             let keys = seen.keys().filter(|key| key.first() == Some(&KIND_VALUE)).count() as u64;
             prop_assert_eq!((load.keys, load.bytes), (keys, bytes as u64));

@@ -1,27 +1,22 @@
 //! Walks over the rows of partitions that should perhaps be split: how many bytes they are, and where the middle is. One after the
 //! other, and slowly, on no shard's thread.
-//!
-//! Seen is what a reader would see, as in the [size scan](crate::size_scan).
 
 use crate::engine::{Engine, PageLimit};
+use crate::row_walk::{Above, Pace, Rows, just_after};
 use crate::shard::{Gathered, ShardMessage, Shards};
 use archon_host::{ByteHalves, SplitSearch};
 use archon_kv::row;
-use archon_types::ScanOrder;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Most walks that wait: what does not fit is asked for again.
 const WAITING_MAX: usize = 1_024;
-/// Bytes read at once.
-const PAGE_BYTES: usize = 1024 * 1024;
-/// After each read a walk rests so many times as long as it took.
-const REST_FACTOR: u32 = 4;
-const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
+/// A partition that has outgrown its limit goes on growing: a fifth of a core.
+const PACE: Pace = Pace { page: PageLimit::bytes(1024 * 1024), rest_factor: 4 };
 
 /// Where walks are asked for.
 #[derive(Clone, Debug)]
@@ -38,12 +33,6 @@ impl SplitSearches {
     pub(crate) fn begin(&self, search: SplitSearch) -> bool {
         self.0.try_send(search).is_ok()
     }
-}
-
-/// What of a partition the engine may not have yet.
-trait Above {
-    /// What there is from `from` on; nothing if no shard has it, or the shard has ended.
-    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered>;
 }
 
 struct InShard<'a> {
@@ -68,7 +57,9 @@ pub(crate) async fn run(
         while let Some(search) = asked.recv().await {
             let began = Instant::now();
             let above = InShard { shards: &shards, search: &search };
-            let found = walk(&engine, &search, PageLimit::bytes(PAGE_BYTES), REST_FACTOR, &above).await;
+            let rows = Rows { engine: &engine, placement: search.placement, pace: PACE };
+            let last = shards.last_gathered(search.partition, search.placement, search.range.clone()).await;
+            let found = walk(&rows, &search, &above, last).await;
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             shards.of(search.partition).complete(ShardMessage::SplitPoint { search, found, took_ms });
         }
@@ -81,37 +72,18 @@ pub(crate) async fn run(
 
 /// What the rows of users in a range come to; `None` if they cannot be read, or are not here any more.
 async fn walk(
-    engine: &Arc<dyn Engine>,
+    rows: &Rows<'_>,
     search: &SplitSearch,
-    limit: PageLimit,
-    rest_factor: u32,
     above: &impl Above,
+    gathered_last: Option<Bytes>,
 ) -> Option<ByteHalves> {
-    let placement = search.placement;
     let (begin, end) = row::value_bounds(&search.range);
+    let stored_last = rows.last_stored((begin.clone(), end)).await?;
     let mut halves = ByteHalves::default();
-    let mut from = Bound::Included(begin);
-    loop {
-        let began = Instant::now();
-        let gathered = above.gathered(from.clone()).await?;
-        let page = {
-            let (engine, end) = (Arc::clone(engine), end.clone());
-            tokio::task::spawn_blocking(move || {
-                let keys = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
-                engine.page(placement, keys, ScanOrder::Ascending, limit)
-            })
-        };
-        // Damage is for those to report who serve the placement.
-        let page = page.await.ok()?.ok()?;
-        let reached = gathered.over(&page, |row, bytes| {
-            if *row < end {
-                halves.add(row.get(1..).unwrap_or_default(), bytes as u64);
-            }
-        });
-        let Some(reached) = reached.filter(|reached| *reached < end) else { return Some(halves) };
-        tokio::time::sleep((began.elapsed() * rest_factor).min(REST_AFTER_PAGE_MAX)).await;
-        from = Bound::Excluded(reached);
-    }
+    let Some(last) = stored_last.max(gathered_last) else { return Some(halves) };
+    let show = |row: &Bytes, bytes: usize| halves.add(row.get(1..).unwrap_or_default(), bytes as u64);
+    rows.walk((begin, just_after(&last)), above, show).await?;
+    Some(halves)
 }
 
 #[cfg(test)]
@@ -135,6 +107,38 @@ mod tests {
         async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
             Some(Gathered::of(&self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
         }
+    }
+
+    /// A writer who adds a row beyond all others whenever the walk looks.
+    struct Chased<'a> {
+        engine: &'a Arc<dyn Engine>,
+        added: std::cell::Cell<u8>,
+    }
+
+    impl Above for Chased<'_> {
+        async fn gathered(&self, _: Bound<Bytes>) -> Option<Gathered> {
+            let number = self.added.get() + 1;
+            assert!(number < 100, "the walk follows the writer");
+            self.added.set(number);
+            let key = row::value_key(&key(number));
+            self.engine.write(&[Change { space: SPACE, key, value: Some(Bytes::from_static(b"value")) }]).unwrap();
+            Some(Gathered::default())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_walk_followed_a_writer_in_order_and_did_not_end() {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        let chased = Chased { engine: &engine, added: std::cell::Cell::new(0) };
+        for _ in 0..10 {
+            chased.gathered(Bound::Unbounded).await;
+        }
+        let partition = PartitionId::new(TableId::new(1), 0);
+        let search = SplitSearch { partition, placement: SPACE, range: KeyRange::ALL };
+        let pace = Pace { page: PageLimit { rows_max: 1, bytes_max: usize::MAX }, rest_factor: 0 };
+        let rows = Rows { engine: &engine, placement: SPACE, pace };
+        let found = walk(&rows, &search, &chased, None).await.unwrap();
+        assert_eq!((found.bytes(), found.middle()), (10 * 8, Some(key(6))));
     }
 
     fn key(number: u8) -> Bytes {
@@ -176,10 +180,12 @@ mod tests {
             }
             let search = SplitSearch { partition: PartitionId::new(TableId::new(1), 0), placement: SPACE, range };
             let engine: Arc<dyn Engine> = Arc::new(engine);
-            let limit = PageLimit { rows_max, bytes_max: usize::MAX };
+            let last = memtable.last_value(&search.range);
             let still = Still { memtable, rows };
+            let pace = Pace { page: PageLimit { rows_max, bytes_max: usize::MAX }, rest_factor: 0 };
+            let rows = Rows { engine: &engine, placement: SPACE, pace };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let found = runtime.block_on(walk(&engine, &search, limit, 0, &still)).unwrap();
+            let found = runtime.block_on(walk(&rows, &search, &still, last)).unwrap();
             prop_assert_eq!((found.bytes(), found.middle()), (expected.bytes(), expected.middle()));
         }
     }

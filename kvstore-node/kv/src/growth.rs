@@ -35,40 +35,58 @@ impl Growth {
     }
 }
 
-/// What has grown since the last count that came to its end, and behind the one under way.
+/// What has grown since the last count that came to its end, and what the one under way misses.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     /// Since the last count, or since the memtable began.
     since: Growth,
-    /// The count under way: up to which key it has come, and what has grown there since.
-    counting: Option<(Bytes, Growth)>,
+    counting: Option<Counting>,
+}
+
+/// A count under way.
+#[derive(Debug)]
+struct Counting {
+    /// Up to which key it has come.
+    reached: Bytes,
+    /// The last of users' rows that it will come to; beyond it there was none when it began.
+    last: Option<Bytes>,
+    /// What has grown since where it has been, and where it does not come to.
+    missed: Growth,
+}
+
+impl Counting {
+    fn misses(&self, key: &[u8]) -> bool {
+        key <= &self.reached[..] || (is_value(key) && self.last.as_ref().is_none_or(|last| key > &last[..]))
+    }
 }
 
 impl Growing {
     /// A row changed by that much.
     pub(crate) fn note(&mut self, key: &[u8], change: Growth) {
         self.since.add(change);
-        if let Some((_, behind)) = self.counting.as_mut().filter(|(reached, _)| key <= &reached[..]) {
-            behind.add(change);
+        if let Some(counting) = self.counting.as_mut().filter(|counting| counting.misses(key)) {
+            counting.missed.add(change);
         }
     }
 
-    /// A count begins, or has come up to this key.
-    pub(crate) fn reached(&mut self, key: Option<Bytes>) {
-        match (key, &mut self.counting) {
-            // No key is empty: nothing is behind it yet.
-            (None, counting) => *counting = Some((Bytes::new(), Growth::default())),
-            (Some(key), Some((reached, _))) => *reached = key,
-            // It was begun on another memtable.
-            (Some(_), None) => {}
+    /// A count begins that comes to users' rows up to this one, after which there is none now.
+    pub(crate) fn begin(&mut self, last: Option<Bytes>) {
+        // No key is empty: nothing is behind it yet.
+        self.counting = Some(Counting { reached: Bytes::new(), last, missed: Growth::default() });
+    }
+
+    /// The count has come up to this key and includes it; nothing if it was begun on another memtable.
+    pub(crate) fn reached(&mut self, key: Bytes) {
+        if let Some(counting) = &mut self.counting {
+            counting.reached = key;
         }
     }
 
     /// The count has come to its end: what it missed is what has grown since. Returns what had grown since the one before;
     /// `None` if the count was begun on another memtable, and says nothing of this one.
     pub(crate) fn counted(&mut self) -> Option<Growth> {
-        let (_, behind) = self.counting.take()?;
-        Some(std::mem::replace(&mut self.since, behind))
+        let counting = self.counting.take()?;
+        Some(std::mem::replace(&mut self.since, counting.missed))
     }
 
     pub(crate) const fn since(&self) -> Growth {

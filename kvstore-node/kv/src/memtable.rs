@@ -260,9 +260,24 @@ impl Memtable {
         self.growing.since()
     }
 
-    /// A count of all rows begins (`None`), or has come up to this key and includes it.
-    pub fn count_reached(&mut self, key: Option<Bytes>) {
+    /// A count of all rows begins. `stored` is the last of users' rows that the engine had a moment ago. Returns up to which of
+    /// them the count is to come: what is written beyond it from now on has grown since, and whoever counts need not follow.
+    pub fn begin_count(&mut self, stored: Option<Bytes>) -> Option<Bytes> {
+        let last = stored.max(self.last_value(&KeyRange::ALL));
+        self.growing.begin(last.clone());
+        last
+    }
+
+    /// The count has come up to this key and includes it.
+    pub fn count_reached(&mut self, key: Bytes) {
         self.growing.reached(key);
+    }
+
+    /// The last of users' committed rows of these keys that is here, removed or not.
+    pub fn last_value(&self, keys: &KeyRange) -> Option<Bytes> {
+        let (begin, end) = row::value_bounds(keys);
+        let mut back = self.values_back(Bound::Included(&begin), Bound::Excluded(&end), Reader::Committed);
+        back.next().map(|(key, _)| key.clone())
     }
 
     /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this memtable,

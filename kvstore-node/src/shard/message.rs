@@ -9,7 +9,7 @@ use crate::wire;
 use archon_host::{Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SplitSearch, StaleRow, YieldPage};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
-use archon_types::{Epoch, ErrorDetail, Incarnation, Middle, PartitionId, PlacementId, Seq, Version};
+use archon_types::{Epoch, ErrorDetail, Incarnation, KeyRange, Middle, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -105,8 +105,13 @@ pub(crate) enum ShardMessage {
     Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
     /// Answered with the position up to which a placement's log is committed; `None` if it is not there any more.
     Committed { placement: PlacementId, answer: oneshot::Sender<Option<Seq>> },
-    /// The size scan has come up to this key of a placement, or begins to count it (`None`).
-    CountReached { placement: PlacementId, key: Option<Bytes> },
+    /// Answered with the last of users' committed rows of these keys that a placement's memtable has.
+    LastGathered { placement: PlacementId, keys: KeyRange, answer: oneshot::Sender<Option<Bytes>> },
+    /// The size scan begins to count a placement, of which the engine's last row of users is this. Answered with the one up to which
+    /// it is to count; dropped if the placement is not there any more.
+    CountBegun { placement: PlacementId, stored: Option<Bytes>, answer: oneshot::Sender<Option<Bytes>> },
+    /// The size scan has come up to this key of a placement.
+    CountReached { placement: PlacementId, key: Bytes },
     /// The size scan has counted a placement. Answered with what had grown since it was counted before, and since this count
     /// went by; `None` if it is not what was counted any more.
     CountEnded { placement: PlacementId, answer: oneshot::Sender<Option<(Growth, Growth)>> },

@@ -236,6 +236,15 @@ impl Shard {
                 let copy = partitions.copies().get(&placement);
                 let _ = answer.send(copy.map(|local| local.replica.commit()));
             }
+            ShardMessage::LastGathered { placement, keys, answer } => {
+                let last = partitions.memtable(placement).and_then(|memtable| memtable.last_value(&keys));
+                let _ = answer.send(last);
+            }
+            ShardMessage::CountBegun { placement, stored, answer } => {
+                if let Some(memtable) = partitions.memtable_mut(placement) {
+                    let _ = answer.send(memtable.begin_count(stored));
+                }
+            }
             ShardMessage::CountReached { placement, key } => {
                 if let Some(memtable) = partitions.memtable_mut(placement) {
                     memtable.count_reached(key);

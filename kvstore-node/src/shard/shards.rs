@@ -9,7 +9,7 @@ use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
 use crate::reply::Replies;
 use archon_host::{Broken, Found, Partitions, Patience};
 use archon_kv::Growth;
-use archon_types::{Epoch, Incarnation, Millis, PartitionId, PlacementId};
+use archon_types::{Epoch, Incarnation, KeyRange, Millis, PartitionId, PlacementId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -116,6 +116,18 @@ impl Shards {
     ) -> Option<Gathered> {
         let (answer, wait) = oneshot::channel();
         self.of(partition).push(ShardMessage::Gathered { placement, from, answer }).await.ok()?;
+        wait.await.ok().flatten()
+    }
+
+    /// The last of users' committed rows of these keys that a placement's memtable has.
+    pub(crate) async fn last_gathered(
+        &self,
+        partition: PartitionId,
+        placement: PlacementId,
+        keys: KeyRange,
+    ) -> Option<Bytes> {
+        let (answer, wait) = oneshot::channel();
+        self.of(partition).push(ShardMessage::LastGathered { placement, keys, answer }).await.ok()?;
         wait.await.ok().flatten()
     }
 
