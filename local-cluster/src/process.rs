@@ -7,9 +7,13 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// The environment variable that names the process without which a coordinator or a node has no reason to live.
 pub const PARENT_PID: &str = "ARCHON_PARENT_PID";
+
+/// How long a process may take until a stop has taken effect: after that the test that wants it says better what is wrong.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running child whose output goes to a file. Dropping it kills and awaits it.
 #[derive(Debug)]
@@ -81,9 +85,14 @@ impl Process {
         self.signal(Signal::TERM);
     }
 
-    /// SIGSTOP: the process keeps its sockets and does nothing.
+    /// SIGSTOP: the process keeps its sockets and does nothing. Returns once every thread of it stands still, which on a busy
+    /// machine is a moment after the signal; some are then still answering.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        let deadline = Instant::now() + STOP_LIMIT;
+        while !stands_still(self.pid()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// SIGCONT.
@@ -129,6 +138,17 @@ impl Drop for Process {
     }
 }
 
+/// Whether no thread of a process runs, or the process is gone.
+fn stands_still(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    // A thread's state follows its name, which is in brackets and may hold anything.
+    let state = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit_once(')')?.1.trim_start().chars().next()
+    };
+    threads.flatten().filter_map(state).all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
 fn tail(log: &str, lines: usize) -> String {
     let all: Vec<&str> = log.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
@@ -153,7 +173,9 @@ mod tests {
         while process.log() != "off\n" {
             std::thread::yield_now();
         }
+        assert!(!stands_still(process.pid()), "it sleeps, and wakes by itself");
         process.pause();
+        assert!(stands_still(process.pid()));
         process.kill();
         process.resume();
         assert!(process.exited().is_some_and(|status| !status.success()));
