@@ -1,27 +1,38 @@
-//! Archon: three coordinators and three nodes, with a table of two copies and one of three.
+//! Archon: three coordinators and three nodes, with a table of two copies, one of three, and one by ranges.
 
 use crate::system::{START_LIMIT, Seen, System, drive};
 use archon_bench::own_path;
-use archon_client::{Admin, PartitionStatus, ReplicaState};
+use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, Workload};
+use archon_load::{KeyText, Mix};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const PARTITIONS: u32 = 64;
+/// Partitions of the table by ranges, each with as many keys.
+const RANGES: u64 = 8;
+
+/// What a table is compared by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Hashed,
+    Ranges,
+}
 
 struct ArchonSystem {
     name: String,
     copies: u8,
+    kind: Kind,
     target: Arc<Archon>,
     cluster: Rc<Cluster>,
 }
 
-/// Starts the cluster.
-pub(crate) fn start(program: Option<&str>) -> anyhow::Result<Vec<Box<dyn System>>> {
+/// Starts the cluster, for so many keys.
+pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<dyn System>>> {
     let options = Options { partitions: PARTITIONS, replication: 2, ..Options::default() };
     let exe = program.map_or_else(own_path, |program| Ok(program.to_owned()))?;
     let cluster = Rc::new(Cluster::start(&exe, &options));
@@ -31,24 +42,30 @@ pub(crate) fn start(program: Option<&str>) -> anyhow::Result<Vec<Box<dyn System>
         let admin = Admin::new(endpoints.clone(), Duration::from_secs(5))?;
         until_whole(&admin, 2, START_LIMIT).await?;
         admin.create_table("three", PARTITIONS, 3).await?;
+        let split_at = (1..RANGES).map(|part| KeyText::new(part * keys / RANGES).bytes().to_vec().into());
+        admin.create_range_table("ranges", split_at.collect(), RangeLimits::NONE, 3).await?;
         let whole = async || {
-            let rows = admin.table("three").await.map_err(|error| error.to_string())?;
+            let mut rows = Vec::new();
+            for table in ["three", "ranges"] {
+                rows.extend(admin.table(table).await.map_err(|error| error.to_string())?);
+            }
             let live = |row: &archon_client::PartitionSummary| {
                 row.status == PartitionStatus::Online
                     && row.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count() == 3
             };
             if rows.iter().all(live) { Ok(()) } else { Err("not every partition has three copies".to_owned()) }
         };
-        until("the table with three copies", START_LIMIT, whole).await?;
+        until("the tables with three copies", START_LIMIT, whole).await?;
         Ok::<_, anyhow::Error>(())
     })?;
-    let system = |copies: u8, table: &str| {
+    let system = |copies: u8, kind: Kind, table: &str| {
         let target = Archon { endpoints: endpoints.clone(), table: table.into(), timeout: Duration::from_secs(10) };
-        let name = format!("Archon, R = {copies}");
-        Box::new(ArchonSystem { name, copies, target: Arc::new(target), cluster: Rc::clone(&cluster) })
+        let ranges = if kind == Kind::Ranges { ", ranges" } else { "" };
+        let name = format!("Archon, R = {copies}{ranges}");
+        Box::new(ArchonSystem { name, copies, kind, target: Arc::new(target), cluster: Rc::clone(&cluster) })
             as Box<dyn System>
     };
-    Ok(vec![system(2, "default"), system(3, "three")])
+    Ok(vec![system(2, Kind::Hashed, "default"), system(3, Kind::Hashed, "three"), system(3, Kind::Ranges, "ranges")])
 }
 
 impl System for ArchonSystem {
@@ -71,6 +88,10 @@ impl System for ArchonSystem {
 
     fn connections(&self, _clients: usize) -> usize {
         1
+    }
+
+    fn does(&self, mix: Mix) -> bool {
+        matches!(mix, Mix::Scan { .. }) || self.kind == Kind::Hashed
     }
 
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {

@@ -5,7 +5,7 @@ use crate::system::{Seen, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Process, spawn};
-use archon_load::{Connect, Failure, Store, Workload};
+use archon_load::{Connect, Failure, Mix, Scanned, Store, Workload};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +24,11 @@ const CHANNELS_MAX: usize = 12;
 struct RangeRequest {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
+    /// The first key beyond what is asked for; empty: `key` alone.
+    #[prost(bytes = "bytes", tag = "2")]
+    range_end: Bytes,
+    #[prost(int64, tag = "3")]
+    limit: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -141,6 +146,10 @@ impl System for EtcdSystem {
         clients.min(CHANNELS_MAX)
     }
 
+    fn does(&self, _: Mix) -> bool {
+        true
+    }
+
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
         drive(&self.target, workload)
     }
@@ -159,7 +168,8 @@ where
     M: prost::Message + Send + Sync + 'static,
     R: prost::Message + Default + Send + Sync + 'static,
 {
-    let mut grpc = Grpc::new(channel.clone());
+    // A page of large values is larger than what tonic takes unless it is told.
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let codec = ProstCodec::default();
     Ok(grpc.unary(Request::new(message), PathAndQuery::from_static(path), codec).await?.into_inner())
@@ -180,7 +190,7 @@ impl Connect for Etcd {
 
 impl Store for EtcdStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Failure> {
-        let request = RangeRequest { key: Bytes::copy_from_slice(key) };
+        let request = RangeRequest { key: Bytes::copy_from_slice(key), ..RangeRequest::default() };
         let found: RangeResponse = call(&self.0, "/etcdserverpb.KV/Range", request).await.map_err(failed)?;
         Ok(found.kvs.into_iter().next().map(|found| found.value))
     }
@@ -189,5 +199,18 @@ impl Store for EtcdStore {
         let request = PutRequest { key: Bytes::copy_from_slice(key), value };
         let _: PutResponse = call(&self.0, "/etcdserverpb.KV/Put", request).await.map_err(failed)?;
         Ok(())
+    }
+
+    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
+        let key = [after, b"\0"].concat().into();
+        let mut range_end = prefix.to_vec();
+        // The prefixes of measurements do not end with the highest byte.
+        if let Some(last) = range_end.last_mut() {
+            *last += 1;
+        }
+        let request = RangeRequest { key, range_end: range_end.into(), limit: i64::from(limit) };
+        let found: RangeResponse = call(&self.0, "/etcdserverpb.KV/Range", request).await.map_err(failed)?;
+        let bytes = found.kvs.iter().map(|found| found.key.len() + found.value.len()).sum();
+        Ok(Scanned { entries: found.kvs.len(), bytes })
     }
 }

@@ -55,6 +55,18 @@ enum Which {
 enum Operation {
     Put,
     Get,
+    /// Pages of keys in order; of systems that can do that.
+    Scan,
+}
+
+impl Operation {
+    const fn mix(self, limit: u32) -> Mix {
+        match self {
+            Self::Put => Mix::Put,
+            Self::Get => Mix::Get,
+            Self::Scan => Mix::Scan { limit },
+        }
+    }
 }
 
 /// Compares Archon with etcd, Redis Cluster and ZooKeeper on this machine.
@@ -84,6 +96,9 @@ struct Args {
     /// Bytes of each value.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     value_bytes: u32,
+    /// Entries per scan.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    scan_limit: u32,
     /// Threads that drive the clients.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
@@ -164,7 +179,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     anyhow::ensure!(!systems.is_empty(), "none of the systems is installed");
     let ladder = Ladder {
         clients: args.clients.iter().map(|clients| *clients as usize).collect(),
-        mixes: args.operations.iter().map(|op| if *op == Operation::Get { Mix::Get } else { Mix::Put }).collect(),
+        mixes: args.operations.iter().map(|operation| operation.mix(args.scan_limit)).collect(),
         rounds: args.rounds as usize,
         length: Duration::from_secs_f64(args.seconds),
         warm_up: Duration::from_secs_f64(args.warmup),
@@ -199,7 +214,7 @@ fn start(which: Which, args: &Args, directory: &Path) -> anyhow::Result<Started>
     match which {
         Which::Archon => {
             let version = format!("archon {}", env!("CARGO_PKG_VERSION"));
-            Ok(Some((version, archon::start(args.program.as_deref())?)))
+            Ok(Some((version, archon::start(args.program.as_deref(), args.keys)?)))
         }
         Which::Redis => redis::start(directory).context("starting Redis Cluster"),
         Which::Etcd => etcd::start(directory).context("starting etcd"),

@@ -99,6 +99,7 @@ impl System for RedisBenchmark {
             ops_per_second: seen.per_second,
             p50_us: (seen.p50_ms * 1e3) as u64,
             p99_us: (seen.p99_ms * 1e3) as u64,
+            bytes_read_per_second: 0.0,
             ops_with_warm_up: requests,
             client_cpu_us: cpu.as_secs_f64() * 1e6 / requests as f64,
         })

@@ -153,7 +153,9 @@ impl Report {
     }
 
     fn table(&self, operation: &str, cell: impl Fn(&Point) -> String) -> String {
-        let names: Vec<&str> = self.systems.iter().map(|used| used.name.as_str()).collect();
+        let seen =
+            |used: &&Used| self.points.iter().any(|point| point.operation == operation && point.system == used.name);
+        let names: Vec<&str> = self.systems.iter().filter(seen).map(|used| used.name.as_str()).collect();
         let mut text = format!("| clients | {} |\n|---:|{}\n", names.join(" | "), "---:|".repeat(names.len()));
         for clients in self.rungs() {
             let cells = names
@@ -162,6 +164,19 @@ impl Report {
             text += &format!("| {clients} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
         }
         text
+    }
+
+    fn scans(&self, text: &mut String) {
+        if !self.points.iter().any(|point| point.operation == "scan") {
+            return;
+        }
+        *text += "**Scans** of keys in order, each from a random key: MB/s · p50 ms · p99 ms\n\n";
+        let cell = |point: &Point| {
+            let (p50, p99) = (millis(point.p50_us), millis(point.p99_us));
+            format!("{:.0} · {p50} · {p99}", point.megabytes_read_per_second)
+        };
+        *text += &self.table("scan", cell);
+        text.push('\n');
     }
 
     /// The whole as a piece of a Markdown document whose pictures lie in `pictures`.
@@ -203,6 +218,7 @@ impl Report {
             }
             text.push('\n');
         }
+        self.scans(&mut text);
         for (operation, title) in [("put", "Puts"), ("get", "Gets")] {
             if !self.points.iter().any(|point| point.operation == operation) {
                 continue;
@@ -265,7 +281,19 @@ mod tests {
     fn point(system: &str, operation: &'static str, clients: usize, ops_per_second: f64, p50_us: u64) -> Point {
         let (system, rounds) = (system.to_owned(), vec![]);
         let (p99_us, server_cpu_us, client_cpu_us) = (p50_us * 2, 1.0, 1.0);
-        Point { system, operation, clients, ops_per_second, p50_us, p99_us, server_cpu_us, client_cpu_us, rounds }
+        let megabytes_read_per_second = 0.0;
+        Point {
+            system,
+            operation,
+            clients,
+            ops_per_second,
+            p50_us,
+            p99_us,
+            megabytes_read_per_second,
+            server_cpu_us,
+            client_cpu_us,
+            rounds,
+        }
     }
 
     #[test]

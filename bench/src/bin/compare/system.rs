@@ -30,6 +30,11 @@ pub(crate) trait System {
     /// Connections that so many clients share.
     fn connections(&self, clients: usize) -> usize;
 
+    /// Whether it is to be measured by these operations.
+    fn does(&self, mix: Mix) -> bool {
+        !matches!(mix, Mix::Scan { .. })
+    }
+
     /// Puts load on it.
     ///
     /// # Errors
@@ -43,6 +48,8 @@ pub(crate) struct Seen {
     pub(crate) ops_per_second: f64,
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
+    /// Bytes of keys and values read per second.
+    pub(crate) bytes_read_per_second: f64,
     /// What the CPU time of the servers is to be divided by.
     pub(crate) ops_with_warm_up: u64,
     /// CPU time of the driving program per operation, in microseconds.
@@ -67,12 +74,17 @@ pub(crate) fn drive<C: Connect>(connect: &Arc<C>, workload: &Workload) -> anyhow
     }
     let measured = run.wait()?;
     anyhow::ensure!(measured.failed == 0, "{} operations failed: {:?}", measured.failed, measured.failures);
-    let latency = if workload.mix == Mix::Get { measured.get } else { measured.put };
+    let latency = match workload.mix {
+        Mix::Get => measured.get,
+        Mix::Scan { .. } => measured.scan,
+        _ => measured.put,
+    };
     let latency = latency.context("nothing succeeded")?;
     Ok(Seen {
         ops_per_second: measured.ops_per_second,
         p50_us: latency.p50_us,
         p99_us: latency.p99_us,
+        bytes_read_per_second: measured.bytes_read as f64 / measured.seconds.max(f64::MIN_POSITIVE),
         ops_with_warm_up: measured.ops_with_warm_up,
         client_cpu_us: measured.client_cpu_us_per_op,
     })
