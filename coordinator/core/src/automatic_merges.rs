@@ -4,12 +4,13 @@
 //! begins is a merge like an operator's, judged by the same check, and goes on by itself. What leaders said, and how often a merge
 //! was given up, is each coordinator's own memory.
 
+use crate::apply::refused;
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::operate::check_merge;
 use crate::rest::{REST_MS_MAX, rest_ms};
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, Millis, Partition, PartitionId, RangeLimits, TableId, Undersized};
+use archon_types::{ErrorDetail, Millis, Partition, PartitionId, RangeLimits, TableId, Undersized};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -87,7 +88,7 @@ impl AutomaticMerges {
         row: &Partition,
         has: Undersized,
     ) -> Result<Option<Command>, ErrorDetail> {
-        let limits = limits_of(state, row.id.table);
+        let limits = state.range_limits(row.id.table);
         self.sync(state, now);
         let place = (row.id.table, row.range.begin.clone());
         if !limits.may_merge(has) {
@@ -175,12 +176,4 @@ impl Small {
         let row = state.partitions.get(self.partition).filter(|_| self.is_fresh(now));
         row.is_some_and(|row| row.range.end == self.end && row.split.is_none() && row.merge.is_none())
     }
-}
-
-fn limits_of(state: &ClusterState, table: TableId) -> RangeLimits {
-    state.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
-}
-
-fn refused(message: String) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::Refused, message)
 }

@@ -4,12 +4,13 @@
 //! a split like an operator's, judged by the same check, and goes on by itself. Only how often one was given up is each coordinator's
 //! own memory.
 
+use crate::apply::refused;
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::operate::check_split;
 use crate::rest::{REST_MS_MAX, rest_ms};
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Outgrown, Partition, PartitionId, RangeLimits, TableId};
+use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Outgrown, Partition, PartitionId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ impl AutomaticSplits {
     /// Takes note of how those ended that are over.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.tried.retain(|left, tried| {
-            let Some(row) = state.partitions.get(*left).filter(|_| limits_of(state, left.table).is_set()) else {
+            let Some(row) = state.partitions.get(*left).filter(|_| state.range_limits(left.table).is_set()) else {
                 return false;
             };
             match (tried.again_at, outcome(state, row, tried, now)) {
@@ -72,7 +73,7 @@ impl AutomaticSplits {
         at: &Bytes,
         by: Outgrown,
     ) -> Result<Option<Command>, ErrorDetail> {
-        if !limits_of(state, row.id.table).are_exceeded(by) {
+        if !state.range_limits(row.id.table).are_exceeded(by) {
             return Ok(None);
         }
         self.sync(state, now);
@@ -146,18 +147,10 @@ fn outcome(state: &ClusterState, row: &Partition, tried: &Tried, now: Millis) ->
     }
 }
 
-fn limits_of(state: &ClusterState, table: TableId) -> RangeLimits {
-    state.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
-}
-
 /// What is answered to somebody who wants the partitions of a table split or merged by themselves whose keys are hashed.
 pub(crate) fn hashed(table: &str) -> ErrorDetail {
     let message = format!(
         "the keys of table {table} are hashed, so that no partition is split or merged; only a table made with --range has limits"
     );
     ErrorDetail::new(ErrorKind::InvalidArgument, message)
-}
-
-fn refused(message: String) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::Refused, message)
 }

@@ -13,7 +13,8 @@ use crate::partitions::Partitions;
 use crate::response::Response;
 use archon_types::{
     ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, NodeId, NodeStatus, Partition,
-    PartitionId, PlacementId, RemovedNodes, RequestId, Settings, StorageId, Table, TableId, TableList, Version,
+    PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table, TableId, TableList,
+    Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -228,6 +229,11 @@ impl ClusterState {
     /// Whether the keys of this table are in ranges.
     pub fn is_range(&self, table: TableId) -> bool {
         self.tables.get(&table).is_some_and(|table| table.keys.is_range())
+    }
+
+    /// What has partitions of a table split and merged by themselves; nothing in a table whose keys are hashed.
+    pub(crate) fn range_limits(&self, table: TableId) -> RangeLimits {
+        self.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
     }
 
     /// Which tables there are.
