@@ -178,3 +178,19 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("n-")).count(), 19, "{listed}");
 }
+
+#[test]
+fn neighbours_that_stay_small_are_merged_by_themselves_and_every_write_counts_once() {
+    let cluster = cluster("key-06,key-12,key-18");
+    done(&cluster, &["table", "alter", "times", "--merge-below", "1MiB"]);
+    let counting = Counting::begin(&cluster, "times");
+    // Leaders say that a partition is small once it has been so for a minute; what is merged is small for another one.
+    wait_for("all to be merged into one", Duration::from_secs(400), || {
+        let listed = partitions(&cluster);
+        if listed.len() == 1 && is_whole(&listed[0]) { Ok(()) } else { Err(format!("{listed:?}")) }
+    });
+    let seen = counting.end();
+    assert!(seen.iter().all(|seen| seen.open == 0), "nothing failed, so nothing is open: {seen:?}");
+    let events = done(&cluster, &["events"]);
+    assert!(events.contains("by itself"), "{events}");
+}

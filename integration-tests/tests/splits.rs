@@ -2,6 +2,9 @@
 
 use archon_client::{Admin, Client};
 use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
+use archon_proto::v1::kv_client::KvClient;
+use archon_proto::v1::reply::Answer;
+use archon_proto::v1::{BatchRequest, ClusterRef, Op, OpGet, OpId, OpIncrement, PartitionId, Reply, op};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -285,4 +288,44 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
     cluster.take_node("cyrene").kill();
     cluster.wait_node("cyrene", "failed");
     says(&cluster, &["1", "--table", "times", "--at", "t"], 4, "cyrene");
+}
+
+/// A batch of one operation on key `z` by whoever answers at this address.
+async fn ask(address: &str, cluster: &ClusterRef, op: Op) -> Reply {
+    let mut node = KvClient::connect(format!("http://{address}")).await.expect("the node listens");
+    let request = BatchRequest { cluster: Some(cluster.clone()), table: "times".into(), ops: vec![op] };
+    node.batch(request).await.expect("an answer").into_inner().replies.pop().expect("a reply")
+}
+
+#[test]
+fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice() {
+    let cluster = cluster();
+    let runtime = Runtime::new().expect("a runtime");
+    let status = cluster.json(&["status"]).expect("status");
+    let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
+    let here = ClusterRef { cluster_id: id.as_bytes().to_vec().into() };
+    let ask = |op: Op| runtime.block_on(ask(cluster.node_address("athens"), &here, op));
+    let table = partitions(&cluster)[0]["table_id"].as_u64().expect("a number");
+    let get = Some(op::Op::Get(OpGet { key: "z".into() }));
+    let stamp_ms = ask(Op { op: get, ..Op::default() }).log_time_ms;
+    let ask = |op: Op| ask(op).answer.expect("it says something");
+    let named = |partition: Option<u32>| Op {
+        tag: 1,
+        partition: partition.map(|index| PartitionId { table, index }),
+        id: Some(OpId { client: vec![7; 16].into(), number: 1, done_below: 1, stamp_ms }),
+        op: Some(op::Op::Increment(OpIncrement { key: "z".into(), by: 1 })),
+    };
+    let refused = |answer: Answer| match answer {
+        Answer::Error(error) => error.message,
+        other => panic!("{other:?}"),
+    };
+    let why = refused(ask(named(None)));
+    assert!(why.contains("would not know this write by its name"), "{why}");
+    let first = ask(named(Some(0)));
+    assert!(matches!(&first, Answer::Counter(counter) if counter.value == 1), "{first:?}");
+    split(&cluster, "0", "m");
+    wait_served(&cluster, 2);
+    assert_eq!(ask(named(Some(0))), first, "the partition where it began still knows it");
+    refused(ask(named(None)));
+    assert_eq!(done(&cluster, &["kv", "get", "z", "--table", "times"]), "1");
 }
