@@ -5,7 +5,8 @@ use crate::admin_call::Effect;
 use crate::admin_types::NodeSummary;
 use crate::error::Error;
 use crate::operate_types::{
-    Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit, SplitProgress,
+    ForcedLeader, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit,
+    SplitProgress,
 };
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::alter::AlterNode;
@@ -243,7 +244,7 @@ impl Admin {
         partition: u32,
         node: Option<&str>,
         accept_data_loss: bool,
-    ) -> Result<Forced, Error> {
+    ) -> Result<ForcedLeader, Error> {
         check_name("table", table)?;
         if let Some(node) = node {
             check_name("node", node)?;
@@ -254,6 +255,6 @@ impl Admin {
         let request = v1::ForceLeaderRequest::from(force);
         let call = |channel, request| async move { client(channel).force_leader(request).await };
         let wire: v1::ForceLeaderResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(Forced::new(name, wire))
+        Ok(ForcedLeader::new(name, wire))
     }
 }

@@ -74,7 +74,7 @@ pub use config_types::{SettingChanged, SettingSummary, SettingsChanged, Settings
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
-    DrainCheck, Forced, ForcedCheck, LossCheck, MergeProgress, NodeCheck, NodeGain, NodeLoss, PartitionCopy,
+    DrainCheck, ForceLeaderCheck, ForcedLeader, LossCheck, MergeProgress, NodeCheck, NodeGain, NodeLoss, PartitionCopy,
     PartitionDescription, PartitionMerge, PartitionSplit, RemoveCheck, SplitProgress, TableCheck,
 };
 pub use order_types::{Alert, BarSummary, Check, CheckThresholds};

@@ -140,7 +140,7 @@ pub struct PartitionDescription {
     #[serde(rename = "move")]
     pub running_move: Option<MoveStatus>,
     /// What forcing a leader would come to.
-    pub force_leader: ForcedCheck,
+    pub force_leader: ForceLeaderCheck,
     /// Who is barred from it, or from its table.
     pub bars: Vec<BarSummary>,
 }
@@ -289,7 +289,7 @@ pub struct PartitionCopy {
 
 /// What forcing a leader would come to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct ForcedCheck {
+pub struct ForceLeaderCheck {
     /// Why it cannot be done, or need not; empty if it can.
     pub obstacles: Vec<String>,
     /// The number of the node that would lead; null: the partition would begin empty.
@@ -310,7 +310,7 @@ pub struct ForcedCheck {
 
 /// What forcing a leader came to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Forced {
+pub struct ForcedLeader {
     /// The table's number.
     pub table_id: u64,
     /// The table's name.
@@ -354,8 +354,8 @@ impl From<v1::LossCheck> for LossCheck {
     }
 }
 
-impl From<v1::ForcedCheck> for ForcedCheck {
-    fn from(wire: v1::ForcedCheck) -> Self {
+impl From<v1::ForceLeaderCheck> for ForceLeaderCheck {
+    fn from(wire: v1::ForceLeaderCheck) -> Self {
         let names = |nodes: Vec<v1::NodeName>| nodes.into_iter().map(Into::into).collect();
         let (leader_id, leader) = number_and_name(wire.leader);
         Self {
@@ -371,7 +371,7 @@ impl From<v1::ForcedCheck> for ForcedCheck {
     }
 }
 
-impl Forced {
+impl ForcedLeader {
     /// Of the partition that was asked for.
     pub(crate) fn new(name: PartitionName, wire: v1::ForceLeaderResponse) -> Self {
         let (leader_id, leader) = number_and_name(wire.leader);

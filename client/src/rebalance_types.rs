@@ -34,7 +34,7 @@ pub struct RebalanceSummary {
     /// Those whose copy counts, or whose leadership is being handed over.
     pub in_sync: u32,
     /// Those whose new leader takes over.
-    pub hand_off: u32,
+    pub hand_over: u32,
     /// Those of which the old copy is being deleted.
     pub cleanup: u32,
     /// Those that reached their goal.
@@ -68,7 +68,7 @@ impl From<v1::RebalanceSummary> for RebalanceSummary {
             queued: wire.queued,
             copying: wire.copying,
             in_sync: wire.in_sync,
-            hand_off: wire.hand_off,
+            hand_over: wire.hand_over,
             cleanup: wire.cleanup,
             done: wire.done,
             cancelled: wire.cancelled,

@@ -105,7 +105,7 @@ async fn a_partition_goes_from_one_to_the_other_and_back_when_both_are_told() {
         1
     );
     assert!(athens.drop_partition(partition).await);
-    let dropped = Reported::Dropped { participant: "athens".into(), partition, epoch: after };
+    let dropped = Reported::Declined { participant: "athens".into(), partition, epoch: after };
     assert!(coordinator.reported().contains(&dropped) && coordinator.owner(partition).is_none());
     let again = coordinator.grant("byzantium", partition);
     reported(&coordinator, acquired("byzantium", partition, again)).await;

@@ -128,7 +128,7 @@ async fn what_is_dropped_or_cannot_be_acquired_is_given_to_another() {
     let dropped = athens.owned()[0].clone();
     assert!(athens.drop_partition(dropped.partition()).await);
     assert!(dropped.check().is_err() && athens.have_partition(dropped.partition()).is_none());
-    assert_eq!(first.count(|told| matches!(told, Told::Released(_, _, Why::Dropped))), 1);
+    assert_eq!(first.count(|told| matches!(told, Told::Released(_, _, Why::Declined))), 1);
     wait("the other one to have it", || byzantium.have_partition(dropped.partition()).is_some()).await;
     assert!(!athens.drop_partition(dropped.partition()).await, "it is not ours any more");
     assert!(athens.stop(Duration::from_secs(10)).await && byzantium.stop(Duration::from_secs(10)).await);

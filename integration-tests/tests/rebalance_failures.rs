@@ -43,7 +43,7 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
         let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
         let all = status["moves"].as_array().cloned().unwrap_or_default();
         let rank = |phase: &str| {
-            ["queued", "copying", "in_sync", "hand_off", "cleanup", "done"]
+            ["queued", "copying", "in_sync", "hand_over", "cleanup", "done"]
                 .iter()
                 .position(|p| *p == phase)
                 .unwrap_or(9)
@@ -113,12 +113,12 @@ macro_rules! kill_tests {
 kill_tests! {
     the_leading_coordinator_is_killed_while_queued: LeadingCoordinator in "queued",
     the_leading_coordinator_is_killed_while_copying: LeadingCoordinator in "copying",
-    the_leading_coordinator_is_killed_at_the_hand_off: LeadingCoordinator in "in_sync" | "hand_off",
+    the_leading_coordinator_is_killed_at_the_hand_over: LeadingCoordinator in "in_sync" | "hand_over",
     the_leading_coordinator_is_killed_at_the_cleanup: LeadingCoordinator in "cleanup",
     the_source_is_killed_while_copying: Source in "copying",
-    the_source_is_killed_at_the_hand_off: Source in "in_sync" | "hand_off",
+    the_source_is_killed_at_the_hand_over: Source in "in_sync" | "hand_over",
     the_source_is_killed_at_the_cleanup: Source in "cleanup",
     the_target_is_killed_while_copying: Target in "copying",
-    the_target_is_killed_at_the_hand_off: Target in "in_sync" | "hand_off",
+    the_target_is_killed_at_the_hand_over: Target in "in_sync" | "hand_over",
     the_target_is_killed_at_the_cleanup: Target in "cleanup",
 }

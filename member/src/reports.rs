@@ -76,7 +76,7 @@ fn asks_again(fact: &Fact, kind: ErrorKind) -> bool {
         _ if matches!(fact, Fact::Outgrown { .. } | Fact::Undersized(_)) => false,
         ErrorKind::StaleEpoch => false,
         ErrorKind::StaleVersion => !matches!(fact, Fact::CaughtUp { .. } | Fact::Silent { .. }),
-        ErrorKind::Refused => matches!(fact, Fact::Released | Fact::Dropped),
+        ErrorKind::Refused => matches!(fact, Fact::Released | Fact::Declined),
         kind => kind.is_retryable(),
     }
 }
@@ -92,7 +92,7 @@ fn key(report: &Report) -> Key {
         Fact::LostData { .. } => 6,
         Fact::Emptied => 7,
         Fact::Overtaken { .. } => 8,
-        Fact::Dropped => 9,
+        Fact::Declined => 9,
         Fact::Formed { .. } => 10,
         Fact::Mirroring { .. } => 11,
         Fact::Outgrown { .. } => 14,
@@ -100,7 +100,7 @@ fn key(report: &Report) -> Key {
         Fact::Unabsorbable { .. } => 13,
         Fact::Undersized(_) => 15,
     };
-    let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
+    let epoch = if matches!(report.fact, Fact::Released | Fact::Declined) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)
 }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_release_was_forgotten_when_the_next_owner_had_just_failed() {
         let mut reports = Reports::default();
-        for fact in [Fact::Released, Fact::Dropped] {
+        for fact in [Fact::Released, Fact::Declined] {
             let released = Report { fact, ..report(1, 5) };
             reports.put(released.clone());
             assert!(!reports.answered(&released, Some(ErrorKind::Refused)));

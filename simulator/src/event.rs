@@ -293,7 +293,7 @@ pub(crate) enum Event {
         partition: PartitionId,
     },
     /// Something goes wrong around a split.
-    TroubleSplit {
+    DisturbReshape {
         partition: PartitionId,
     },
 }

@@ -42,7 +42,7 @@ impl World {
         for _ in 0..self.merges.below(3) {
             let when = self.merges.between(1, unit * 4);
             let partition = if self.merges.below(2) == 0 { left } else { right };
-            self.after(when, Event::TroubleSplit { partition });
+            self.after(when, Event::DisturbReshape { partition });
         }
     }
 
@@ -61,7 +61,7 @@ impl World {
         let splitting = state.partitions.splitting().map(|row| row.id);
         let both: Vec<PartitionId> = merging.chain(splitting).collect();
         if let Some(partition) = self.merges.pick(&both) {
-            self.trouble_splitting(partition);
+            self.disturb_reshape(partition);
         }
         self.theme_until = self.truth + self.plan.unit_ms();
     }

@@ -6,7 +6,7 @@ use crate::event::{Event, Proposal};
 use crate::network::{Cut, End};
 use crate::random::Random;
 use crate::world::World;
-use archon_coordinator_core::{Command, check_loss};
+use archon_coordinator_core::{Command, check_force_leader};
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
 use std::collections::BTreeMap;
 
@@ -49,7 +49,8 @@ impl World {
         let patience = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
         let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
-        let forced = late.into_iter().filter_map(|id| check_loss(state, session.term.liveness(), now, id, None).ok());
+        let forced =
+            late.into_iter().filter_map(|id| check_force_leader(state, session.term.liveness(), now, id, None).ok());
         let commands: Vec<Command> = forced.map(|forced| forced.command).collect();
         let term = session.term.number();
         for command in commands {

@@ -17,7 +17,7 @@ pub enum Theme {
     /// Clients stay with a leader that was replaced, and which can hear some of its followers (rules 10, 11, 18).
     OldLeader,
     /// A leader that should hand over cannot (rules 12, 15, 16).
-    HandOffs,
+    HandOvers,
     /// Directories are set back, wiped, or lose a placement (rules 7, 19).
     Disks,
     /// Nodes are away for so long that they are replaced.
@@ -130,7 +130,7 @@ impl Scenario {
             Theme::Split,
             Theme::OldLeader,
             Theme::OldLeader,
-            Theme::HandOffs,
+            Theme::HandOvers,
             Theme::Disks,
             Theme::Away,
         ];
@@ -169,7 +169,7 @@ impl Scenario {
             clients: 2 + random.index(3),
             settings,
             faults_ms: match theme {
-                Theme::HandOffs => timing.failure_timeout_ms * random.between(20, 30),
+                Theme::HandOvers => timing.failure_timeout_ms * random.between(20, 30),
                 // One that is given up for taking too long takes 5 s.
                 Theme::Splits | Theme::Merges => 5_000 + unit * random.between(60, 140),
                 _ => unit * random.between(60, 140),

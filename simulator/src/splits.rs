@@ -92,7 +92,7 @@ impl World {
         }
         for _ in 0..self.splits.below(3) {
             let when = self.splits.between(1, unit * 5);
-            self.after(when, Event::TroubleSplit { partition });
+            self.after(when, Event::DisturbReshape { partition });
         }
     }
 
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Something happens to a machine that has a copy of a partition being split, or to who leads the coordinators.
-    pub(crate) fn trouble_splitting(&mut self, partition: PartitionId) {
+    pub(crate) fn disturb_reshape(&mut self, partition: PartitionId) {
         if self.healing {
             return;
         }
@@ -164,7 +164,7 @@ impl World {
     pub(crate) fn around_a_split(&mut self) {
         let splitting: Vec<PartitionId> = self.quorum.state.partitions.splitting().map(|row| row.id).collect();
         if let Some(partition) = self.splits.pick(&splitting) {
-            self.trouble_splitting(partition);
+            self.disturb_reshape(partition);
         }
         self.theme_until = self.truth + self.plan.unit_ms();
     }

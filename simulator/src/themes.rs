@@ -23,7 +23,7 @@ impl World {
             Theme::Leases => self.around_a_lease(leader),
             Theme::Split => self.with_a_deposed_coordinator(leader),
             Theme::OldLeader => self.old_leader(leader),
-            Theme::HandOffs => self.stuck_hand_off(leader),
+            Theme::HandOvers => self.stuck_hand_over(leader),
             Theme::Disks => self.trouble_disk(leader),
             Theme::Away => self.away(leader),
             Theme::Young => self.lost_when_young(leader),
@@ -155,7 +155,7 @@ impl World {
 
     /// A leader is to give up its leadership, and cannot since it does not hear its followers; nor does it always hear the
     /// coordinator.
-    fn stuck_hand_off(&mut self, leader: usize) {
+    fn stuck_hand_over(&mut self, leader: usize) {
         let timeout = self.plan.settings.timing.failure_timeout_ms;
         let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
         // The patience with a hand-over is eight failure time-outs.

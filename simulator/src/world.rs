@@ -224,7 +224,7 @@ impl World {
             Event::Merge => self.order_merge(),
             Event::CancelMerge { partition } => self.cancel_merge(partition),
             Event::CancelSplit { partition } => self.cancel_split(partition),
-            Event::TroubleSplit { partition } => self.trouble_splitting(partition),
+            Event::DisturbReshape { partition } => self.disturb_reshape(partition),
         }
     }
 }

@@ -61,7 +61,7 @@ fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
 pub(super) fn way_out(rebalance: &Rebalance) -> &'static str {
     let summary = &rebalance.summary;
     let stop = summary.queued + summary.copying + summary.in_sync;
-    match stop > 0 || summary.hand_off + summary.cleanup == 0 {
+    match stop > 0 || summary.hand_over + summary.cleanup == 0 {
         true => "stop with: archon rebalance cancel",
         false => "handed over already, and about to end",
     }

@@ -7,7 +7,7 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, Holds, MemberTiming, MergeProgress, NodeName,
+    Admin, BarSummary, Condition, CopySummary as Copy, ForceLeaderCheck, Holds, MemberTiming, MergeProgress, NodeName,
     NodeStatus, PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, SplitProgress, Subject,
     Word,
 };
@@ -266,7 +266,7 @@ pub(super) fn operand(id: u32, table: &str) -> String {
 }
 
 /// What may be done for a partition that nobody can lead without loss.
-fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[Node]) -> String {
+fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, nodes: &[Node]) -> String {
     let mut first = String::new();
     for (names, what) in [(&forced.lose_nothing, "nothing"), (&forced.lose_less, "less")] {
         if !names.is_empty() {
@@ -406,7 +406,7 @@ goes to    grace"
             merge: None,
             reasons: vec![],
             running_move: None,
-            force_leader: ForcedCheck::default(),
+            force_leader: ForceLeaderCheck::default(),
             bars: vec![],
         }
     }
@@ -417,7 +417,7 @@ goes to    grace"
 
     #[test]
     fn the_last_hope_names_the_price_and_the_better_way_even_of_a_node_whose_name_was_taken_over() {
-        let mut forced = ForcedCheck { lose_nothing: named("athens"), ..ForcedCheck::default() };
+        let mut forced = ForceLeaderCheck { lose_nothing: named("athens"), ..ForceLeaderCheck::default() };
         let partition = of_orders();
         assert_eq!(
             forced_text(&partition, &forced, &[]),

@@ -315,13 +315,13 @@ mod tests {
 
     #[test]
     fn a_move_that_lost_its_point_is_no_failure_and_one_that_handed_over_cannot_be_stopped() {
-        use MovePhase::{Done, HandOff, InSync, Superseded};
+        use MovePhase::{Done, HandOver, InSync, Superseded};
         let result = |phases: &[MovePhase]| {
             let many = |phase: MovePhase| phases.iter().filter(|one| **one == phase).count() as u32;
             let summary = RebalanceSummary {
                 moves_total: phases.len() as u32,
                 in_sync: many(InSync),
-                hand_off: many(HandOff),
+                hand_over: many(HandOver),
                 done: many(Done),
                 superseded: many(Superseded),
                 ..Default::default()
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(done_text(&result(&[Done, Done])), "done: 2 moves");
         let running = |phases: &[MovePhase]| Rebalance { running: true, ..result(phases) };
         assert!(way_out(&running(&[Done, InSync])).contains("archon rebalance cancel"));
-        assert!(!way_out(&running(&[Done, HandOff])).contains("cancel"));
+        assert!(!way_out(&running(&[Done, HandOver])).contains("cancel"));
         let text = done_text(&result(&[Done, Superseded]));
         assert!(text.starts_with("done: 1 move; 1 more lost the point"), "{text}");
     }

@@ -5,7 +5,7 @@ use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
-    Cancelled, Check, ErrorKind, Event, Forced, Located, PartitionDescription, PartitionMerge, PartitionSplit,
+    Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription, PartitionMerge, PartitionSplit,
     SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
 };
 use schemars::generate::SchemaSettings;
@@ -63,7 +63,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("partition unbar", one::<PartitionOrdered>),
         ("partition split", one::<PartitionSplit>),
         ("partition merge", one::<PartitionMerge>),
-        ("partition force-leader", one::<Forced>),
+        ("partition force-leader", one::<ForcedLeader>),
         ("rebalance plan", one::<PlanFile>),
         ("rebalance apply", one::<Applied>),
         ("rebalance status", one::<Rebalance>),

@@ -36,7 +36,7 @@ pub enum Reported {
         epoch: Epoch,
     },
     /// It has given up a partition by itself: it dropped it, or its service could not acquire it.
-    Dropped {
+    Declined {
         /// Its name.
         participant: String,
         /// The partition.

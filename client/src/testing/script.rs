@@ -257,11 +257,11 @@ impl Script {
         let Report { partition, epoch, .. } = *report;
         let known = self.alive(member)?;
         let participant = known.name.clone();
-        let ends = matches!(report.fact, Fact::Released | Fact::Dropped);
+        let ends = matches!(report.fact, Fact::Released | Fact::Declined);
         self.reported.push(match &report.fact {
             Fact::Online => Reported::Acquired { participant, partition, epoch },
             Fact::Released => Reported::Released { participant, partition, epoch },
-            Fact::Dropped => Reported::Dropped { participant, partition, epoch },
+            Fact::Declined => Reported::Declined { participant, partition, epoch },
             other => {
                 let message = format!("the fake coordinator gave no cause for {other:?}");
                 return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));

@@ -10,13 +10,13 @@
 //! | zone, weight, limit of a node | [`crate::check_alter_node`] | `AlterNode` with `if_version` | always | plans, first assignments and repair go by them; copies stay where they are until a plan moves them |
 //! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
-//! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
+//! | lost | [`crate::check_lose_node`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
 //! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies count, and falls at once |
 //! | when partitions are split by themselves | the same | the same | the table is by ranges | leaders look, and say when one is above (`automatic_splits`) |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
-//! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
+//! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
 use crate::edit::PartitionChange;

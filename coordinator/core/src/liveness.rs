@@ -67,7 +67,7 @@ pub struct Liveness {
     /// Leaderships that no lease covers any more.
     withdrawals: Withdrawals,
     /// Since when each leader has been asked to hand over.
-    pub(crate) hand_offs: BTreeMap<PartitionId, (Epoch, Millis)>,
+    pub(crate) hand_overs: BTreeMap<PartitionId, (Epoch, Millis)>,
     /// For which version of each row an edit was proposed, and when.
     proposed: BTreeMap<PartitionId, (Version, Millis)>,
     /// The highest placement number handed out, which may not be in the state yet.
@@ -107,7 +107,7 @@ impl Liveness {
             lives: BTreeMap::new(),
             earlier: BTreeMap::new(),
             withdrawals: Withdrawals::default(),
-            hand_offs: BTreeMap::new(),
+            hand_overs: BTreeMap::new(),
             proposed: BTreeMap::new(),
             placement_last: 0,
             passed: None,

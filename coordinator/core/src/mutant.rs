@@ -20,7 +20,7 @@ archon_types::mutants! {
     /// A copy that counted once is deleted although too few Live copies on nodes that are alive are left.
     LastCopyGoes = 7,
     /// A cancelled migration is undone although the leadership has moved.
-    UndoAfterHandOff = 7,
+    UndoAfterHandOver = 7,
     /// Registration leaves the leaderships of the former life as they are.
     LeadershipSurvives = 8,
     /// A replica that is not Live is elected.

@@ -77,7 +77,7 @@ impl Reports<'_> {
             return Ok(vec![Command::Deleted { node, placement: report.placement }]);
         }
         let Some(row) = state.partitions.get(report.partition) else { return self.of_dropped(report) };
-        let released = matches!(report.fact, Fact::Released | Fact::Dropped);
+        let released = matches!(report.fact, Fact::Released | Fact::Declined);
         if released
             && let Some(former) = state.former_leaders.get(row.id, report.epoch)
             && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
@@ -92,7 +92,7 @@ impl Reports<'_> {
             let message = format!("{name} has no placement {} of partition {}", report.placement, row.id);
             return Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version));
         };
-        let of_leases = matches!(report.fact, Fact::Online | Fact::Released | Fact::Dropped);
+        let of_leases = matches!(report.fact, Fact::Online | Fact::Released | Fact::Declined);
         if state.is_lease(row.id.table) && !of_leases {
             let message = format!("partition {} is a lease: nothing of the kind can be true of it", row.id);
             return Err(ErrorDetail::new(ErrorKind::Refused, message));
@@ -188,7 +188,7 @@ impl Reports<'_> {
                 led_by(state, row, own.id, report)?;
                 self.released(row)
             }
-            Fact::Dropped => {
+            Fact::Declined => {
                 led_by(state, row, own.id, report)?;
                 self.liveness.comings.avoid(node, row.id, self.now);
                 self.released(row)
@@ -229,7 +229,7 @@ impl Reports<'_> {
             return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
         }
         match report.fact {
-            Fact::Unloaded | Fact::Released | Fact::Dropped => Ok(Vec::new()),
+            Fact::Unloaded | Fact::Released | Fact::Declined => Ok(Vec::new()),
             _ => {
                 let message = format!("partition {} was dropped or merged away", report.partition);
                 Err(ErrorDetail::new(ErrorKind::NotFound, message))
@@ -338,7 +338,7 @@ fn demotions(state: &ClusterState, row: &Partition, followers: &[ReplicaName]) -
 }
 
 fn led_by(state: &ClusterState, row: &Partition, own: PlacementId, report: &Report) -> Result<(), ErrorDetail> {
-    let stale_release = matches!(report.fact, Fact::Released | Fact::Dropped) && state.breaks(Mutant::StaleRelease); // rule 12
+    let stale_release = matches!(report.fact, Fact::Released | Fact::Declined) && state.breaks(Mutant::StaleRelease); // rule 12
     let asks = matches!(report.fact, Fact::CaughtUp { .. } | Fact::Silent { .. });
     if row.epoch != report.epoch && !stale_release {
         let message = format!("partition {} is in epoch {}, the report in {}", row.id, row.epoch, report.epoch);

@@ -78,7 +78,7 @@ pub struct PlanSummary {
     /// Moves whose copy counts, or whose leadership is being handed over.
     pub in_sync: u32,
     /// Moves whose new leader takes over.
-    pub hand_off: u32,
+    pub hand_over: u32,
     /// Moves of which the old copy is being deleted.
     pub cleanup: u32,
     /// Moves that reached their goal.
@@ -114,7 +114,7 @@ impl PlanSummary {
             match phase(state, migration) {
                 Phase::Queued | Phase::Copying => summary.copying += 1,
                 Phase::InSync => summary.in_sync += 1,
-                Phase::HandOff => summary.hand_off += 1,
+                Phase::HandOver => summary.hand_over += 1,
                 Phase::Cleanup | Phase::Done | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => {
                     summary.cleanup += 1;
                 }
@@ -125,7 +125,7 @@ impl PlanSummary {
 
     /// Moves that have begun and are not over.
     pub const fn running(&self) -> u32 {
-        self.copying + self.in_sync + self.hand_off + self.cleanup
+        self.copying + self.in_sync + self.hand_over + self.cleanup
     }
 
     /// Moves that are over, well or not.

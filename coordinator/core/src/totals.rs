@@ -25,7 +25,7 @@ pub struct Totals {
 impl Totals {
     /// Phases of moves that are not over.
     pub const OPEN_PHASES: [MovePhase; 5] =
-        [MovePhase::Queued, MovePhase::Copying, MovePhase::InSync, MovePhase::HandOff, MovePhase::Cleanup];
+        [MovePhase::Queued, MovePhase::Copying, MovePhase::InSync, MovePhase::HandOver, MovePhase::Cleanup];
 
     /// Counts the members, the partitions that are not as they should be, and the moves that run.
     pub fn of(state: &ClusterState) -> Self {

@@ -62,7 +62,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
         return Turn { commands, wake_at: wake_at.min(due) };
     }
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
-    pass.overdue_hand_offs();
+    pass.overdue_hand_overs();
     pass.isolated_leaders();
     pass.ordered(&mut commands);
     pass.elections(&mut commands);
@@ -94,7 +94,7 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// Leaderships that a migration waits for and that are not handed over in time are withdrawn; the election follows
     /// when the lease is over.
-    fn overdue_hand_offs(&mut self) {
+    fn overdue_hand_overs(&mut self) {
         let state = self.state;
         let mut asked = BTreeMap::new();
         let mut overdue = Vec::new();
@@ -111,7 +111,7 @@ impl Pass<'_> {
             if hands_over(state, row).is_none() {
                 continue;
             }
-            let since = match self.liveness.hand_offs.get(&row.id) {
+            let since = match self.liveness.hand_overs.get(&row.id) {
                 Some((epoch, since)) if *epoch == row.epoch => *since,
                 _ => self.now,
             };
@@ -124,7 +124,7 @@ impl Pass<'_> {
                 self.due = self.due.min(over_at);
             }
         }
-        self.liveness.hand_offs = asked;
+        self.liveness.hand_overs = asked;
         for partition in overdue {
             self.liveness.withdraw(self.state, partition);
         }

@@ -8,7 +8,8 @@ use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
     ClusterState, Command, Condition, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered, RemovalPlan,
-    Response as Answer, check_alter_node, check_drain, check_loss, check_lost, check_remove, explain, refusal,
+    Response as Answer, check_alter_node, check_drain, check_force_leader, check_lose_node, check_remove, explain,
+    refusal,
 };
 use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::alter::AlterNode;
@@ -31,7 +32,7 @@ impl Admins {
                 node: Some(node_summary(session, state, row)),
                 drain: Some(drain_check(state, id)),
                 remove: Some(remove_check(check_remove(state, id))),
-                loss: Some(loss_check(check_lost(state, id))),
+                loss: Some(loss_check(check_lose_node(state, id))),
             })
         })
         .await
@@ -104,7 +105,7 @@ impl Admins {
         let cluster = request.cluster.clone();
         let LoseNode { request, name, accept_data_loss } = LoseNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
-            let loss = check_lost(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
+            let loss = check_lose_node(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
             if !accept_data_loss && !loss.last_copies.is_empty() {
                 return Err(ErrorDetail::new(ErrorKind::DataLoss, last_copies_text(state, &name, &loss)));
             }
@@ -145,8 +146,8 @@ impl Admins {
         let decide = |state: &ClusterState, liveness: &Liveness| -> Result<Command> {
             let partition = partition_of(state, &name)?;
             let wanted = node.as_deref().map(|node| node_of(state, node)).transpose()?;
-            let forced =
-                check_loss(state, liveness, boot_now(), partition, wanted).map_err(|obstacles| refusal(&obstacles))?;
+            let forced = check_force_leader(state, liveness, boot_now(), partition, wanted)
+                .map_err(|obstacles| refusal(&obstacles))?;
             if !accept_data_loss {
                 return Err(ErrorDetail::new(ErrorKind::DataLoss, forced_text(state, partition, &forced)));
             }
@@ -225,7 +226,7 @@ fn describe(
     let full = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     let full = full.filter_map(|copy| disk_full(state, copy.node, loads.disk_full(copy.node)?));
     let reasons = full.chain(why.iter().map(|why| reason(state, &remembered, partition, why))).collect();
-    let forced = check_loss(state, liveness, boot_now(), partition, None);
+    let forced = check_force_leader(state, liveness, boot_now(), partition, None);
     let migration = state.running_migration(partition);
     Ok(v1::DescribePartitionResponse {
         table: Some(table.clone().into()),
@@ -275,10 +276,10 @@ fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> v1::LossCheck {
     }
 }
 
-fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacle>>) -> v1::ForcedCheck {
+fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacle>>) -> v1::ForceLeaderCheck {
     let names = |nodes: &[NodeId]| nodes.iter().map(|node| subjects::node_name(state, *node)).collect();
     match judged {
-        Ok(forced) => v1::ForcedCheck {
+        Ok(forced) => v1::ForceLeaderCheck {
             obstacles: Vec::new(),
             leader: forced.leader.map(|leader| subjects::node_name(state, leader)),
             condition: forced.condition.map(|condition| condition.as_str().to_owned()),
@@ -287,7 +288,7 @@ fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacl
             could_be_named: names(&forced.could_be_named),
             retired: names(&forced.retired),
         },
-        Err(obstacles) => v1::ForcedCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+        Err(obstacles) => v1::ForceLeaderCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
     }
 }
 

@@ -144,7 +144,7 @@ impl Shown {
         // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
         let bytes_total = match (migration.kind, &phase) {
             (MoveKind::Leadership, _) => 0,
-            (MoveKind::Copy, Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done) if size.stored > 0 => {
+            (MoveKind::Copy, Phase::InSync | Phase::HandOver | Phase::Cleanup | Phase::Done) if size.stored > 0 => {
                 size.stored
             }
             (MoveKind::Copy, _) => migration.bytes.max(size.copied.total),
@@ -153,7 +153,7 @@ impl Shown {
             Phase::Queued | Phase::Copying | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => {
                 size.copied.done
             }
-            Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done => bytes_total,
+            Phase::InSync | Phase::HandOver | Phase::Cleanup | Phase::Done => bytes_total,
         };
         v1::MoveStatus {
             id: migration.id.get(),
@@ -191,7 +191,7 @@ fn percent(phase: &Phase, copied: Copied) -> u32 {
         // The last tenth is what follows the copy.
         Phase::Copying => copied.percent() * 9 / 10,
         Phase::InSync => 92,
-        Phase::HandOff => 95,
+        Phase::HandOver => 95,
         Phase::Cleanup => 98,
         Phase::Done => 100,
     }
@@ -251,7 +251,7 @@ impl Progress {
             let copied = self.under_way.iter().map(|running| Size::of(&loads, running.copy).copied);
             (copied.collect(), self.page.iter().map(|shown| Size::of(&loads, shown.copy())).collect())
         };
-        let PlanSummary { plan, queued, copying, in_sync, hand_off, cleanup, .. } = self.summary;
+        let PlanSummary { plan, queued, copying, in_sync, hand_over, cleanup, .. } = self.summary;
         let (moves, mut percents) = (self.summary.moves(), u64::from(self.summary.over()) * 100);
         let mut bytes_done = self.summary.bytes_done;
         for (running, copied) in self.under_way.iter().zip(copied) {
@@ -267,7 +267,7 @@ impl Progress {
             queued,
             copying,
             in_sync,
-            hand_off,
+            hand_over,
             cleanup,
             done: self.summary.done,
             cancelled: self.summary.cancelled,

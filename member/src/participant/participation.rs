@@ -116,7 +116,7 @@ impl Participation {
         self.expire(now);
         let Some(Stage::Acquiring { then }) = self.stage_of(of) else { return };
         if !well {
-            self.end(of.partition, Why::Dropped);
+            self.end(of.partition, Why::Declined);
             return;
         }
         self.set(of.partition, Stage::Owned);
@@ -143,9 +143,9 @@ impl Participation {
         let had = self.holdings.tenures.get(&partition).is_some_and(open);
         if had {
             if self.broken.breaks(Mutant::DropTellsFirst) {
-                self.report(partition, Fact::Dropped); // rule 28
+                self.report(partition, Fact::Declined); // rule 28
             }
-            self.give_up(partition, Why::Dropped);
+            self.give_up(partition, Why::Declined);
             self.proceed(now);
         }
         had
@@ -332,7 +332,7 @@ impl Participation {
     /// It is given up for good in this epoch. Only then is it told.
     fn end(&mut self, partition: PartitionId, why: Why) {
         self.set(partition, Stage::Gone);
-        let fact = if why == Why::Dropped { Fact::Dropped } else { Fact::Released };
+        let fact = if why == Why::Declined { Fact::Declined } else { Fact::Released };
         self.report(partition, fact);
     }
 

@@ -169,7 +169,7 @@ fn a_service_that_cannot_acquire_drops_it() {
     let mut bed = Bed::with(None, &[host(1, 4)]);
     let of = bed.acquiring();
     bed.it.acquired(of, false, at(1));
-    assert_eq!((bed.effects(), bed.facts()), (vec![], vec![(4, Fact::Dropped)]));
+    assert_eq!((bed.effects(), bed.facts()), (vec![], vec![(4, Fact::Declined)]));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn everything_is_lost_when_the_lease_ends_and_acquired_anew_under_the_next() {
     bed.it.acquired(second, true, at(1));
     bed.it.acquired(third, true, at(1));
     assert!(bed.it.drop(id(3), at(2)));
-    assert_eq!(bed.effects(), [Effect::Release(third, Why::Dropped)]);
+    assert_eq!(bed.effects(), [Effect::Release(third, Why::Declined)]);
     bed.it.tick(at(LEASE_MS));
     assert_eq!(bed.effects(), [first, second, third].map(Effect::Lost));
     assert_eq!(bed.facts(), [], "nothing is told of what is lost");
@@ -327,9 +327,9 @@ fn what_is_dropped_is_told_after_it_ended(mutant: Option<Mutant>) -> bool {
     let mut bed = Bed::with(mutant, &[host(1, 4)]);
     let of = bed.owning(1);
     assert!(bed.it.drop(id(1), at(2)));
-    let early = bed.facts().iter().any(|(_, fact)| *fact == Fact::Dropped) && bed.it.holdings().check(of, at(2));
+    let early = bed.facts().iter().any(|(_, fact)| *fact == Fact::Declined) && bed.it.holdings().check(of, at(2));
     bed.it.released(of, at(3));
-    assert!(bed.facts().contains(&(4, Fact::Dropped)));
+    assert!(bed.facts().contains(&(4, Fact::Declined)));
     !early
 }
 

@@ -255,7 +255,7 @@ impl World {
             assert!(!self.it.holdings().check(*of, later), "{of:?} is good for longer than a lease");
         }
         for report in self.it.reports(99) {
-            let gives_up = matches!(report.fact, Fact::Released | Fact::Dropped);
+            let gives_up = matches!(report.fact, Fact::Released | Fact::Declined);
             let open = self.open.iter().any(|of| (of.partition, of.epoch) == (report.partition, report.epoch));
             assert!(!(gives_up && open), "{report:?} before it ended");
             // What was lost may be named again; then a lease covers it before anything is told of it, unless duties ended it.

@@ -6,7 +6,7 @@ pub enum Why {
     /// The coordinator wants another participant to own it.
     HandedOver,
     /// The participant wants to be rid of it.
-    Dropped,
+    Declined,
     /// The participant is stopping.
     Stopped,
 }

@@ -59,7 +59,7 @@ impl From<Report> for v1::ReplicaReport {
                 agreed_seq: agreed.get(),
             }),
             Fact::Emptied => Wire::Emptied(v1::FactEmptied {}),
-            Fact::Dropped => Wire::Dropped(v1::FactDropped {}),
+            Fact::Declined => Wire::Declined(v1::FactDeclined {}),
             Fact::Formed { attempt, copy, position } => Wire::Formed(v1::FactFormed {
                 attempt: attempt.get(),
                 copy: copy.get(),
@@ -113,7 +113,7 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 agreed: Seq::new(fact.agreed_seq),
             },
             Wire::Emptied(_) => Fact::Emptied,
-            Wire::Dropped(v1::FactDropped {}) => Fact::Dropped,
+            Wire::Declined(v1::FactDeclined {}) => Fact::Declined,
             Wire::Formed(fact) => Fact::Formed {
                 attempt: Version::new(fact.attempt),
                 copy: PlacementId::new(ids::non_zero(fact.copy, "FactFormed.copy")?),
@@ -209,7 +209,7 @@ mod tests {
             Fact::Unloaded,
             Fact::Damaged { why: "checksum".into() },
             Fact::Overtaken { by: Epoch::new(u64::MAX) },
-            Fact::Dropped,
+            Fact::Declined,
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
             Fact::Mirroring { attempt: Version::new(6), copy: PlacementId::new(4) },

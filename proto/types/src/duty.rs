@@ -99,7 +99,7 @@ pub enum Fact {
     /// The reporter has stopped serving in this epoch, for good.
     Released,
     /// As [`Fact::Released`], of a participant that does not want the partition back soon.
-    Dropped,
+    Declined,
     /// The reporter has deleted its copy.
     Unloaded,
     /// The reporter's copy is damaged and must not count any more.

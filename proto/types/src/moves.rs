@@ -25,7 +25,7 @@ words! {
         /// The copy counts, and the source still leads; or the leadership is about to be handed over.
         InSync = "in_sync",
         /// The new leader takes over.
-        HandOff = "hand_off",
+        HandOver = "hand_over",
         /// The old copy is being deleted.
         Cleanup = "cleanup",
         /// It reached its goal.

@@ -16,7 +16,7 @@ use crate::network::End;
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, CommandBatch, Response, apply, check, check_lost, check_step, skip,
+    Actor, ClusterState, Command, CommandBatch, Response, apply, check, check_lose_node, check_step, skip,
 };
 use archon_types::{ClusterId, ErrorKind, Millis};
 use std::collections::VecDeque;
@@ -211,7 +211,7 @@ impl World {
     fn give_up(&mut self, coordinator: usize, term: u64, name: Option<&str>) {
         let state = &self.quorum.coordinators[coordinator].state;
         let old = name.and_then(|name| state.node_by_name(name)).map(|row| row.node.id);
-        if let Some(loss) = old.and_then(|old| check_lost(state, old).ok()) {
+        if let Some(loss) = old.and_then(|old| check_lose_node(state, old).ok()) {
             self.note(|| format!("the operator gives up {} last copies", loss.last_copies.len()));
             self.propose(coordinator, Proposal { term, commands: vec![loss.command], reply: None });
         }

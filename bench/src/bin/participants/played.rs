@@ -345,7 +345,7 @@ impl World {
         let owned = std::mem::take(&mut *lock(&player.owned));
         let now = Instant::now();
         lock(&self.given_up).extend(owned.keys().map(|partition| (*partition, now)));
-        let facts = owned.iter().map(|(partition, of)| report(*partition, *of, Fact::Dropped)).collect();
+        let facts = owned.iter().map(|(partition, of)| report(*partition, *of, Fact::Declined)).collect();
         let refused = self.report(number, member, facts).await;
         if refused.is_empty() {
             return;

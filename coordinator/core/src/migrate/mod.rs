@@ -6,10 +6,10 @@
 //! | Queued | record | add the target as Load, when source and target are below the copy limit |
 //! | Copying | target is Load | the leader reports `CaughtUp`: Promote |
 //! | InSync | target is Live, source leads | the leader is told to hand over; its `Released` moves the leadership in one commit |
-//! | HandOff | target leads (or source never led) | the leader reports Online: source becomes Unload |
+//! | HandOver | target leads (or source never led) | the leader reports Online: source becomes Unload |
 //! | Cleanup | source is Unload | its node reports Unloaded: Forget, Done |
 //!
-//! A leadership alone is moved by the steps InSync and HandOff: its target counts already, and nothing is removed.
+//! A leadership alone is moved by the steps InSync and HandOver: its target counts already, and nothing is removed.
 //!
 //! A move that lost its point meanwhile (a failover brought the leadership elsewhere, the copy is gone) is Superseded: it
 //! ends where it is, and is no failure. One whose target is down is Failed.
@@ -266,7 +266,7 @@ fn in_sync(
         }
         return Next::Wait(format!("{} is handing over", name(state, source.node)));
     }
-    if migration.cancel && state.breaks(Mutant::UndoAfterHandOff) {
+    if migration.cancel && state.breaks(Mutant::UndoAfterHandOver) {
         return undo(migration, row, target, Stage::Cancelled); // rule 7
     }
     if row.leader.is_none() {

@@ -16,7 +16,7 @@ pub enum Phase {
     /// The target is Live; the source still leads.
     InSync,
     /// Leadership moved to the target, which does not yet serve; or the source never led.
-    HandOff,
+    HandOver,
     /// The source's copy is being deleted.
     Cleanup,
     /// Over; the target has taken the source's place.
@@ -42,7 +42,7 @@ impl Phase {
             Self::Queued => MovePhase::Queued,
             Self::Copying => MovePhase::Copying,
             Self::InSync => MovePhase::InSync,
-            Self::HandOff => MovePhase::HandOff,
+            Self::HandOver => MovePhase::HandOver,
             Self::Cleanup => MovePhase::Cleanup,
             Self::Done => MovePhase::Done,
             Self::Cancelled => MovePhase::Cancelled,
@@ -72,12 +72,12 @@ pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
         return Phase::Failed { why: "the partition is gone".into() };
     };
     if migration.kind == MoveKind::Leadership {
-        return if row.leader == Some(target) { Phase::HandOff } else { Phase::InSync };
+        return if row.leader == Some(target) { Phase::HandOver } else { Phase::InSync };
     }
     match (row.placement(target).map(|placement| placement.state), row.placement(migration.source)) {
         (Some(ReplicaState::Live), Some(source)) => match source.state {
             ReplicaState::Live if row.leader == Some(source.id) || row.leader.is_none() => Phase::InSync,
-            ReplicaState::Live | ReplicaState::Load => Phase::HandOff,
+            ReplicaState::Live | ReplicaState::Load => Phase::HandOver,
             ReplicaState::Unload => Phase::Cleanup,
         },
         (Some(ReplicaState::Live), None) => Phase::Cleanup,

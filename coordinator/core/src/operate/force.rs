@@ -37,7 +37,7 @@ pub struct ForcedElection {
 ///
 /// # Errors
 /// Why not.
-pub fn check_loss(
+pub fn check_force_leader(
     state: &ClusterState,
     liveness: &Liveness,
     now: Millis,

@@ -12,11 +12,11 @@ mod split;
 
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
-pub use force::{ForcedElection, check_loss};
+pub use force::{ForcedElection, check_force_leader};
 pub use maintain::still_led;
 pub(crate) use merge::too_large;
 pub use merge::{MergePlan, check_cancel_merge, check_merge};
-pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};
+pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lose_node, check_remove};
 pub use order::check_order;
 pub use split::{SplitPlan, check_cancel_split, check_split, check_splittable};
 

@@ -134,7 +134,7 @@ pub struct LossPlan {
 ///
 /// # Errors
 /// Why not.
-pub fn check_lost(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
+pub fn check_lose_node(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     if own.node.status == NodeStatus::Alive {
         let remedy = "stop it, or wait until it counts as failed, before declaring its data lost";

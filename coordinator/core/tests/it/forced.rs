@@ -28,7 +28,7 @@ fn scene() -> Scene {
         assert_eq!(bed.row(0).placement(copy.id).map(|copy| copy.state), Some(ReplicaState::Load));
     }
     bed.fail(leader);
-    bed.ok(check_lost(&bed.state, leader).expect("set up").command);
+    bed.ok(check_lose_node(&bed.state, leader).expect("set up").command);
     // The row forgets the lost copy.
     let commands = bed.turn();
     bed.commit(commands);
@@ -39,7 +39,7 @@ fn scene() -> Scene {
 
 impl Scene {
     fn check(&self, wanted: Option<NodeId>) -> Result<ForcedElection, Vec<Obstacle>> {
-        check_loss(&self.bed.state, &self.bed.liveness, self.bed.now, part(0), wanted)
+        check_force_leader(&self.bed.state, &self.bed.liveness, self.bed.now, part(0), wanted)
     }
 
     fn tell(&mut self, copy: Placement, fact: Fact) {

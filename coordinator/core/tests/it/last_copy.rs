@@ -80,7 +80,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
     assert_eq!(bed.copy_on(athens), Placement { state: ReplicaState::Load, ..own });
     assert!(duties(&bed.state, athens).unwrap().is_empty(), "its data is neither deleted nor written over");
     assert_eq!(bed.state.departed[&own.id].condition, Condition::Older);
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Older)));
     let kept = Why::LostCopyKept { node: athens, alive: 0, need: 1 };
     let explained = |bed: &Bed| explain(&bed.state, &Remembered::default(), part(0)).unwrap();
@@ -105,7 +105,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_it_is_damaged() {
     bed.settle();
     assert_eq!(bed.copy_on(leader).state, ReplicaState::Load);
     assert!(duties(&bed.state, leader).unwrap().is_empty());
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), Some(leader)).unwrap();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), Some(leader)).unwrap();
     assert_eq!(forced.condition, Some(Condition::Gone));
     assert_eq!(forced.would_lose_nothing, [other.node]);
     bed.rejoin(other.node, 900);
@@ -127,7 +127,7 @@ fn copies_that_return_from_older_directories_together_are_all_kept() {
     assert!(nodes.iter().all(|node| duties(&bed.state, *node).unwrap().is_empty()));
     assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), [Why::DataLost]);
     // The operator's word is what ends it: one leads, and only then do the others go.
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!(forced.condition, Some(Condition::Older));
     bed.ok(forced.command);
     bed.settle();
@@ -215,7 +215,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
     bed.rejoin(athens, 900);
     bed.settle();
     assert!(!bed.is_ordered_to_delete(athens), "it is the only one in reach");
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Whole)));
     assert!(check_remove(&bed.state, byzantium).is_err());
     // One of those that have everything comes back: what was decided is carried out.

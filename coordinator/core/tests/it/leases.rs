@@ -68,7 +68,7 @@ fn whoever_drops_a_partition_is_not_given_it_again_at_once() {
     let row = jobs.rows().next().unwrap().clone();
     let (owner, epoch) = (row.leader_placement().unwrap().node, row.epoch);
     let drop =
-        Report { partition: row.id, placement: row.leader.unwrap(), epoch, version: row.version, fact: Fact::Dropped };
+        Report { partition: row.id, placement: row.leader.unwrap(), epoch, version: row.version, fact: Fact::Declined };
     jobs.bed.report(owner, &drop).unwrap();
     jobs.bed.pass(2_000, &[]);
     assert_ne!(jobs.owners()[&row.id.index], owner);

@@ -94,7 +94,7 @@ fn every_phase_follows_the_one_before() {
         bed.round_trip();
     }
     use Phase::*;
-    assert_eq!(seen, [Queued, Copying, InSync, HandOff, Cleanup, Done]);
+    assert_eq!(seen, [Queued, Copying, InSync, HandOver, Cleanup, Done]);
     bed.ends_on("byzantium", Done);
 }
 
@@ -134,7 +134,7 @@ fn cancelling_undoes_it_until_leadership_has_moved() {
         bed.ends_on("athens", Phase::Cancelled);
         assert_eq!(bed.refused(Command::CancelPlan), ErrorKind::NothingRunning);
     }
-    for phase in [Phase::HandOff, Phase::Cleanup] {
+    for phase in [Phase::HandOver, Phase::Cleanup] {
         let mut bed = moving();
         bed.reach(phase);
         bed.ok(Command::CancelPlan);
@@ -144,7 +144,7 @@ fn cancelling_undoes_it_until_leadership_has_moved() {
 
 #[test]
 fn the_source_fails_and_returns_in_every_phase() {
-    for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOff, Phase::Cleanup] {
+    for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOver, Phase::Cleanup] {
         let mut bed = moving();
         bed.reach(phase.clone());
         let athens = bed.fail_named("athens");
@@ -178,7 +178,7 @@ fn the_target_fails_in_every_phase() {
     }
     // Both count until the target serves: the source takes the leadership back, and the move waits for the target.
     let mut bed = moving();
-    bed.reach(Phase::HandOff);
+    bed.reach(Phase::HandOver);
     let byzantium = bed.fail_named("byzantium");
     bed.settle_without(byzantium);
     assert_eq!((bed.leader(0), bed.online()), (Some(bed.node("athens")), 1));
@@ -219,7 +219,7 @@ fn the_target_comes_back_with_an_empty_disk() {
 
 #[test]
 fn a_coordinator_that_takes_over_goes_on_from_state() {
-    for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOff, Phase::Cleanup] {
+    for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOver, Phase::Cleanup] {
         let mut bed = moving();
         bed.reach(phase);
         bed.liveness = Liveness::new(bed.now);
@@ -228,7 +228,7 @@ fn a_coordinator_that_takes_over_goes_on_from_state() {
 }
 
 #[test]
-fn a_hand_off_that_hangs_is_taken_away_when_the_lease_is_over() {
+fn a_hand_over_that_hangs_is_taken_away_when_the_lease_is_over() {
     let mut bed = moving();
     bed.reach(Phase::InSync);
     let epoch = bed.row(0).epoch;

@@ -17,7 +17,7 @@ archon_types::shown_by! {
     DropUnchecked => another_life_of_the_follower_is_not_dropped,
     CleanupBelowMin => no_copy_goes_while_too_few_are_left,
     LastCopyGoes => the_last_copy_in_reach_is_not_deleted,
-    UndoAfterHandOff => after_the_hand_off_a_migration_is_not_undone,
+    UndoAfterHandOver => after_the_hand_over_a_migration_is_not_undone,
     LeadershipSurvives => registration_ends_leaderships,
     ElectAnyone => only_a_live_copy_is_elected,
     StaleRelease => a_release_is_for_its_epoch,
@@ -205,7 +205,7 @@ fn back_alone(mutant: Option<Mutant>) -> (Bed, PlacementId) {
     (bed, id)
 }
 
-fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool {
+fn after_the_hand_over_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool {
     let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
     let (from, to) = (bed.node("athens"), bed.node("byzantium"));
@@ -222,13 +222,13 @@ fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool 
     let (table_version, moves_version) = (bed.state.table_version(), bed.state.moves_version);
     bed.ok(Command::StartPlan { table_version, moves_version, moves });
     for _ in 0..50 {
-        if bed.phases()[0] == Phase::HandOff {
+        if bed.phases()[0] == Phase::HandOver {
             break;
         }
         bed.heartbeat_all();
         bed.round(&[]);
     }
-    assert_eq!(bed.phases()[0], Phase::HandOff);
+    assert_eq!(bed.phases()[0], Phase::HandOver);
     bed.ok(Command::CancelPlan);
     bed.state.mutant = mutant;
     bed.settle();

@@ -73,7 +73,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     assert_eq!(bed.state.nodes.len(), 2);
 
     // The way that the refusal names: give the old directory up, then start the empty one again.
-    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
     let new = bed.join("athens", 50);
     assert_ne!(new, athens);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
@@ -172,7 +172,7 @@ fn a_removed_nodes_directory_is_refused_at_once_and_leaves_no_row() {
     let athens = bed.node("athens");
     let row = bed.state.node(athens).unwrap().clone();
     bed.fail(athens);
-    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
     bed.ok(check_remove(&bed.state, athens).unwrap().command);
     let back = Register { last_incarnation: row.activated, ..register("athens", 1, 90) };
     let Response::Refused(error) = bed.one(boxed(back.clone())) else { panic!("it joined") };

@@ -93,11 +93,11 @@ fn a_failed_node_with_the_only_copy_cannot_be_drained() {
 fn only_a_failed_nodes_data_can_be_declared_lost() {
     let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
-    assert!(matches!(check_lost(&bed.state, athens).unwrap_err()[..], [Obstacle::Alive { .. }]));
+    assert!(matches!(check_lose_node(&bed.state, athens).unwrap_err()[..], [Obstacle::Alive { .. }]));
     let version = bed.state.node(athens).unwrap().node.version;
     assert_eq!(bed.refused(Command::NodeLost { node: athens, if_version: version }), ErrorKind::Refused);
     bed.fail(athens);
-    let lost = check_lost(&bed.state, athens).unwrap();
+    let lost = check_lose_node(&bed.state, athens).unwrap();
     assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 3, 0));
     assert_eq!(bed.refused(Command::NodeLost { node: athens, if_version: version }), ErrorKind::StaleVersion);
     bed.ok(lost.command.clone());
@@ -122,7 +122,7 @@ fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
     let if_version = bed.state.node(athens).unwrap().node.version;
     assert!(matches!(check_remove(&bed.state, athens).unwrap_err()[..], [Obstacle::HoldsCopies { .. }]));
     assert_eq!(bed.refused(Command::RemoveNode { node: athens, if_version }), ErrorKind::Refused);
-    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
     let removal = check_remove(&bed.state, athens).unwrap();
     bed.ok(removal.command);
     assert_eq!(bed.state.node(athens), None);
@@ -136,7 +136,7 @@ fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
     let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.fail(athens);
-    let lost = check_lost(&bed.state, athens).unwrap();
+    let lost = check_lose_node(&bed.state, athens).unwrap();
     assert_eq!(lost.last_copies, vec![part(0)]);
     bed.ok(lost.command);
     assert!(matches!(check_remove(&bed.state, athens).unwrap_err()[..], [Obstacle::LastTraces { partitions: 1, .. }]));
@@ -146,15 +146,15 @@ fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
 fn loss_cannot_be_accepted_where_a_copy_that_counts_is_alive() {
     let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
     let now = bed.now;
-    let served = check_loss(&bed.state, &bed.liveness, now, part(0), None).unwrap_err();
+    let served = check_force_leader(&bed.state, &bed.liveness, now, part(0), None).unwrap_err();
     assert!(matches!(served[..], [Obstacle::StillCounts { .. }]));
     assert_eq!(
-        refusal(&check_loss(&bed.state, &bed.liveness, now, part(9), None).unwrap_err()).kind,
+        refusal(&check_force_leader(&bed.state, &bed.liveness, now, part(9), None).unwrap_err()).kind,
         ErrorKind::NotFound
     );
     let leader = bed.leader(0).unwrap();
     bed.fail(leader);
-    assert!(check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).is_err());
+    assert!(check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).is_err());
     let if_version = bed.row(0).version;
     assert_eq!(
         bed.refused(Command::AcceptLoss { partition: part(0), if_version, outcome: Forced::Empty }),
@@ -167,7 +167,7 @@ fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire(
     let (mut bed, failed, other) = bereft();
     bed.pass(500, &[]);
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(other), Some(Condition::Whole)));
     assert_eq!((forced.would_lose_nothing.clone(), forced.retired.clone()), (vec![failed], vec![failed]));
     let epoch = bed.row(0).epoch;
@@ -189,7 +189,7 @@ fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire(
 #[test]
 fn a_leader_can_be_named_and_must_be_there() {
     let (bed, failed, other) = bereft();
-    let check = |node| check_loss(&bed.state, &bed.liveness, bed.now, part(0), Some(node));
+    let check = |node| check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), Some(node));
     assert!(matches!(check(failed).unwrap_err()[..], [Obstacle::CannotLead { .. }]));
     assert!(matches!(check(NodeId::new(99)).unwrap_err()[..], [Obstacle::CannotLead { .. }]));
     assert_eq!(check(other).unwrap().leader, Some(other));
@@ -200,7 +200,7 @@ fn a_partition_of_which_nothing_is_left_begins_empty() {
     let mut bed = Bed::running(settings(1, 2, 1), &["athens", "byzantium"]);
     let athens = bed.leader(0).unwrap();
     bed.fail(athens);
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.would_lose_nothing.clone()), (None, vec![athens]));
     bed.ok(forced.command);
     assert_eq!(bed.row(0).status, PartitionStatus::Unassigned);
@@ -224,7 +224,7 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
         bed.report(leader, &report).unwrap();
     }
     // Its copies left the Live sets when it fell silent, and are given up all the same.
-    let lost = check_lost(&bed.state, athens).unwrap();
+    let lost = check_lose_node(&bed.state, athens).unwrap();
     assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 0, 0));
     let removal = check_remove(&bed.state, athens).unwrap();
     assert_eq!(removal.placements, 3);
@@ -237,7 +237,7 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
 #[test]
 fn a_refusal_names_partitions_as_people_do() {
     let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
-    let served = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
+    let served = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
     assert_eq!(
         served[0].to_string(),
         "nothing needs to be lost: athens is alive and holds a copy of partition default/0 that counts"

@@ -134,9 +134,9 @@ fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_t
     let dead = bed.node("worker-0");
     bed.pass(2_000, &[dead]);
     assert_eq!(bed.state.partitions.count_on(dead), 2);
-    let lost = check_lost(&bed.state, dead).unwrap_err();
+    let lost = check_lose_node(&bed.state, dead).unwrap_err();
     assert!(lost[0].to_string().contains("archon node remove worker-0"), "{lost:?}");
-    let forced = check_loss(&bed.state, &bed.liveness, bed.now, job(0), None).unwrap_err();
+    let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, job(0), None).unwrap_err();
     assert!(forced[0].to_string().contains("is a lease"), "{forced:?}");
     let removal = check_remove(&bed.state, dead).expect("nothing is lost with it");
     bed.ok(removal.command);

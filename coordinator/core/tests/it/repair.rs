@@ -230,7 +230,7 @@ fn copies_of_a_node_declared_lost_are_replaced_at_once() {
     let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.fail(athens);
-    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
     bed.settle();
     assert!(bed.whole(3), "{:#?}", bed.state.partitions);
     bed.ok(check_remove(&bed.state, athens).unwrap().command);
@@ -354,7 +354,7 @@ fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
     // that counts elsewhere by then.
     bed.fail(byzantium);
     let corinth = bed.join("corinth", 40);
-    bed.ok(check_lost(&bed.state, byzantium).unwrap().command);
+    bed.ok(check_lose_node(&bed.state, byzantium).unwrap().command);
     let begun = bed.turn();
     bed.commit(begun);
     let loading = |bed: &Bed| {
@@ -371,7 +371,7 @@ fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
     let promote = Edit::Promote(id, bed.incarnation(ephesus));
     bed.ok(Command::Change(vec![PartitionChange::one(row.id, bed.row(spared).version, promote)]));
     bed.fail(athens);
-    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
     bed.settle();
     assert_eq!(loading(&bed).len(), 2, "they stay for an operator to decide");
     assert_eq!(bed.row(spared).live().count(), 2, "{:?}", bed.row(spared));

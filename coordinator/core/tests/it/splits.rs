@@ -246,7 +246,7 @@ fn a_lost_node_takes_its_copies_out_of_both() {
     let node = bed.nodes()[1];
     bed.forms(node, 0, FORMED_AT).expect("it counts");
     bed.fail(node);
-    let lost = check_lost(&bed.state, node).expect("failed");
+    let lost = check_lose_node(&bed.state, node).expect("failed");
     bed.ok(lost.command);
     let split = bed.times(0).split.clone().expect("it goes on");
     assert!(split.copy_on(node).is_none() && split.formed() == 0);

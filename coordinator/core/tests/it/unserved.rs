@@ -21,7 +21,7 @@ fn nothing_is_acquired(bed: &mut Bed) {
     for row in bed.state.partitions.of_table(JOBS).cloned().collect::<Vec<_>>() {
         let Some(owner) = row.leader_placement().copied() else { continue };
         let (partition, placement, epoch) = (row.id, owner.id, row.epoch);
-        let report = Report { partition, placement, epoch, version: row.version, fact: Fact::Dropped };
+        let report = Report { partition, placement, epoch, version: row.version, fact: Fact::Declined };
         bed.report(owner.node, &report).expect("taken in");
     }
 }

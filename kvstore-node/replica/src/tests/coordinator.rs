@@ -143,7 +143,7 @@ impl Coordinator {
             | Fact::Damaged { .. }
             | Fact::LostData { .. }
             | Fact::Overtaken { .. }
-            | Fact::Dropped
+            | Fact::Declined
             | Fact::Formed { .. }
             | Fact::Mirroring { .. }
             | Fact::Outgrown { .. }

@@ -197,7 +197,7 @@ impl Staged<'_> {
     }
 
     pub(super) fn unload(&mut self, row: &mut Partition, id: PlacementId) -> Result<(), ErrorDetail> {
-        if !self.state.breaks(Mutant::UndoAfterHandOff) {
+        if !self.state.breaks(Mutant::UndoAfterHandOver) {
             not_leader(row, id)?; // rule 7
         }
         if self.state.is_lease(row.id.table) {

@@ -198,7 +198,7 @@ impl World {
             && error.kind == ErrorKind::DataLoss
         {
             let old = self.state.node_by_name(&register.name).map(|row| row.node.id);
-            let lost = old.and_then(|old| check_lost(&self.state, old).ok());
+            let lost = old.and_then(|old| check_lose_node(&self.state, old).ok());
             self.propose(None, lost.into_iter().map(|lost| lost.command).collect());
         }
     }
