@@ -9,7 +9,7 @@ use crate::engine::{Engine, PageLimit};
 use crate::shard::Gathered;
 use archon_kv::row;
 use archon_types::{PlacementId, ScanOrder};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,8 +55,9 @@ impl Rows<'_> {
     ) -> Option<()> {
         let mut from = Bound::Included(begin);
         loop {
-            let began = Instant::now();
             let gathered = above.gathered(from.clone()).await?;
+            // How long that waited for its turn says how busy others are, not how busy this is.
+            let began = Instant::now();
             let page = {
                 let (engine, placement, limit) = (Arc::clone(self.engine), self.placement, self.pace.page);
                 let end = end.clone();
@@ -90,14 +91,6 @@ impl Rows<'_> {
         });
         Some(page.await.ok()?.ok()?.rows.into_iter().next().map(|row| row.key))
     }
-}
-
-/// The first key after this one.
-pub(crate) fn just_after(key: &[u8]) -> Bytes {
-    let mut after = BytesMut::with_capacity(key.len() + 1);
-    after.put_slice(key);
-    after.put_u8(0);
-    after.freeze()
 }
 
 /// Beyond the rows of every kind.

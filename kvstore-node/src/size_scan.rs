@@ -5,7 +5,7 @@
 
 use crate::engine::{Engine, PageLimit};
 use crate::holdings::Holdings;
-use crate::row_walk::{Above, Pace, Rows, end_of_rows, just_after};
+use crate::row_walk::{Above, Pace, Rows, end_of_rows};
 use crate::shard::{Gathered, ShardMessage, Shards};
 use crate::shared::Shared;
 use archon_kv::Growth;
@@ -54,7 +54,7 @@ impl Counted {
         PlacementLoad { placement, bytes: grow(bytes, grown.bytes), keys: grow(keys, grown.keys) }
     }
 
-    /// The next count, which found `load` where `seemed` seemed to have grown.
+    /// The next count, which found `load` where it seemed to have grown by `seemed`.
     fn next(before: Option<Self>, load: PlacementLoad, seemed: Growth) -> Self {
         let before_part = before.map_or(1.0, |before| before.new_part);
         let new_part = match before {
@@ -90,7 +90,8 @@ pub(crate) async fn count(
         }
         let counted = {
             let mut known = known.lock();
-            let seemed = grown.map(|(before, _)| before).unwrap_or_default();
+            // What came where the count did not is in neither.
+            let seemed = grown.map(|(before, since)| before.without(since)).unwrap_or_default();
             let counted = Counted::next(known.get(&placement).copied(), load, seemed);
             known.insert(placement, counted);
             counted
@@ -194,7 +195,7 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
     let (begin, end) = row::value_bounds(&KeyRange::ALL);
     let stored = rows.last_stored((begin.clone(), end.clone())).await?;
     if let Some(last) = memtable.begun(stored).await? {
-        rows.walk((begin, just_after(&last)), memtable, &mut show).await?;
+        rows.walk((begin, row::just_after(&last)), memtable, &mut show).await?;
     }
     rows.walk((end, end_of_rows()), memtable, &mut show).await?;
     Some((load, memtable.counted().await))

@@ -2,7 +2,7 @@
 //! other, and slowly, on no shard's thread.
 
 use crate::engine::{Engine, PageLimit};
-use crate::row_walk::{Above, Pace, Rows, just_after};
+use crate::row_walk::{Above, Pace, Rows};
 use crate::shard::{Gathered, ShardMessage, Shards};
 use archon_host::{ByteHalves, SplitSearch};
 use archon_kv::row;
@@ -82,7 +82,7 @@ async fn walk(
     let mut halves = ByteHalves::default();
     let Some(last) = stored_last.max(gathered_last) else { return Some(halves) };
     let show = |row: &Bytes, bytes: usize| halves.add(row.get(1..).unwrap_or_default(), bytes as u64);
-    rows.walk((begin, just_after(&last)), above, show).await?;
+    rows.walk((begin, row::just_after(&last)), above, show).await?;
     Some(halves)
 }
 

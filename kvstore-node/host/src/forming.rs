@@ -23,8 +23,9 @@ pub struct Forming {
 enum Stage {
     /// What the space held is removed.
     Emptying,
-    /// Rows from here on are copied.
-    Copying(Bound<Bytes>),
+    /// Rows from here on are copied, and before there. When copying began there was none beyond: what comes there since is written to
+    /// the copy at once, so that copying need not follow whoever writes in the order of keys.
+    Copying(Bound<Bytes>, Bytes),
     /// Every row is copied.
     Mirroring,
     /// All is written.
@@ -84,7 +85,7 @@ impl Forming {
     /// Whether the next step would do anything.
     pub const fn has_step(&self) -> bool {
         match self.stage {
-            Stage::Emptying | Stage::Copying(_) => true,
+            Stage::Emptying | Stage::Copying(..) => true,
             Stage::Mirroring => self.end.is_some(),
             Stage::Written => false,
         }
@@ -98,8 +99,9 @@ impl Forming {
     /// What this change of the source does to the copy, at the same time. A key that is still to be copied needs nothing.
     pub fn mirrored(&self, change: &Change) -> Option<Change> {
         let copied = match &self.stage {
-            Stage::Emptying | Stage::Written | Stage::Copying(Bound::Included(_) | Bound::Unbounded) => false,
-            Stage::Copying(Bound::Excluded(last)) => change.key <= *last,
+            Stage::Emptying | Stage::Written => false,
+            Stage::Copying(Bound::Excluded(last), end) => change.key <= *last || change.key >= *end,
+            Stage::Copying(Bound::Included(_) | Bound::Unbounded, end) => change.key >= *end,
             Stage::Mirroring => true,
         };
         if !copied || change.space != self.job.from {
@@ -114,19 +116,22 @@ impl Forming {
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
     pub fn step(&mut self, engine: &dyn Engine, clear_rows: usize, limit: PageLimit) -> Result<FormStep, EngineError> {
-        let (begin, end) = row::value_bounds(&self.job.range);
+        let (begin, _) = row::value_bounds(&self.job.range);
         let mut bytes = 0;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Written) {
             Stage::Emptying => match engine.clear(self.job.to, clear_rows)?.done {
-                true => Stage::Copying(Bound::Included(begin)),
+                true => match self.last_row(engine)? {
+                    Some(last) => Stage::Copying(Bound::Included(begin), row::just_after(&last)),
+                    None => Stage::Mirroring,
+                },
                 false => Stage::Emptying,
             },
-            Stage::Copying(from) => {
+            Stage::Copying(from, end) => {
                 let keys = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
                 let page = engine.page(self.job.from, keys, ScanOrder::Ascending, limit)?;
                 let next = page.rows.last().filter(|_| page.more).map(|row| Bound::Excluded(row.key.clone()));
                 bytes = self.write(engine, page.rows)?;
-                next.map_or(Stage::Mirroring, Stage::Copying)
+                next.map_or(Stage::Mirroring, |next| Stage::Copying(next, end))
             }
             Stage::Mirroring => match self.end {
                 Some(end) => {
@@ -140,9 +145,18 @@ impl Forming {
         let done = match self.stage {
             Stage::Mirroring => Some(FormedPart::Rows),
             Stage::Written => Some(FormedPart::Copy),
-            Stage::Emptying | Stage::Copying(_) => None,
+            Stage::Emptying | Stage::Copying(..) => None,
         };
         Ok(FormStep { bytes, done })
+    }
+
+    /// The last of users' rows that are to be copied.
+    fn last_row(&self, engine: &dyn Engine) -> Result<Option<Bytes>, EngineError> {
+        let (begin, end) = row::value_bounds(&self.job.range);
+        let keys = (Bound::Included(&begin[..]), Bound::Excluded(&end[..]));
+        let limit = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+        let page = engine.page(self.job.from, keys, ScanOrder::Descending, limit)?;
+        Ok(page.rows.into_iter().next().map(|row| row.key))
     }
 
     /// Rows of a copy's own, written last: before them the space is nobody's.
@@ -241,7 +255,7 @@ mod tests {
             let before = all(&engine, FROM);
             let mut forming = Forming::new(job(begin, end));
             let copied = steps(&mut forming, &engine);
-            assert_eq!(copied.0, 3 + numbers.len().div_ceil(7).max(1), "each of a few rows");
+            assert_eq!(copied.0, 3 + numbers.len().div_ceil(7), "each of a few rows");
             assert!(forming.is_mirroring() && !forming.has_step(), "it waits for its end");
             forming.end_at(END);
             let ended = steps(&mut forming, &engine);
@@ -330,6 +344,33 @@ mod tests {
             write(&forming, 40, Some(Bytes::from_static(b"later")));
             prop_assert_eq!(&all(&engine, TO)[..wanted.len()], &wanted[..]);
         }
+    }
+
+    /// A time series: each row comes after all others.
+    #[test]
+    fn copying_followed_a_writer_in_order_and_did_not_end() {
+        let engine = engine();
+        let mut forming = Forming::new(job(&[30], None));
+        let mut number = 100;
+        while forming.has_step() {
+            forming.step(&engine, 4, PageLimit { rows_max: 1, bytes_max: usize::MAX }).unwrap();
+            for _ in 0..2 {
+                let change =
+                    Change { space: FROM, key: row::value_key(&[number]), value: Some(Bytes::from_static(b"new")) };
+                let follows = forming.mirrored(&change);
+                engine.write(&[change]).unwrap();
+                engine.write(&follows.into_iter().collect::<Vec<_>>()).unwrap();
+                number = number.checked_add(1).expect("it has ended by now");
+            }
+        }
+        let rows = |space| {
+            all(&engine, space)
+                .into_iter()
+                .filter(|(key, _)| *key >= row::value_key(&[30]) && key[0] == row::KIND_VALUE)
+                .collect::<Vec<_>>()
+        };
+        assert!(forming.is_mirroring() && rows(FROM).len() > 100);
+        assert_eq!(rows(TO), rows(FROM));
     }
 
     #[test]

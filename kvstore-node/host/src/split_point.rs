@@ -22,6 +22,8 @@ const LOOK_MS: u64 = 1_000;
 const REST_MS_MIN: u64 = 2_000;
 /// So many times as long as a walk took, which rests most of that time itself.
 const REST_FACTOR: u64 = 10;
+/// It is walked over again before that once it has grown by what it had left, but not before it has grown by this part of its limit.
+const REST_ROOM_PART: u64 = 16;
 /// How often a split is proposed that does not begin, in milliseconds.
 const SAY_AGAIN_MS: u64 = 2_000;
 /// How long the middle that was found is good, in milliseconds: the partition goes on changing.
@@ -55,8 +57,8 @@ enum Walk {
     Ready,
     /// It is asked for.
     UnderWay,
-    /// It was within its limit.
-    Rest { until: Millis },
+    /// It was within its limit, and is until it stores so much, as far as that is known.
+    Rest { until: Millis, grown_to: Option<u64> },
     /// It is above its limit, and that is its middle.
     Found { range: KeyRange, at: Bytes, bytes: u64, found: Millis, said: Millis },
 }
@@ -141,9 +143,13 @@ impl<S: Shell> Turn<S> {
 
     fn look_at_bytes(&mut self, local: &LocalCopy<S>, walk: Walk, most: u64) -> Walk {
         let Some(range) = local.range() else { return Walk::Ready };
+        let stored = self.shell.stored_bytes(local.placement);
+        // What is not known yet says nothing; what was not known then says so now.
+        let has_grown =
+            |to: Option<u64>| stored.is_some_and(|stored| stored > most && to.is_none_or(|to| stored >= to));
         match walk {
             Walk::UnderWay => walk,
-            Walk::Rest { until } if self.now < until => walk,
+            Walk::Rest { until, grown_to } if self.now < until && !has_grown(grown_to) => walk,
             Walk::Found { range: of, at, bytes, found, said }
                 if of == *range && bytes > most && self.now.since(found) < MIDDLE_MS_MAX =>
             {
@@ -154,7 +160,7 @@ impl<S: Shell> Turn<S> {
                 }
                 Walk::Found { range: of, at, bytes, found, said }
             }
-            _ if self.shell.stored_bytes(local.placement).is_some_and(|bytes| bytes <= most) => Walk::Ready,
+            _ if stored.is_some_and(|bytes| bytes <= most) => Walk::Ready,
             _ => {
                 let (partition, placement) = (local.partition, local.placement);
                 let begun = self.shell.find_split_point(SplitSearch { partition, placement, range: range.clone() });
@@ -176,7 +182,15 @@ impl<S: Shell> Turn<S> {
                     self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));
                     Walk::Found { range: search.range.clone(), at, bytes, found: self.now, said: self.now }
                 }
-                None => Walk::Rest { until: self.now.plus(rest_ms) },
+                None => {
+                    let room = most.unwrap_or_default().saturating_sub(found.map_or(0, ByteHalves::bytes));
+                    let room = room.max(most.unwrap_or_default() / REST_ROOM_PART);
+                    let stored = self.shell.stored_bytes(local.placement);
+                    Walk::Rest {
+                        until: self.now.plus(rest_ms),
+                        grown_to: stored.map(|stored| stored.saturating_add(room)),
+                    }
+                }
             };
         }
         local.watch = Some(watch);

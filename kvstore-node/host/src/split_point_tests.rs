@@ -110,6 +110,38 @@ fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_too
 }
 
 #[test]
+fn a_partition_that_grows_past_its_limit_was_left_alone_because_a_walk_had_taken_long() {
+    let mut node = leader(LIMITS, None);
+    tick(&mut node, 2_000);
+    // Half of a minute passes until it is walked over again, unless more is known by then.
+    walk_long(&mut node, 2_500);
+    tick(&mut node, 4_000);
+    assert_eq!(searches(&node), 1);
+    node.shell_mut().stored_bytes = Some(MIB + MIB / 10);
+    tick(&mut node, 5_000);
+    assert_eq!(searches(&node), 2, "it was counted meanwhile");
+    // Half of what is stored is no row of users.
+    walk_long(&mut node, 5_500);
+    for (at, stored) in [(6_000, MIB + MIB / 10), (7_000, MIB + MIB / 2)] {
+        node.shell_mut().stored_bytes = Some(stored);
+        tick(&mut node, at);
+        assert_eq!(searches(&node), 2, "it has room for that");
+    }
+    node.shell_mut().stored_bytes = Some(2 * MIB);
+    tick(&mut node, 8_000);
+    assert_eq!(searches(&node), 3);
+}
+
+/// A walk that took three seconds found half of what may be there.
+fn walk_long(node: &mut Partitions<TestShell>, at: u64) {
+    let mut halves = ByteHalves::default();
+    (b'a'..=b'z').for_each(|key| halves.add(&[key], MIB / 52));
+    let search = node.shell().searches.last().cloned().expect("a search");
+    node.begin(Millis::new(at));
+    node.split_point(&search, Some(&halves), 3_000);
+}
+
+#[test]
 fn a_partition_that_has_been_small_for_a_minute_says_so() {
     let small = RangeLimits { merge_below_bytes: Some(MIB), ..RangeLimits::NONE };
     let mut node = leader(small, Some(MIB));

@@ -15,6 +15,12 @@ pub struct Growth {
 }
 
 impl Growth {
+    /// This without a part of it.
+    #[must_use]
+    pub const fn without(self, part: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(part.bytes), keys: self.keys.saturating_sub(part.keys) }
+    }
+
     /// How much a row grows that has the value `after`. `before` is the one that the memtable had; `None`: it had no such row.
     pub(crate) fn of(key: &Bytes, before: Option<Option<&Bytes>>, after: Option<&Bytes>) -> Self {
         let length = |bytes: &Bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX);

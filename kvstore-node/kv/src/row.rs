@@ -64,6 +64,14 @@ pub fn value_bounds(keys: &KeyRange) -> (Bytes, Bytes) {
     (value_key(&keys.begin), end)
 }
 
+/// The first key after this one.
+pub fn just_after(key: &[u8]) -> Bytes {
+    let mut after = BytesMut::with_capacity(key.len() + 1);
+    after.put_slice(key);
+    after.put_u8(0);
+    after.freeze()
+}
+
 /// The row key of a user's key.
 pub fn value_key(key: &[u8]) -> Bytes {
     let mut row = BytesMut::with_capacity(1 + key.len());
