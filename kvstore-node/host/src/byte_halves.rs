@@ -54,11 +54,23 @@ impl ByteHalves {
     /// The key, of those marked, with about as much before it as from it on. `None` if there is no row, or if one is so large that
     /// a split would part off next to nothing.
     pub fn middle(&self) -> Option<Bytes> {
-        const LESSER_PART: u64 = 8;
-        let off = |before: u64| (self.bytes - before).abs_diff(before);
-        let (key, before) = self.marks.iter().min_by_key(|(_, before)| off(*before))?;
-        let lesser = (*before).min(self.bytes - before);
-        (lesser.saturating_mul(LESSER_PART) >= self.bytes).then(|| key.clone())
+        self.cut(1, 2)
+    }
+
+    /// The key, of those marked, from which on there is about an eighth; otherwise as [`ByteHalves::middle`]. For partitions that grow
+    /// at their end: what is before it stays as it is, and little has to be copied.
+    pub fn last_eighth(&self) -> Option<Bytes> {
+        self.cut(7, 8)
+    }
+
+    /// The key before which there is about this share. Each side gets a quarter of its own at least.
+    fn cut(&self, share: u64, of: u64) -> Option<Bytes> {
+        const LEAST_PART: u64 = 4;
+        let wanted = self.bytes / of * share + self.bytes % of * share / of;
+        let (key, before) = self.marks.iter().min_by_key(|(_, before)| before.abs_diff(wanted))?;
+        let (before, after) = (*before, self.bytes - before);
+        let enough = |has: u64, wanted: u64| has > 0 && has.saturating_mul(LEAST_PART) >= wanted;
+        (enough(before, wanted) && enough(after, self.bytes - wanted)).then(|| key.clone())
     }
 }
 
@@ -84,6 +96,17 @@ mod tests {
         assert_eq!(middle(&halves([(1, 10), (2, 10)])), Some(2));
         assert_eq!(middle(&halves([(1, 10), (2, 10), (3, 100), (4, 10)])), Some(3));
         assert_eq!(middle(&halves([(1, 1), (2, 1_000)])), None, "that would be no half");
+    }
+
+    #[test]
+    fn an_eighth_is_parted_off_at_the_end() {
+        let at = |rows: u32| {
+            let halves = halves((0..rows).map(|key| (key, 10)));
+            halves.last_eighth().map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
+        };
+        assert_eq!((at(0), at(1), at(2), at(8), at(80)), (None, None, Some(1), Some(7), Some(70)));
+        let lopsided = halves([(1, 1), (2, 1_000)]);
+        assert_eq!(lopsided.last_eighth(), None);
     }
 
     #[test]

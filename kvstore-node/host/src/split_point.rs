@@ -3,7 +3,8 @@
 //!
 //! By size: what is stored is counted anyway, roughly and in the background. Where that is above the limit, or not known yet, the
 //! rows of the partition are walked over once, outside the shard, which says exactly how many bytes they are and where the middle
-//! is. By load: see [`Heat`].
+//! is. Where a partition grows at its end, as a time series does, it is split there: what is parted off is copied, and what stays
+//! has its size for good. By load: see [`Heat`].
 
 use crate::byte_halves::ByteHalves;
 use crate::heat::{Heat, Hot};
@@ -177,7 +178,9 @@ impl<S: Shell> Turn<S> {
             // Of more keys than it has by now it says nothing.
             let found = found.filter(|_| local.range() == Some(&search.range));
             let above = found.filter(|halves| most.is_some_and(|most| halves.bytes() > most));
-            watch.walk = match above.and_then(|halves| Some((halves.middle()?, halves.bytes()))) {
+            let at_the_end = local.memtable.grows_at_the_end();
+            let cut = |halves: &ByteHalves| if at_the_end { halves.last_eighth() } else { halves.middle() };
+            watch.walk = match above.and_then(|halves| Some((cut(halves)?, halves.bytes()))) {
                 Some((at, bytes)) => {
                     self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));
                     Walk::Found { range: search.range.clone(), at, bytes, found: self.now, said: self.now }

@@ -141,6 +141,21 @@ fn walk_long(node: &mut Partitions<TestShell>, at: u64) {
     node.split_point(&search, Some(&halves), 3_000);
 }
 
+/// Copying half of what is there took longer than the same again took to come.
+#[test]
+fn a_time_series_was_split_in_its_middle() {
+    let mut node = leader(LIMITS, Some(MIB + 1));
+    let last = archon_kv::row::value_key(b"m");
+    node.copies.get_mut(&OWN).expect("a copy").memtable.begin_count(Some(last));
+    let value = Bytes::from(vec![7; 300 * 1024]);
+    node.operate(request(Op::Put { key: Bytes::from_static(b"y"), value }, "put"));
+    settle(&mut node);
+    tick(&mut node, 2_000);
+    walk(&mut node, 2_500, 2 * MIB);
+    let at: Vec<Bytes> = proposals(&node).into_iter().map(|(_, at, _)| at).collect();
+    assert_eq!(at, [Bytes::from_static(b"x")], "an eighth of 26 rows is parted off");
+}
+
 #[test]
 fn a_partition_that_has_been_small_for_a_minute_says_so() {
     let small = RangeLimits { merge_below_bytes: Some(MIB), ..RangeLimits::NONE };

@@ -46,8 +46,17 @@ impl Growth {
 pub(crate) struct Growing {
     /// Since the last count, or since the memtable began.
     since: Growth,
+    /// The count under way.
     counting: Option<Counting>,
+    /// The last of users' rows that was known when a count began last.
+    last: Option<Bytes>,
+    /// By how many bytes users' rows have grown since then, and those beyond that one alone.
+    lately: i64,
+    beyond: i64,
 }
+
+/// Less growth than this says nothing of where a partition grows, in bytes.
+const TELLING_BYTES: i64 = 256 * 1024;
 
 /// A count under way.
 #[derive(Debug)]
@@ -70,6 +79,12 @@ impl Growing {
     /// A row changed by that much.
     pub(crate) fn note(&mut self, key: &[u8], change: Growth) {
         self.since.add(change);
+        if is_value(key) {
+            self.lately = self.lately.saturating_add(change.bytes);
+            if self.last.as_ref().is_none_or(|last| key > &last[..]) {
+                self.beyond = self.beyond.saturating_add(change.bytes);
+            }
+        }
         if let Some(counting) = self.counting.as_mut().filter(|counting| counting.misses(key)) {
             counting.missed.add(change);
         }
@@ -77,6 +92,7 @@ impl Growing {
 
     /// A count begins that comes to users' rows up to this one, after which there is none now.
     pub(crate) fn begin(&mut self, last: Option<Bytes>) {
+        (self.last, self.lately, self.beyond) = (last.clone(), 0, 0);
         // No key is empty: nothing is behind it yet.
         self.counting = Some(Counting { reached: Bytes::new(), last, missed: Growth::default() });
     }
@@ -93,6 +109,11 @@ impl Growing {
     pub(crate) fn counted(&mut self) -> Option<Growth> {
         let counting = self.counting.take()?;
         Some(std::mem::replace(&mut self.since, counting.missed))
+    }
+
+    /// Whether nearly all that comes comes at the end: seven parts in eight.
+    pub(crate) const fn is_at_the_end(&self) -> bool {
+        self.last.is_some() && self.lately >= TELLING_BYTES && self.beyond >= self.lately / 8 * 7
     }
 
     pub(crate) const fn since(&self) -> Growth {

@@ -268,6 +268,12 @@ impl Memtable {
         last
     }
 
+    /// Whether users' rows grow at their end, as a time series does: since a count began last nearly all that came has keys beyond
+    /// those that were there then.
+    pub const fn grows_at_the_end(&self) -> bool {
+        self.growing.is_at_the_end()
+    }
+
     /// The count has come up to this key and includes it.
     pub fn count_reached(&mut self, key: Bytes) {
         self.growing.reached(key);

@@ -384,6 +384,26 @@ fn writes(lengths: std::ops::Range<usize>, most: usize) -> impl Strategy<Value =
     proptest::collection::vec((0..60_u8, lengths), 0..most)
 }
 
+/// Writes rows of 1 KiB at these keys after a count has begun.
+fn grows_at_the_end(keys: impl Iterator<Item = u32>) -> bool {
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    memtable.begin_count(Some(row::value_key(&1_000_u32.to_be_bytes())));
+    for (at, key) in (1..).zip(keys) {
+        let change = RowChange::set(row::value_key(&key.to_be_bytes()), Bytes::from(vec![7; 1_024]));
+        push(&mut memtable, at, [change]).unwrap();
+        memtable.commit(seq(at));
+    }
+    memtable.grows_at_the_end()
+}
+
+#[test]
+fn a_time_series_grows_at_its_end_and_others_do_not() {
+    assert!(grows_at_the_end(1_001..1_301));
+    assert!(!grows_at_the_end(1_001..1_101), "that is too little to tell");
+    assert!(!grows_at_the_end(0..300));
+    assert!(!grows_at_the_end((0..400).map(|number| if number % 4 == 0 { number } else { 1_000 + number })));
+}
+
 proptest! {
     /// Wherever the log is cut, frozen and replayed, and however much of what was frozen the engine has done before that: it
     /// ends in the same rows.
