@@ -54,19 +54,21 @@ impl ByteHalves {
     /// The key, of those marked, with about as much before it as from it on. `None` if there is no row, or if one is so large that
     /// a split would part off next to nothing.
     pub fn middle(&self) -> Option<Bytes> {
-        self.cut(1, 2)
+        self.cut(self.bytes / 2)
     }
 
-    /// The key, of those marked, from which on there is about an eighth; otherwise as [`ByteHalves::middle`]. For partitions that grow
-    /// at their end: what is before it stays as it is, and little has to be copied.
-    pub fn last_eighth(&self) -> Option<Bytes> {
-        self.cut(7, 8)
+    /// For partitions that grow at their end, the key, of those marked, from which on there is about an eighth: little has to be
+    /// copied. It is more where what is before it would otherwise be a little above `most` bytes, and be split again for nothing.
+    /// `None` as of [`ByteHalves::middle`].
+    pub fn near_the_end(&self, most: u64) -> Option<Bytes> {
+        let before = self.bytes - self.bytes / 8;
+        let little_above = before > most && before / 2 <= most;
+        self.cut(if little_above { most - most / 8 } else { before })
     }
 
-    /// The key before which there is about this share. Each side gets a quarter of its own at least.
-    fn cut(&self, share: u64, of: u64) -> Option<Bytes> {
+    /// The key before which there is about so much. Each side gets a quarter of what it is to have at least.
+    fn cut(&self, wanted: u64) -> Option<Bytes> {
         const LEAST_PART: u64 = 4;
-        let wanted = self.bytes / of * share + self.bytes % of * share / of;
         let (key, before) = self.marks.iter().min_by_key(|(_, before)| before.abs_diff(wanted))?;
         let (before, after) = (*before, self.bytes - before);
         let enough = |has: u64, wanted: u64| has > 0 && has.saturating_mul(LEAST_PART) >= wanted;
@@ -100,13 +102,15 @@ mod tests {
 
     #[test]
     fn an_eighth_is_parted_off_at_the_end() {
-        let at = |rows: u32| {
+        let at = |rows: u32, most: u64| {
             let halves = halves((0..rows).map(|key| (key, 10)));
-            halves.last_eighth().map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
+            halves.near_the_end(most).map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
         };
-        assert_eq!((at(0), at(1), at(2), at(8), at(80)), (None, None, Some(1), Some(7), Some(70)));
-        let lopsided = halves([(1, 1), (2, 1_000)]);
-        assert_eq!(lopsided.last_eighth(), None);
+        assert_eq!((at(0, 5), at(1, 5), at(2, 15), at(8, 75)), (None, None, Some(1), Some(7)));
+        assert_eq!(at(80, 720), Some(70));
+        assert_eq!(at(80, 640), Some(56), "with 70 rows it would be above its limit again");
+        assert_eq!(at(80, 300), Some(70), "it is split again anyway, when it does not grow any more");
+        assert_eq!(halves([(1, 1), (2, 1_000)]).near_the_end(1_000), None);
     }
 
     #[test]

@@ -179,7 +179,10 @@ impl<S: Shell> Turn<S> {
             let found = found.filter(|_| local.range() == Some(&search.range));
             let above = found.filter(|halves| most.is_some_and(|most| halves.bytes() > most));
             let at_the_end = local.memtable.grows_at_the_end();
-            let cut = |halves: &ByteHalves| if at_the_end { halves.last_eighth() } else { halves.middle() };
+            let cut = |halves: &ByteHalves| match most.filter(|_| at_the_end) {
+                Some(most) => halves.near_the_end(most),
+                None => halves.middle(),
+            };
             watch.walk = match above.and_then(|halves| Some((cut(halves)?, halves.bytes()))) {
                 Some((at, bytes)) => {
                     self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));

@@ -151,7 +151,7 @@ fn a_time_series_was_split_in_its_middle() {
     node.operate(request(Op::Put { key: Bytes::from_static(b"y"), value }, "put"));
     settle(&mut node);
     tick(&mut node, 2_000);
-    walk(&mut node, 2_500, 2 * MIB);
+    walk(&mut node, 2_500, MIB + MIB / 16);
     let at: Vec<Bytes> = proposals(&node).into_iter().map(|(_, at, _)| at).collect();
     assert_eq!(at, [Bytes::from_static(b"x")], "an eighth of 26 rows is parted off");
 }
