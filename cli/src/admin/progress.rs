@@ -135,7 +135,7 @@ fn message(rebalance: &Rebalance) -> String {
 }
 
 /// How many moves are over and under way, and how many did not reach their goal.
-fn counts_text(summary: &RebalanceSummary) -> String {
+pub(super) fn counts_text(summary: &RebalanceSummary) -> String {
     let running = summary.copying + summary.in_sync + summary.hand_over + summary.cleanup;
     let all = count_text(summary.moves_total as usize, "move", "moves");
     let without = match summary.failed + summary.cancelled {

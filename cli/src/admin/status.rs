@@ -5,8 +5,9 @@ use crate::args::WatchArgs;
 use crate::documents::{Node, Status};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus};
+use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus, Reason};
 use next::next_step;
+use std::time::Duration;
 use without_majority::asked;
 
 /// Most reasons that are printed; the rest is counted.
@@ -60,14 +61,8 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
     lines.push(format!("table       version {}", status.table_version));
     lines.push(format!("moves       {}", moves_line(status)));
     for reason in status.reasons.iter().take(REASONS_MAX) {
-        let time =
-            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        lines.push(format!(
-            "waiting     {}: {} ({}{time})",
-            output.bad(&reason.code.to_string()),
-            reason.message,
-            reason.subject
-        ));
+        let code = output.bad(&reason.code.to_string());
+        lines.push(format!("waiting     {code}: {}", reason_text(reason, reason.began_at_ms.and_then(since))));
         if let Some(remedy) = &reason.remedy {
             lines.push(format!("            {remedy}"));
         }
@@ -80,7 +75,14 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
     lines.join("\n")
 }
 
-fn quorum(status: &Status, output: &Output) -> String {
+/// A reason without its code, with how long it has been one.
+pub(super) fn reason_text(reason: &Reason, age: Option<Duration>) -> String {
+    let time = age.map_or_else(String::new, |age| format!(", for {}", short_time(age)));
+    format!("{} ({}{time})", reason.message, reason.subject)
+}
+
+/// Who leads the coordinators, and how many of them are there.
+pub(super) fn quorum(status: &Status, output: &Output) -> String {
     let reachable =
         status.coordinators.iter().filter(|coordinator| coordinator.role != CoordinatorRole::Unreachable).count();
     let all = status.coordinators.len();
@@ -91,7 +93,8 @@ fn quorum(status: &Status, output: &Output) -> String {
     format!("{leader}, {reachable} of {all} reachable")
 }
 
-fn nodes_line(status: &Status, output: &Output) -> String {
+/// How many nodes are alive, and how many are not or are lacking.
+pub(super) fn nodes_line(status: &Status, output: &Output) -> String {
     let failed = match status.nodes_failed {
         0 => String::new(),
         failed => output.bad(&format!(", {failed} failed")),
@@ -108,31 +111,39 @@ fn names_line(nodes: &[&Node]) -> Option<String> {
     if nodes.is_empty() {
         return None;
     }
-    let mut parts: Vec<String> =
-        nodes.iter().take(NODES_MAX).map(|node| format!("{} {}{}", node.name, node.copies_held, aside(node))).collect();
+    let mut parts: Vec<String> = nodes
+        .iter()
+        .take(NODES_MAX)
+        .map(|node| format!("{} {}{}", node.name, node.copies_held, in_brackets(node)))
+        .collect();
     if nodes.len() > NODES_MAX {
         parts.push(format!("… and {} more", nodes.len() - NODES_MAX));
     }
     Some(parts.join(" · "))
 }
 
+fn in_brackets(node: &Node) -> String {
+    aside(node).map_or_else(String::new, |why| format!(" ({why})"))
+}
+
 /// Why a member takes no part in the spread of copies or leases, or serves none, if so.
-fn aside(node: &Node) -> &'static str {
+pub(super) fn aside(node: &Node) -> Option<&'static str> {
     match (node.status.known(), node.goal.known(), node.copies_held) {
-        (Some(NodeStatus::Lost), _, _) => " (lost)",
-        (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => " (drained, stopped)",
-        (Some(NodeStatus::Failed), Some(NodeGoal::Maintain), _) => " (in maintenance, not alive)",
-        (Some(NodeStatus::Failed), _, _) if node.stopped => " (stopped)",
-        (Some(NodeStatus::Failed), _, _) => " (failed)",
-        (_, Some(NodeGoal::Drain), 0) => " (drained)",
-        (_, Some(NodeGoal::Drain), _) => " (being drained)",
-        (_, Some(NodeGoal::Cordon), _) => " (cordoned)",
-        (_, Some(NodeGoal::Maintain), _) => " (in maintenance)",
-        _ => "",
+        (Some(NodeStatus::Lost), _, _) => Some("lost"),
+        (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => Some("drained, stopped"),
+        (Some(NodeStatus::Failed), Some(NodeGoal::Maintain), _) => Some("in maintenance, not alive"),
+        (Some(NodeStatus::Failed), _, _) if node.stopped => Some("stopped"),
+        (Some(NodeStatus::Failed), _, _) => Some("failed"),
+        (_, Some(NodeGoal::Drain), 0) => Some("drained"),
+        (_, Some(NodeGoal::Drain), _) => Some("being drained"),
+        (_, Some(NodeGoal::Cordon), _) => Some("cordoned"),
+        (_, Some(NodeGoal::Maintain), _) => Some("in maintenance"),
+        _ => None,
     }
 }
 
-fn partitions_line(status: &Status, nodes: &[&Node], output: &Output) -> String {
+/// How many partitions are served, how whole, and how evenly spread over the nodes.
+pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output) -> String {
     let online = format!("{} of {} online", status.partitions_online, status.partitions_total);
     let online =
         if status.partitions_online == status.partitions_total { output.good(&online) } else { output.bad(&online) };

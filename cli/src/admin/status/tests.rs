@@ -3,7 +3,7 @@
 use super::*;
 use crate::documents::testing::{self, status};
 use crate::output::Format;
-use archon_client::{Reason, ReasonCode, Subject};
+use archon_client::{ReasonCode, Subject};
 
 fn output() -> Output {
     Output::plain(Format::Table)
