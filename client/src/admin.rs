@@ -244,7 +244,15 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn rebalance_progress(&self, most: u32) -> Result<RebalanceStatus, Error> {
-        Ok(self.rebalance_page(most, 0).await?.0)
+        self.rebalance_progress_after(most, 0).await
+    }
+
+    /// As [`Admin::rebalance_progress`], of the moves with numbers above `after` alone.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn rebalance_progress_after(&self, most: u32, after: u64) -> Result<RebalanceStatus, Error> {
+        Ok(self.rebalance_page(most, after).await?.0)
     }
 
     /// Moves with numbers above `after`, and whether there are more of them.
