@@ -100,6 +100,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Status(args) => admin::status::run(&args, &admin, &output).await,
         Verb::Check(args) => admin::check::run(&args, &admin, &output).await,
         Verb::Events(args) => admin::events::run(&args, &admin, &output).await,
+        Verb::Top(args) => admin::top::run(&args, &admin, &output).await,
         Verb::Node(args) => match args.verb {
             Some(NodeVerb::Describe(args)) => admin::node::describe(&args, &admin, timeout, &output).await,
             Some(NodeVerb::List(args)) => admin::node::list(&args, &admin, &output).await,

@@ -35,6 +35,8 @@ fn nobody() -> String {
 fn an_unknown_flag_or_verb_is_a_usage_error() {
     for line in [
         &["status", "--verbos"][..],
+        &["top", "--every", "5"],
+        &["top", "--every", "100ms"],
         &["statu"],
         &["rebalance", "apply", "--wait-timeout", "5s"],
         &["kv", "put", "key-without-value"],
@@ -156,6 +158,15 @@ fn plaintext_beyond_this_machine_needs_a_word() {
     assert!(stderr(&output).contains("--insecure"), "{}", stderr(&output));
 }
 
+#[test]
+fn what_draws_on_a_terminal_names_what_prints_where_there_is_none() {
+    for line in [&["top"][..], &["top", "-o", "json"]] {
+        let output = archon(&[line, &["--coordinators", &nobody()]].concat());
+        assert_eq!(code(&output), 2, "{line:?}: {output:?}");
+        assert!(stderr(&output).contains("`archon status`"), "{line:?}: {}", stderr(&output));
+    }
+}
+
 /// Every verb that asks somebody ends with 5 (or 6) within its time-out if nobody is there.
 #[test]
 fn unreachable_coordinators_end_within_the_time_out() {
@@ -265,6 +276,7 @@ fn every_help_ends_well_and_mentions_an_example() {
         &["node", "remove"],
         &["node", "lost"],
         &["status"],
+        &["top"],
         &["table"],
         &["table", "list"],
         &["table", "create"],

@@ -17,6 +17,7 @@ pub(crate) mod rebalance;
 pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod top;
 mod wait;
 mod watch;
 mod words;

@@ -1,7 +1,7 @@
 //! Options of the verbs that look at nodes, plans and events, or change them.
 
 use super::orders::{BarNodeArgs, MaintainArgs, UnbarNodeArgs};
-use super::parse::{duration, name};
+use super::parse::{duration, name, refresh};
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -251,6 +251,14 @@ pub(crate) struct ApplyArgs {
     /// Give up waiting after this time (exit 6); the moves go on.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
     pub(crate) wait_timeout: Option<Duration>,
+}
+
+/// Options of `archon top`.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct TopArgs {
+    /// Time from one look at the cluster to the next: 200ms to 10m.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = refresh)]
+    pub(crate) every: Duration,
 }
 
 /// Options of `archon events`.

@@ -14,7 +14,7 @@ mod tables;
 
 pub(crate) use admin::{
     ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone, PlanArgs,
-    RebalanceVerb, RemoveArgs, WatchArgs,
+    RebalanceVerb, RemoveArgs, TopArgs, WatchArgs,
 };
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
@@ -248,6 +248,19 @@ Examples:
   archon events --limit 500 -o json
   archon events --follow")]
     Events(EventsArgs),
+
+    /// Show the cluster live on the terminal: nodes, load, moves, events.
+    ///
+    /// The picture is drawn anew without flicker. While no coordinator answers the last one stays, and says so. It takes four
+    /// requests for each look, however many nodes there are. Keys: `s` sorts the nodes by something else, the arrows, PageUp,
+    /// PageDown, Home and End move through them, `?` explains what is shown, `q`, Esc or Ctrl-C quits. Off a terminal see
+    /// `archon status --watch`.
+    #[command(after_help = "\
+Examples:
+  archon top
+  archon top --every 5s
+  NO_COLOR=1 archon top      without colour; what is wrong is said in words either way")]
+    Top(TopArgs),
 
     /// Print which version of archon this is.
     #[command(after_help = "Examples:\n  archon version\n  archon version -o json")]

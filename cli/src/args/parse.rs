@@ -29,6 +29,14 @@ pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
     duration_within(text, ("1ms", 1.0), ("30d", 30.0 * 24.0 * HOUR_MS))
 }
 
+/// How often something is looked at: 200 ms to ten minutes.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(super) fn refresh(text: &str) -> Result<Duration, String> {
+    duration_within(text, ("200ms", 200.0), ("10m", HOUR_MS / 6.0))
+}
+
 const HOUR_MS: f64 = 3_600_000.0;
 
 /// A time within bounds, each as it is written and in milliseconds.

@@ -1,0 +1,45 @@
+//! What the keys do, and what the picture shows.
+
+use super::cells::{line_of, put, span};
+use super::looks::Looks;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+const KEYS: [(&str, &str); 6] = [
+    ("s", "sort the nodes by the next thing; ▾ marks it"),
+    ("up, down", "one node up or down, as k and j do"),
+    ("PgUp, PgDn", "a page up or down"),
+    ("Home, End", "to the first or last node"),
+    ("?", "this help, or away with it"),
+    ("q, Esc, Ctrl-C", "quit"),
+];
+const MEANINGS: [(&str, &str); 7] = [
+    ("LED", "partitions, or leases, that a node leads"),
+    ("COPIES", "copies that it holds, leases of a participant"),
+    ("DATA", "bytes that it stores, as it last said"),
+    ("OPS/S", "operations that it answered in its last second"),
+    ("LOAD", "those in percent of its fair share, which goes by its weight and"),
+    ("", "stands at │ in the middle of the bar; >9x: ten times as much or more"),
+    ("-", "nobody has said, or it takes no part"),
+];
+
+/// Draws it.
+pub(super) fn draw(looks: Looks, area: Rect, buffer: &mut Buffer) {
+    let explained = |(what, meaning): &(&str, &str)| {
+        Line::from(vec![span(&format!("  {what:<16}"), looks.heading()), span(meaning, looks.plain())])
+    };
+    let heading = |text: &str| Line::from(span(text, looks.heading()));
+    let mut lines = vec![heading("Keys")];
+    lines.extend(KEYS.iter().map(explained));
+    lines.extend([Line::default(), heading("What is shown")]);
+    lines.extend(MEANINGS.iter().map(explained));
+    lines.extend([
+        Line::default(),
+        Line::from("More of each: `archon status`, `archon node describe NAME`, `archon rebalance status`,"),
+        Line::from("`archon events`. What is wrong and what helps says `archon check`."),
+    ]);
+    for (index, line) in lines.into_iter().enumerate().take(area.height.into()) {
+        put(line, line_of(area, index), buffer);
+    }
+}

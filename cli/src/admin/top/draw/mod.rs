@@ -1,0 +1,63 @@
+//! The picture, from top to bottom: how the cluster is, what it does, its nodes, its moves, and what happened last.
+//!
+//! Drawing is a function of the model and the time into a buffer. Nothing is told by colour alone.
+
+mod cells;
+mod events;
+mod header;
+mod heights;
+mod help;
+mod looks;
+mod moves;
+mod nodes;
+#[cfg(test)]
+mod tests;
+mod throughput;
+
+use super::model::Model;
+use heights::{Heights, Wants};
+use looks::Looks;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use std::time::Duration;
+
+/// Draws the model as of `now`.
+pub(super) fn draw(model: &Model, now: Duration, area: Rect, buffer: &mut Buffer) {
+    let area = area.intersection(buffer.area);
+    if area.is_empty() {
+        return;
+    }
+    let looks = Looks::new(model.output());
+    if model.helps() {
+        return help::draw(looks, area, buffer);
+    }
+    let heights = heights(model, area.height);
+    let mut rest = area;
+    let mut part = |height: u16| {
+        let (part, below) = (Rect { height, ..rest }, rest.height - height);
+        rest = Rect { y: rest.y + height, height: below, ..rest };
+        part
+    };
+    let page = usize::from(nodes::rows(heights.nodes));
+    header::draw(model, now, looks, page, part(heights.header), buffer);
+    throughput::draw(model, now, looks, part(heights.throughput), buffer);
+    nodes::draw(model, looks, part(heights.nodes), buffer);
+    moves::draw(model, looks, part(heights.moves), buffer);
+    events::draw(model, now, looks, part(heights.events), buffer);
+}
+
+/// How many nodes are seen at once on a terminal of this height.
+pub(super) fn page(model: &Model, height: u16) -> usize {
+    usize::from(nodes::rows(heights(model, height).nodes))
+}
+
+fn heights(model: &Model, height: u16) -> Heights {
+    let look = model.look();
+    let wants = Wants {
+        reasons: look.status.reasons.len(),
+        nodes: look.nodes.len(),
+        moves: model.running().count(),
+        events: look.events.len(),
+    };
+    Heights::new(height, wants)
+}

@@ -1,0 +1,93 @@
+//! The moves that run, a line each under one for all of them.
+
+use super::super::model::Model;
+use super::cells::{Column, line_of, put, put_row, span, width_of};
+use super::looks::Looks;
+use crate::admin::progress::counts_text;
+use crate::output::bytes_text;
+use archon_client::MoveStatus;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+/// What a column shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shows {
+    Partition,
+    Way,
+    Percent,
+    Phase,
+    Bytes,
+    Why,
+}
+
+/// The columns with their least widths and how much each may grow, in order of urgency, which is that of their places.
+const COLUMNS: [(Column<Shows>, u16); 6] = [
+    (Column::text(Shows::Partition, 14), 12),
+    (Column::text(Shows::Way, 27), 24),
+    (Column::number(Shows::Percent, 4), 0),
+    (Column::text(Shows::Phase, 9), 2),
+    (Column::text(Shows::Bytes, 22), 4),
+    (Column::text(Shows::Why, 20), 80),
+];
+
+/// Draws it.
+pub(super) fn draw(model: &Model, looks: Looks, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let line = vec![span(&format!("{:<12}", "moves"), looks.heading()), span(&summary(model), looks.plain())];
+    put(Line::from(line), line_of(area, 0), buffer);
+    let columns = columns(area.width);
+    for (index, moving) in model.running().take(usize::from(area.height - 1)).enumerate() {
+        let cell = |column: &Column<Shows>| Line::from(span(&text(moving, column.shows), looks.plain()));
+        put_row(&columns, cell, line_of(area, index + 1), buffer);
+    }
+}
+
+/// All of them together.
+fn summary(model: &Model) -> String {
+    let rebalance = &model.look().rebalance;
+    let summary = &rebalance.summary;
+    match (rebalance.running, summary.moves_total) {
+        (false, 0) => "none, and none before".to_owned(),
+        (false, _) => format!("none any more: {}", counts_text(summary)),
+        (true, _) => {
+            let rate = model.copy_rate().filter(|rate| *rate > 0);
+            let rate = rate.map_or_else(String::new, |rate| format!(", {} per second", bytes_text(rate)));
+            let bytes = format!("{} of {}", bytes_text(summary.bytes_done), bytes_text(summary.bytes_total));
+            format!("{}, {}%, {bytes}{rate}", counts_text(summary), summary.percent)
+        }
+    }
+}
+
+/// Those that there is room for.
+fn columns(width: u16) -> Vec<Column<Shows>> {
+    let mut columns: Vec<Column<Shows>> = Vec::new();
+    for (column, _) in COLUMNS {
+        columns.push(column);
+        if width_of(&columns) > width && columns.len() > 1 {
+            columns.pop();
+            break;
+        }
+    }
+    let mut left = width.saturating_sub(width_of(&columns));
+    for (column, (_, growth)) in columns.iter_mut().zip(COLUMNS) {
+        let more = growth.min(left);
+        column.width += more;
+        left -= more;
+    }
+    columns
+}
+
+fn text(moving: &MoveStatus, shows: Shows) -> String {
+    match shows {
+        Shows::Partition => moving.partition_name(),
+        Shows::Way => format!("{} → {}", moving.from, moving.to),
+        Shows::Percent => format!("{}%", moving.percent),
+        Shows::Phase => moving.phase.to_string(),
+        Shows::Bytes if moving.bytes_total == 0 => "-".to_owned(),
+        Shows::Bytes => format!("{} of {}", bytes_text(moving.bytes_done), bytes_text(moving.bytes_total)),
+        Shows::Why => moving.message.clone(),
+    }
+}

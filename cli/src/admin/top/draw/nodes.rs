@@ -1,0 +1,200 @@
+//! The nodes, a line each: only those that are seen are drawn.
+
+use super::super::model::Model;
+use super::super::order::Order;
+use super::cells::{Column, line_of, number_text, put, put_row, span, width_of};
+use super::looks::Looks;
+use crate::admin::status::aside;
+use crate::documents::Node;
+use crate::output::bytes_text;
+use archon_client::NodeStatus;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+/// What a column shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shows {
+    Name,
+    Status,
+    Zone,
+    Led,
+    Copies,
+    Data,
+    Rate,
+    Load,
+}
+
+/// The columns with their least widths, in order of urgency: on a narrow terminal the last ones are not there.
+const URGENT: [Column<Shows>; 8] = [
+    Column::text(Shows::Name, 12),
+    Column::text(Shows::Status, 13),
+    Column::number(Shows::Copies, 7),
+    Column::number(Shows::Led, 5),
+    Column::number(Shows::Rate, 7),
+    Column::text(Shows::Load, 13),
+    Column::number(Shows::Data, 10),
+    Column::text(Shows::Zone, 6),
+];
+/// In which order they stand there, and by how much each may grow.
+const PLACES: [(Shows, u16); 8] = [
+    (Shows::Name, 20),
+    (Shows::Status, 14),
+    (Shows::Zone, 14),
+    (Shows::Led, 2),
+    (Shows::Copies, 2),
+    (Shows::Data, 2),
+    (Shows::Rate, 2),
+    (Shows::Load, 47),
+];
+/// `999%` and what parts it from the bar.
+const PERCENT_WIDTH: u16 = 6;
+
+/// How many nodes are seen in so many lines.
+pub(super) const fn rows(height: u16) -> u16 {
+    height.saturating_sub(1)
+}
+
+/// Draws headings and nodes.
+pub(super) fn draw(model: &Model, looks: Looks, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let columns = columns(area.width);
+    put_row(
+        &columns,
+        |column| Line::from(span(&heading(column.shows, model.order()), looks.heading())),
+        line_of(area, 0),
+        buffer,
+    );
+    let (_, nodes) = model.nodes(usize::from(rows(area.height)));
+    for (index, node) in nodes.iter().enumerate() {
+        let cell = |column: &Column<Shows>| Line::from(cell(model, node, column, looks));
+        put_row(&columns, cell, line_of(area, index + 1), buffer);
+    }
+    if model.look().nodes.is_empty() {
+        let none = "no node has registered yet; start one: `archon node --help`";
+        put(Line::from(span(none, looks.bad())), line_of(area, 1), buffer);
+    }
+}
+
+/// Those that there is room for.
+fn columns(width: u16) -> Vec<Column<Shows>> {
+    let mut urgent: Vec<Column<Shows>> = Vec::new();
+    for column in URGENT {
+        urgent.push(column);
+        // The name is there in any case, and cut.
+        if width_of(&urgent) > width && urgent.len() > 1 {
+            urgent.pop();
+            break;
+        }
+    }
+    let mut left = width.saturating_sub(width_of(&urgent));
+    let placed = PLACES.iter().filter_map(|(shows, growth)| {
+        let column = urgent.iter().find(|column| column.shows == *shows)?;
+        let more = (*growth).min(left);
+        left -= more;
+        Some(Column { width: column.width + more, ..*column })
+    });
+    placed.collect()
+}
+
+/// What stands above a column, with a mark if the nodes are sorted by it.
+fn heading(shows: Shows, order: Order) -> String {
+    let (word, by) = match shows {
+        Shows::Name => ("NODE", Some(Order::Name)),
+        Shows::Status => ("STATUS", Some(Order::Status)),
+        Shows::Zone => ("ZONE", None),
+        Shows::Led => ("LED", Some(Order::Led)),
+        Shows::Copies => ("COPIES", Some(Order::Copies)),
+        Shows::Data => ("DATA", Some(Order::Data)),
+        Shows::Rate => ("OPS/S", Some(Order::Operations)),
+        Shows::Load => ("LOAD", Some(Order::Load)),
+    };
+    let mark = if by == Some(order) { "▾" } else { "" };
+    format!("{word}{mark}")
+}
+
+fn cell(model: &Model, node: &Node, column: &Column<Shows>, looks: Looks) -> Span<'static> {
+    let unknown = || "-".to_owned();
+    let text = match column.shows {
+        Shows::Name => return span(&node.name, status_style(node, looks)),
+        Shows::Status => return span(&status_text(node), status_style(node, looks)),
+        Shows::Zone => node.zone.clone().unwrap_or_else(unknown),
+        Shows::Led => number_text(node.partitions_led.into()),
+        Shows::Copies => number_text(node.copies_held.into()),
+        Shows::Data => node.bytes_stored.map_or_else(unknown, bytes_text),
+        Shows::Rate => node.operations_per_second.map_or_else(unknown, number_text),
+        Shows::Load => match model.shares().percent(node) {
+            Some(percent) => load_text(percent, column.width),
+            None => format!("{:>4}", "-"),
+        },
+    };
+    span(&text, looks.plain())
+}
+
+fn status_text(node: &Node) -> String {
+    let status = aside(node).unwrap_or_else(|| node.status.as_str());
+    if node.disk_full { format!("disk full, {status}") } else { status.to_owned() }
+}
+
+fn status_style(node: &Node, looks: Looks) -> Style {
+    match (node.status.known(), node.disk_full) {
+        (Some(NodeStatus::Alive), false) if aside(node).is_some() => looks.aside(),
+        (Some(NodeStatus::Alive), false) => looks.plain(),
+        _ => looks.bad(),
+    }
+}
+
+/// The percent of the fair share, and a bar with the fair share in its middle: ` 75% ███▌│   `.
+fn load_text(percent: u64, width: u16) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let number = if percent > 999 { ">9x".to_owned() } else { format!("{percent}%") };
+    let bar = u64::from(width.saturating_sub(PERCENT_WIDTH));
+    // The whole bar is twice the fair share.
+    let filled = (percent.min(200) * bar * 8).div_ceil(200);
+    let cell = |at: u64| match filled.saturating_sub(at * 8) {
+        _ if at == bar / 2 => '│',
+        left @ 0..8 => EIGHTHS[left as usize],
+        _ => '█',
+    };
+    format!("{number:>4} {}", (0..bar).map(cell).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::testing::node;
+    use archon_client::NodeGoal;
+
+    #[test]
+    fn on_eighty_columns_everything_is_there_and_on_fewer_what_matters_most() {
+        let widths = |width| width_of(&columns(width));
+        assert_eq!((columns(80).len(), widths(80)), (8, 80));
+        assert_eq!((columns(200).len(), widths(200)), (8, 183));
+        let names: Vec<Shows> = columns(40).iter().map(|column| column.shows).collect();
+        assert_eq!(names, [Shows::Name, Shows::Status, Shows::Led, Shows::Copies]);
+        assert_eq!(columns(3).len(), 1);
+    }
+
+    #[test]
+    fn a_bar_has_the_fair_share_in_its_middle() {
+        assert_eq!(load_text(0, 13), "  0%    │   ");
+        assert_eq!(load_text(50, 13), " 50% █▊ │   ");
+        assert_eq!(load_text(100, 13), "100% ███│   ");
+        assert_eq!(load_text(150, 13), "150% ███│█▎ ");
+        assert_eq!(load_text(200, 13), "200% ███│███");
+        assert_eq!(load_text(5_000, 13), " >9x ███│███");
+        assert_eq!(load_text(100, 2), "100% ");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words() {
+        let failed = Node { status: NodeStatus::Failed.into(), ..node(1, "athens", 3) };
+        let drained = Node { goal: NodeGoal::Drain.into(), ..node(1, "athens", 3) };
+        let full = Node { disk_full: true, ..node(1, "athens", 3) };
+        let found = [&failed, &drained, &full, &node(1, "athens", 3)].map(status_text);
+        assert_eq!(found, ["failed", "being drained", "disk full, alive", "alive"]);
+    }
+}

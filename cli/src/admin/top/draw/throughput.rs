@@ -1,0 +1,33 @@
+//! How many operations per second the nodes answer, now and over the last minutes.
+
+use super::super::model::Model;
+use super::cells::{line_of, number_text, put, span};
+use super::looks::Looks;
+use crate::admin::short_time;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Sparkline, SparklineBar, Widget};
+use std::time::Duration;
+
+/// Draws it: a line of words, and below it the picture.
+pub(super) fn draw(model: &Model, now: Duration, looks: Looks, area: Rect, buffer: &mut Buffer) {
+    let Some(below) = area.height.checked_sub(1) else { return };
+    let columns = model.rates(now, area.width);
+    let most = columns.rates.iter().flatten().copied().max();
+    let text = match (model.rate(), most) {
+        (Some(rate), Some(most)) => {
+            let (rate, most) = (number_text(rate), number_text(most));
+            format!("{rate} per second, up to {most} in the last {}", short_time(columns.length))
+        }
+        (Some(rate), None) => format!("{} per second", number_text(rate)),
+        (None, _) => "no node has said yet".to_owned(),
+    };
+    let line = vec![span(&format!("{:<12}", "operations"), looks.heading()), span(&text, looks.plain())];
+    put(Line::from(line), line_of(area, 0), buffer);
+    let bars: Vec<SparklineBar> = columns.rates.into_iter().map(SparklineBar::from).collect();
+    // At least one, so that an idle cluster is flat.
+    let picture = Sparkline::default().data(bars).max(most.unwrap_or(0).max(1)).absent_value_symbol(" ");
+    let area = Rect { y: area.y + 1, height: below, ..area };
+    picture.style(looks.good()).render(area.intersection(buffer.area), buffer);
+}

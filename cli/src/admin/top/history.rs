@@ -1,0 +1,122 @@
+//! How many operations per second the cluster answered over the last minutes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How far back a picture goes, where looks are not so far apart that it is drawn from fewer than one per column.
+pub(super) const WINDOW: Duration = Duration::from_secs(300);
+/// Most samples that are kept: those of the window at the fastest, twice.
+const SAMPLES_MAX: usize = 3_000;
+
+/// Samples, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History(VecDeque<Sample>);
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Duration,
+    rate: u64,
+}
+
+impl History {
+    /// Adds what was seen at `at`, which is not before what was added last.
+    pub(super) fn add(&mut self, at: Duration, rate: u64) {
+        if self.0.len() == SAMPLES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Sample { at, rate });
+    }
+
+    /// The newest.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.0.back().map(|sample| sample.rate)
+    }
+
+    /// So many columns up to `now`, the mean of the samples in each; none where nobody knew. `every` is how far looks are
+    /// apart. Columns begin at multiples of their length, so that the picture moves on in whole columns.
+    pub(super) fn columns(&self, now: Duration, every: Duration, count: u16) -> Columns {
+        let each_ms = column_ms(every, count);
+        let column_of = |at: Duration| at.as_millis() / each_ms;
+        let first = column_of(now) + 1;
+        let mut sums = vec![(0_u128, 0_u128); usize::from(count)];
+        for sample in self.0.iter().rev() {
+            // Counted from the right, the present one is 0.
+            let back = first - 1 - column_of(sample.at).min(first - 1);
+            let back = usize::try_from(back).unwrap_or(usize::MAX);
+            let Some(at) = usize::from(count).checked_sub(back.saturating_add(1)) else { break };
+            sums[at].0 += u128::from(sample.rate);
+            sums[at].1 += 1;
+        }
+        let mean =
+            |(sum, count): (u128, u128)| sum.checked_div(count).map(|mean| u64::try_from(mean).unwrap_or(u64::MAX));
+        let rates: Vec<Option<u64>> = sums.into_iter().map(mean).collect();
+        let length = each_ms.saturating_mul(count.into());
+        Columns { rates, length: Duration::from_millis(u64::try_from(length).unwrap_or(u64::MAX)) }
+    }
+}
+
+/// How long a column stands for: two looks at least, or those that come late would leave gaps.
+fn column_ms(every: Duration, count: u16) -> u128 {
+    let even = WINDOW.as_millis() / u128::from(count.max(1));
+    even.max(2 * every.as_millis()).max(1)
+}
+
+/// A picture of the history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Columns {
+    /// Operations per second, oldest first.
+    pub(super) rates: Vec<Option<u64>>,
+    /// The time they stand for together.
+    pub(super) length: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn columns_are_means_and_what_nobody_knew_is_a_gap() {
+        let mut history = History::default();
+        for (seconds, rate) in [(0, 100), (1, 200), (10, 50), (19, 70)] {
+            history.add(at(seconds), rate);
+        }
+        let columns = history.columns(at(29), EVERY, 30);
+        assert_eq!(columns.length, at(300));
+        assert_eq!(columns.rates[27..], [Some(150), Some(60), None]);
+        assert!(columns.rates[..27].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_picture_stands_still_within_a_column() {
+        let mut history = History::default();
+        (0..40).for_each(|second| history.add(at(second), second));
+        let of = |now| history.columns(at(now), EVERY, 30).rates;
+        assert_eq!(of(40), of(49));
+        assert_eq!(of(49)[1..], of(50)[..29], "then it moves on by one");
+    }
+
+    #[test]
+    fn looks_that_are_far_apart_leave_no_gaps() {
+        let mut history = History::default();
+        let every = at(60);
+        (0..20).for_each(|look| history.add(at(60 * look), 7));
+        let columns = history.columns(at(60 * 19), every, 10);
+        assert_eq!((columns.rates, columns.length), (vec![Some(7); 10], at(1_200)));
+    }
+
+    #[test]
+    fn it_is_bounded_and_takes_any_number() {
+        let mut history = History::default();
+        (0..10_000).for_each(|second| history.add(at(second), u64::MAX));
+        assert_eq!(history.0.len(), SAMPLES_MAX);
+        assert_eq!(history.columns(at(9_999), EVERY, 2).rates, [Some(u64::MAX); 2]);
+        assert!(history.columns(at(9_999), EVERY, 0).rates.is_empty());
+        assert_eq!(history.last(), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be asked of the picture by a key.
+
+use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
+
+/// What a key, or whatever else a terminal tells, means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Key {
+    /// Ends it.
+    Quit,
+    /// Sorts the nodes by the next thing.
+    Sort,
+    /// One node up.
+    Up,
+    /// One node down.
+    Down,
+    /// As many nodes up as can be seen.
+    PageUp,
+    /// As many down.
+    PageDown,
+    /// To the first node.
+    First,
+    /// To the last node.
+    Last,
+    /// Shows the help, or takes it away.
+    Help,
+    /// Nothing, but the picture is to be drawn: the terminal has another size, or a key means nothing.
+    Other,
+}
+
+impl From<Event> for Key {
+    fn from(event: Event) -> Self {
+        let Event::Key(key) = event else { return Self::Other };
+        if key.kind == KeyEventKind::Release {
+            return Self::Other;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Self::Quit } else { Self::Other };
+        }
+        match key.code {
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => Self::Quit,
+            KeyCode::Char('s') => Self::Sort,
+            KeyCode::Char('?' | 'h') => Self::Help,
+            KeyCode::Up | KeyCode::Char('k') => Self::Up,
+            KeyCode::Down | KeyCode::Char('j') => Self::Down,
+            KeyCode::PageUp => Self::PageUp,
+            KeyCode::PageDown | KeyCode::Char(' ') => Self::PageDown,
+            KeyCode::Home | KeyCode::Char('g') => Self::First,
+            KeyCode::End | KeyCode::Char('G') => Self::Last,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::crossterm::event::KeyEvent;
+
+    #[test]
+    fn in_raw_mode_control_c_is_a_key_and_quits_like_q() {
+        let key = |code, modifiers| Key::from(Event::Key(KeyEvent::new(code, modifiers)));
+        let plain = KeyModifiers::NONE;
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Key::Quit);
+        assert_eq!(key(KeyCode::Char('c'), plain), Key::Other);
+        assert_eq!(key(KeyCode::Char('q'), plain), Key::Quit);
+        assert_eq!(key(KeyCode::Esc, plain), Key::Quit);
+        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::CONTROL), Key::Other);
+        assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Key::Help);
+        assert_eq!(Key::from(Event::Resize(10, 3)), Key::Other);
+    }
+
+    #[test]
+    fn where_terminals_tell_both_a_key_counts_once() {
+        let up = KeyEvent { kind: KeyEventKind::Release, ..KeyEvent::new(KeyCode::Down, KeyModifiers::NONE) };
+        assert_eq!(Key::from(Event::Key(up)), Key::Other);
+    }
+}

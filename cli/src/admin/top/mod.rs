@@ -1,0 +1,147 @@
+//! `archon top`: the cluster live on a terminal. What is shown is decided in [`model`], drawn in [`draw`]; this is the shell
+//! around them: it asks the coordinators, hears keys and signals, and has the terminal.
+
+mod draw;
+mod history;
+mod key;
+mod keyboard;
+mod look;
+mod model;
+mod order;
+mod screen;
+mod share;
+#[cfg(test)]
+mod testing;
+
+use crate::args::TopArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_client::Admin;
+use keyboard::Keyboard;
+use look::Look;
+use model::{Flow, Model};
+use screen::Screen;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+/// How often ages and silences are drawn anew, whatever else happens.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Shows the cluster until somebody quits.
+///
+/// # Errors
+/// Off a terminal, or if nobody answers the first look: a wrong address should not end in an empty picture.
+pub(crate) async fn run(args: &TopArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    check_terminal(output)?;
+    let begun = Instant::now();
+    let first = look::take(admin, 0).await?;
+    let model = Model::new(first, begun.elapsed(), args.every, *output);
+    let signals = Signals::install()?;
+    let mut screen = Screen::open()?;
+    // However it ends, the terminal is as it was before anything is said about it.
+    let ended = watch(model, begun, admin, signals, &mut screen).await;
+    screen.close()?;
+    ended
+}
+
+/// Whether there is a screen to draw on and somebody to look at it.
+fn check_terminal(output: &Output) -> Result<(), Failure> {
+    let instead =
+        "look once with `archon status`, or again and again with `archon status --watch`, also with `-o json`";
+    if output.is_json() {
+        return Err(Failure::usage("`archon top` draws for people and has no JSON document", instead));
+    }
+    if !output.redraw {
+        let message = "`archon top` draws on a terminal, and standard output is none (or TERM says it can only print)";
+        return Err(Failure::usage(message, instead));
+    }
+    Ok(())
+}
+
+async fn watch(
+    mut model: Model,
+    begun: Instant,
+    admin: &Admin,
+    mut signals: Signals,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let mut keyboard = Keyboard::listen()?;
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let every = model.every();
+    let mut look_at = begun + every;
+    let mut look = pin!(look_later(look_at, admin, model.moves_after()));
+    loop {
+        model.resized(screen.size()?);
+        screen.draw(&model, begun.elapsed())?;
+        tokio::select! {
+            key = keyboard.next() => if model.press(key?) == Flow::Quit {
+                return Ok(Exit::Done);
+            },
+            looked = &mut look => {
+                match looked {
+                    Ok(look) => model.looked(look, begun.elapsed()),
+                    Err(failure) => model.unanswered(failure.message),
+                }
+                // From the beginning of one to that of the next, and never two at once.
+                look_at = Instant::now().max(look_at + every);
+                look.set(look_later(look_at, admin, model.moves_after()));
+            },
+            _ = tick.tick() => {},
+            () = signals.next() => return Ok(Exit::Done),
+        }
+    }
+}
+
+async fn look_later(at: Instant, admin: &Admin, moves_after: u64) -> Result<Look, Failure> {
+    sleep_until(at).await;
+    look::take(admin, moves_after).await
+}
+
+/// What ends a process: the terminal is put right before it does.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn install() -> Result<Self, Failure> {
+        let install =
+            |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
+        Ok(Self {
+            interrupt: install(SignalKind::interrupt())?,
+            terminate: install(SignalKind::terminate())?,
+            hangup: install(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+
+    #[test]
+    fn off_a_terminal_it_says_what_to_use_instead() {
+        for output in [
+            Output::plain(Format::Table),
+            Output { terminal: true, redraw: true, ..Output::plain(Format::Json) },
+            Output { terminal: true, redraw: false, ..Output::plain(Format::Table) },
+        ] {
+            let failure = check_terminal(&output).unwrap_err();
+            assert!(failure.exit == Exit::Usage && failure.to_string().contains("`archon status`"), "{failure}");
+        }
+        assert_eq!(check_terminal(&Output { terminal: true, redraw: true, ..Output::plain(Format::Table) }), Ok(()));
+    }
+}

@@ -1,0 +1,72 @@
+//! Clusters to be looked at in tests.
+
+use super::look::Look;
+use super::model::Model;
+use crate::documents::testing::{node, status};
+use crate::documents::{Node, Rebalance};
+use crate::output::{Format, Output};
+use archon_client::{Cause, Event, EventCode, MoveKind, MovePhase, MoveStatus, RebalanceSummary, Subject};
+use ratatui::layout::Size;
+use std::time::Duration;
+
+/// So many nodes, of which no two are alike: `node-0000`, which leads nothing, `node-0001`, which leads one partition …
+pub(super) fn nodes(count: u32) -> Vec<Node> {
+    let numbered = |number: u32| Node {
+        bytes_stored: Some(u64::from(number) << 20),
+        operations_per_second: Some(u64::from(number) * 10),
+        zone: Some(format!("zone-{}", number % 3)),
+        ..node(number.into(), &format!("node-{number:04}"), number)
+    };
+    (0..count).map(numbered).collect()
+}
+
+/// A cluster of these nodes in which nothing moves and two things happened.
+pub(super) fn look(nodes: Vec<Node>) -> Look {
+    let at_ms = 1_000_000_000;
+    let event = |index, code: EventCode, message: &str| Event {
+        index,
+        at_ms: at_ms - 61_000,
+        code: code.into(),
+        by: Cause::Coordinator { coordinator_id: 2 },
+        subject: Subject::Node { node_id: 1, node: "athens".into() },
+        message: message.into(),
+    };
+    Look {
+        at_ms,
+        status: status(),
+        nodes,
+        rebalance: Rebalance { running: false, summary: RebalanceSummary::default(), moves: vec![] },
+        events: vec![
+            event(3, EventCode::NodeFailed, "athens was silent for 3 s"),
+            event(4, EventCode::NodeFailed, "athens is back"),
+        ],
+    }
+}
+
+/// A model whose first picture came at zero.
+pub(super) fn model(nodes: Vec<Node>, size: Size) -> Model {
+    let output = Output { color: true, ..Output::plain(Format::Table) };
+    let mut model = Model::new(look(nodes), Duration::ZERO, Duration::from_secs(1), output);
+    model.resized(size);
+    model
+}
+
+/// A move of a partition of the same number from athens to ephesus.
+pub(super) fn moving(id: u64, phase: MovePhase) -> MoveStatus {
+    MoveStatus {
+        id,
+        kind: MoveKind::Copy.into(),
+        table_id: 1,
+        table: "orders".into(),
+        partition: id as u32,
+        from_id: 1,
+        from: "athens".into(),
+        to_id: 4,
+        to: "ephesus".into(),
+        phase: phase.into(),
+        percent: 40,
+        bytes_done: 4 << 20,
+        bytes_total: 10 << 20,
+        message: String::new(),
+    }
+}
