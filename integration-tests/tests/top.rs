@@ -9,13 +9,15 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const SOON: Duration = Duration::from_secs(30);
-const WIDTH: u16 = 100;
-const HEIGHT: u16 = 30;
+/// Columns and lines of the terminal, and of what it is made later.
+const SIZE: (u16, u16) = (100, 30);
+const SMALLER: (u16, u16) = (60, 20);
 /// What clears a screen: once when it is taken, and never again.
 const CLEAR: &str = "\u{1b}[2J";
 /// What takes the terminal's other screen, and what gives the first one back.
@@ -38,7 +40,7 @@ impl OnTerminal {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keys = openpt(flags).expect("a pseudo-terminal");
         grantpt(&keys).and_then(|()| unlockpt(&keys)).expect("the terminal is let in");
-        tcsetwinsize(&keys, Winsize { ws_row: HEIGHT, ws_col: WIDTH, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+        resize(&keys, SIZE);
         // What is not there yet is not waited for.
         fcntl_getfl(&keys).and_then(|flags| fcntl_setfl(&keys, flags | OFlags::NONBLOCK)).expect("flags");
         let path = ptsname(&keys, Vec::new()).expect("a name").into_string().expect("a path in UTF-8");
@@ -101,6 +103,10 @@ impl Drop for OnTerminal {
     }
 }
 
+fn resize(keys: impl AsFd, (columns, lines): (u16, u16)) {
+    tcsetwinsize(keys, Winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+}
+
 fn modes_of(terminal: &File) -> String {
     let Termios { input_modes, output_modes, control_modes, local_modes, .. } =
         tcgetattr(terminal).expect("a terminal has modes");
@@ -110,7 +116,8 @@ fn modes_of(terminal: &File) -> String {
 /// What stands on a terminal after all this was written to it: characters go where the cursor was moved; colours are not
 /// looked at.
 fn screen(written: &str) -> String {
-    let mut lines = vec![vec![' '; WIDTH.into()]; HEIGHT.into()];
+    let empty = || vec![vec![' '; SIZE.0.into()]; SIZE.1.into()];
+    let mut lines = empty();
     let (mut x, mut y) = (0, 0);
     let mut characters = written.chars();
     while let Some(character) = characters.next() {
@@ -124,6 +131,9 @@ fn screen(written: &str) -> String {
         let mut sequence = String::new();
         while !sequence.ends_with(|last: char| last.is_ascii_alphabetic()) {
             sequence.extend(characters.next().or(Some('m')));
+        }
+        if sequence == CLEAR[1..] {
+            lines = empty();
         }
         let inner = sequence.strip_prefix('[').and_then(|rest| rest.strip_suffix('H'));
         if let Some((line, column)) = inner.and_then(|inner| inner.split_once(';')) {
@@ -159,6 +169,13 @@ fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
     top.wait_screen("an answer again", |screen| screen.contains(", table version ") && screen.contains("\ncyrene "));
     // All that was drawn over what stood there.
     assert!(top.shown().matches(CLEAR).count() <= 1, "{:?}", top.shown());
+
+    resize(&top.keys, SMALLER);
+    top.wait_screen("the picture in a smaller window", |screen| {
+        let fits = screen.lines().all(|line| line.chars().count() <= SMALLER.0.into());
+        let lines = screen.trim_end().lines().count();
+        fits && lines <= SMALLER.1.into() && screen.contains("\ncyrene ") && screen.contains("1 to 3 of 3, by status")
+    });
 
     top.press("q");
     assert_eq!(top.wait_exit().code(), Some(0), "{}", top.screen());

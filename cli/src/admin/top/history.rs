@@ -39,6 +39,7 @@ impl History {
         let column_of = |at: Duration| at.as_millis() / each_ms;
         let first = column_of(now) + 1;
         let mut sums = vec![(0_u128, 0_u128); usize::from(count)];
+        let mut most = None;
         for sample in self.0.iter().rev() {
             // Counted from the right, the present one is 0.
             let back = first - 1 - column_of(sample.at).min(first - 1);
@@ -46,12 +47,13 @@ impl History {
             let Some(at) = usize::from(count).checked_sub(back.saturating_add(1)) else { break };
             sums[at].0 += u128::from(sample.rate);
             sums[at].1 += 1;
+            most = most.max(Some(sample.rate));
         }
         let mean =
             |(sum, count): (u128, u128)| sum.checked_div(count).map(|mean| u64::try_from(mean).unwrap_or(u64::MAX));
         let rates: Vec<Option<u64>> = sums.into_iter().map(mean).collect();
         let length = each_ms.saturating_mul(count.into());
-        Columns { rates, length: Duration::from_millis(u64::try_from(length).unwrap_or(u64::MAX)) }
+        Columns { rates, most, length: Duration::from_millis(u64::try_from(length).unwrap_or(u64::MAX)) }
     }
 }
 
@@ -66,6 +68,8 @@ fn column_ms(every: Duration, count: u16) -> u128 {
 pub(super) struct Columns {
     /// Operations per second, oldest first.
     pub(super) rates: Vec<Option<u64>>,
+    /// The most that was seen, which is more than any mean.
+    pub(super) most: Option<u64>,
     /// The time they stand for together.
     pub(super) length: Duration,
 }
@@ -87,7 +91,7 @@ mod tests {
             history.add(at(seconds), rate);
         }
         let columns = history.columns(at(29), EVERY, 30);
-        assert_eq!(columns.length, at(300));
+        assert_eq!((columns.length, columns.most), (at(300), Some(200)));
         assert_eq!(columns.rates[27..], [Some(150), Some(60), None]);
         assert!(columns.rates[..27].iter().all(Option::is_none));
     }

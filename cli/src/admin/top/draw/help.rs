@@ -19,8 +19,8 @@ const MEANINGS: [(&str, &str); 7] = [
     ("COPIES", "copies that it holds, leases of a participant"),
     ("DATA", "bytes that it stores, as it last said"),
     ("OPS/S", "operations that it answered in its last second"),
-    ("LOAD", "those in percent of its fair share, which goes by its weight and"),
-    ("", "stands at │ in the middle of the bar; >9x: ten times as much or more"),
+    ("LOAD", "those in percent of its fair share, which goes by its weight"),
+    ("", "and stands at │ in the middle of the bar; >9x: ten times that"),
     ("-", "nobody has said, or it takes no part"),
 ];
 
@@ -36,8 +36,8 @@ pub(super) fn draw(looks: Looks, area: Rect, buffer: &mut Buffer) {
     lines.extend(MEANINGS.iter().map(explained));
     lines.extend([
         Line::default(),
-        Line::from("More of each: `archon status`, `archon node describe NAME`, `archon rebalance status`,"),
-        Line::from("`archon events`. What is wrong and what helps says `archon check`."),
+        Line::from("More of each say `archon status`, `archon node describe NAME`,"),
+        Line::from("`archon rebalance status`, `archon events`; what is wrong says `archon check`."),
     ]);
     for (index, line) in lines.into_iter().enumerate().take(area.height.into()) {
         put(line, line_of(area, index), buffer);

@@ -14,8 +14,7 @@ use std::time::Duration;
 pub(super) fn draw(model: &Model, now: Duration, looks: Looks, area: Rect, buffer: &mut Buffer) {
     let Some(below) = area.height.checked_sub(1) else { return };
     let columns = model.rates(now, area.width);
-    let most = columns.rates.iter().flatten().copied().max();
-    let text = match (model.rate(), most) {
+    let text = match (model.rate(), columns.most) {
         (Some(rate), Some(most)) => {
             let (rate, most) = (number_text(rate), number_text(most));
             format!("{rate} per second, up to {most} in the last {}", short_time(columns.length))
@@ -25,9 +24,10 @@ pub(super) fn draw(model: &Model, now: Duration, looks: Looks, area: Rect, buffe
     };
     let line = vec![span(&format!("{:<12}", "operations"), looks.heading()), span(&text, looks.plain())];
     put(Line::from(line), line_of(area, 0), buffer);
-    let bars: Vec<SparklineBar> = columns.rates.into_iter().map(SparklineBar::from).collect();
     // At least one, so that an idle cluster is flat.
-    let picture = Sparkline::default().data(bars).max(most.unwrap_or(0).max(1)).absent_value_symbol(" ");
+    let highest = columns.rates.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let bars: Vec<SparklineBar> = columns.rates.into_iter().map(SparklineBar::from).collect();
+    let picture = Sparkline::default().data(bars).max(highest).absent_value_symbol(" ");
     let area = Rect { y: area.y + 1, height: below, ..area };
     picture.style(looks.good()).render(area.intersection(buffer.area), buffer);
 }
