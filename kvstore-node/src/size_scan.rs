@@ -60,7 +60,8 @@ impl Counted {
         let new_part = match before {
             Some(before) if seemed.bytes >= TELLING_BYTES => {
                 let grown = load.bytes as f64 - before.load.bytes as f64;
-                (grown / seemed.bytes as f64).clamp(0.0, 1.0)
+                // Where much was removed, how little there is now says nothing of what is written.
+                if grown < 0.0 { before_part } else { (grown / seemed.bytes as f64).min(1.0) }
             }
             _ => before_part,
         };
@@ -143,8 +144,10 @@ pub(crate) async fn count(
 
 /// The memtable over a placement's rows in the engine.
 trait Over: Above {
-    /// The count begins. Up to which of users' rows it is to come, if the engine's last one is `stored`; `None` if no shard has it.
-    async fn begun(&self, stored: Option<Bytes>) -> Option<Option<Bytes>>;
+    /// The last of users' rows that it holds.
+    async fn last(&self) -> Option<Bytes>;
+    /// The count begins. Up to which of users' rows it is to come, if the last one was `known` before; `None` if no shard has it.
+    async fn begun(&self, known: Option<Bytes>) -> Option<Option<Bytes>>;
     /// The count is at its end. By how much the placement seemed to grow since the count before, and has grown since this one.
     async fn counted(&self) -> Option<(Growth, Growth)>;
 }
@@ -168,9 +171,13 @@ impl Above for ShardMemtable<'_> {
 }
 
 impl Over for ShardMemtable<'_> {
-    async fn begun(&self, stored: Option<Bytes>) -> Option<Option<Bytes>> {
+    async fn last(&self) -> Option<Bytes> {
+        self.shards.last_gathered(self.partition, self.placement, KeyRange::ALL).await
+    }
+
+    async fn begun(&self, known: Option<Bytes>) -> Option<Option<Bytes>> {
         let (answer, wait) = oneshot::channel();
-        let ask = ShardMessage::CountBegun { placement: self.placement, stored, answer };
+        let ask = ShardMessage::CountBegun { placement: self.placement, known, answer };
         self.shards.of(self.partition).push(ask).await.ok()?;
         wait.await.ok()
     }
@@ -193,8 +200,10 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
         load.keys += u64::from(row.first() == Some(&KIND_VALUE));
     };
     let (begin, end) = row::value_bounds(&KeyRange::ALL);
+    // The memtable first: what leaves it meanwhile is in the engine by then.
+    let gathered = memtable.last().await;
     let stored = rows.last_stored((begin.clone(), end.clone())).await?;
-    if let Some(last) = memtable.begun(stored).await? {
+    if let Some(last) = memtable.begun(stored.max(gathered)).await? {
         rows.walk((begin, row::just_after(&last)), memtable, &mut show).await?;
     }
     rows.walk((end, end_of_rows()), memtable, &mut show).await?;
@@ -226,8 +235,12 @@ mod tests {
     }
 
     impl Over for Still<'_> {
-        async fn begun(&self, stored: Option<Bytes>) -> Option<Option<Bytes>> {
-            Some(stored.max(self.memtable.last_value(&KeyRange::ALL)))
+        async fn last(&self) -> Option<Bytes> {
+            self.memtable.last_value(&KeyRange::ALL)
+        }
+
+        async fn begun(&self, known: Option<Bytes>) -> Option<Option<Bytes>> {
+            Some(known.max(self.last().await))
         }
 
         async fn counted(&self) -> Option<(Growth, Growth)> {
@@ -247,6 +260,9 @@ mod tests {
         // None of it was; what is removed is gone all the same.
         let third = Counted::next(Some(second), load(1_250_000), grown(100_000));
         assert_eq!((third.with(grown(100_000)).bytes, third.with(grown(-250_000)).bytes), (1_250_000, 1_000_000));
+        // Neither does a count after much was removed, as by a split.
+        let halved = Counted::next(Some(second), load(500_000), grown(100_000));
+        assert_eq!(halved.with(grown(100_000)).bytes, 550_000);
         // A little says nothing.
         let fourth = Counted::next(Some(second), load(1_250_010), grown(10));
         assert_eq!(fourth.with(grown(100_000)).bytes, 1_300_010);

@@ -23,22 +23,22 @@ impl Admins {
         let cluster = request.cluster.clone();
         let SplitPartition { request, partition: name, goal, dry_run } = SplitPartition::try_from(request)?;
         let at = match goal {
-            SplitGoal::At(key) => Some(Ok(key)),
+            SplitGoal::At(key) => Some(Ok(Middle::At(key))),
             SplitGoal::Cancel => None,
-            SplitGoal::Middle => match self.middle(cluster.as_ref(), &name, within).await {
-                Ok(Middle::Searching) => return Ok(searching()),
-                Ok(Middle::At(key)) => Some(Ok(key)),
-                Ok(Middle::Indivisible) => Some(Err(indivisible(&name))),
-                // Whoever asks again for what was begun is answered all the same.
-                Err(error) => Some(Err(error)),
-            },
+            // Whatever is known of it, whoever asks again for what was begun is told of that.
+            SplitGoal::Middle => Some(self.middle(cluster.as_ref(), &name, within).await),
         };
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
             let partition = partition_of(state, &name)?;
             let (command, answer) = match at {
                 Some(at) => {
-                    let plan = check_split(state, partition, &at?)?;
+                    let at = match at? {
+                        Middle::At(key) => key,
+                        Middle::Searching => return Ok(Err(searching())),
+                        Middle::Indivisible => return Err(indivisible(&name)),
+                    };
+                    let plan = check_split(state, partition, &at)?;
                     (plan.command.clone(), planned(state, partition, plan))
                 }
                 None => (check_cancel_split(state, partition)?, under_way(state, partition)?),

@@ -12,13 +12,17 @@ use bytes::Bytes;
 
 /// How long the middle that was found is good, in milliseconds: the partition goes on changing.
 const GOOD_MS: u64 = 30_000;
+/// How long it is said that rows could not be read before it is tried again, in milliseconds.
+const FAILED_MS: u64 = 2_000;
 
 /// What a leader remembers between the questions for its middle.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum MiddleSearch {
-    /// Nobody asked, or the walk came to nothing.
+    /// Nobody asked.
     #[default]
     None,
+    /// The walk came to nothing.
+    Failed(Millis),
     /// Its rows are walked over.
     UnderWay(KeyRange),
     /// What the walk found in these keys.
@@ -46,7 +50,7 @@ impl MiddleSearch {
         let cuts = |at: &Bytes| check_split_at(&range, at).is_ok();
         *self = match halves.map(|halves| halves.middle().filter(cuts)) {
             Some(at) => Self::Found { range, at, found: now },
-            None => Self::None,
+            None => Self::Failed(now),
         };
     }
 }
@@ -67,6 +71,11 @@ impl<S: Shell> Partitions<S> {
         let local = self.active.get(&partition).and_then(|placement| self.copies.get_mut(placement));
         let local = local.filter(|local| !local.aside && local.serving).ok_or(Refusal::Elsewhere)?;
         let range = local.range().cloned().ok_or(Refusal::Changing)?;
+        if let MiddleSearch::Failed(at) = local.middle
+            && self.turn.now.since(at) < FAILED_MS
+        {
+            return Err(Refusal::Unreadable("a walk over its rows came to nothing".to_owned()));
+        }
         if let Some(known) = local.middle.known(&range, self.turn.now) {
             return Ok(known);
         }
@@ -122,11 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_came_to_nothing_begins_anew() {
+    fn a_walk_that_came_to_nothing_is_told_of_and_begins_anew() {
         let mut node = leader();
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
         let search = node.shell().searches[0].clone();
         node.split_point(&search, None, 5);
+        assert!(matches!(node.middle(PARTITION), Err(Refusal::Unreadable(_))));
+        node.begin(Millis::new(2_000 + FAILED_MS));
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
         assert_eq!(node.shell().searches.len(), 2);
     }

@@ -48,15 +48,50 @@ pub(crate) struct Growing {
     since: Growth,
     /// The count under way.
     counting: Option<Counting>,
-    /// The last of users' rows that was known when a count began last.
-    last: Option<Bytes>,
-    /// By how many bytes users' rows have grown since then, and those beyond that one alone.
-    lately: i64,
-    beyond: i64,
+    trend: Trend,
 }
 
 /// Less growth than this says nothing of where a partition grows, in bytes.
 const TELLING_BYTES: i64 = 256 * 1024;
+
+/// Whether users' rows grow at their end: how much has come beyond a row that was the last one when it was looked from.
+#[derive(Debug, Default)]
+struct Trend {
+    /// That row. Before there was one, the greatest that has come since, until enough has come.
+    last: Option<Bytes>,
+    /// That row is one to look from.
+    settled: bool,
+    /// By how many bytes they have grown since then, and those beyond it alone.
+    lately: i64,
+    beyond: i64,
+    /// What was seen before that, until enough has come since.
+    before: bool,
+}
+
+impl Trend {
+    fn note(&mut self, key: &[u8], bytes: i64) {
+        let beyond = self.last.as_ref().is_none_or(|last| key > &last[..]);
+        self.lately = self.lately.saturating_add(bytes);
+        if beyond && self.settled {
+            self.beyond = self.beyond.saturating_add(bytes);
+        } else if beyond {
+            self.last = Some(Bytes::copy_from_slice(key));
+        }
+        if !self.settled && self.lately >= TELLING_BYTES {
+            (self.settled, self.lately) = (true, 0);
+        }
+    }
+
+    /// It is looked anew from this row on, if there is one.
+    fn look_from(&mut self, last: Option<Bytes>) {
+        let before = self.is_at_the_end();
+        *self = Self { settled: last.is_some(), last, lately: 0, beyond: 0, before };
+    }
+
+    const fn is_at_the_end(&self) -> bool {
+        if self.settled && self.lately >= TELLING_BYTES { self.beyond >= self.lately / 8 * 7 } else { self.before }
+    }
+}
 
 /// A count under way.
 #[derive(Debug)]
@@ -80,10 +115,7 @@ impl Growing {
     pub(crate) fn note(&mut self, key: &[u8], change: Growth) {
         self.since.add(change);
         if is_value(key) {
-            self.lately = self.lately.saturating_add(change.bytes);
-            if self.last.as_ref().is_none_or(|last| key > &last[..]) {
-                self.beyond = self.beyond.saturating_add(change.bytes);
-            }
+            self.trend.note(key, change.bytes);
         }
         if let Some(counting) = self.counting.as_mut().filter(|counting| counting.misses(key)) {
             counting.missed.add(change);
@@ -92,7 +124,7 @@ impl Growing {
 
     /// A count begins that comes to users' rows up to this one, after which there is none now.
     pub(crate) fn begin(&mut self, last: Option<Bytes>) {
-        (self.last, self.lately, self.beyond) = (last.clone(), 0, 0);
+        self.trend.look_from(last.clone());
         // No key is empty: nothing is behind it yet.
         self.counting = Some(Counting { reached: Bytes::new(), last, missed: Growth::default() });
     }
@@ -113,7 +145,12 @@ impl Growing {
 
     /// Whether nearly all that comes comes at the end: seven parts in eight.
     pub(crate) const fn is_at_the_end(&self) -> bool {
-        self.last.is_some() && self.lately >= TELLING_BYTES && self.beyond >= self.lately / 8 * 7
+        self.trend.is_at_the_end()
+    }
+
+    /// Rows were cleared: what was seen of them says nothing of those that stay.
+    pub(crate) fn forget_trend(&mut self) {
+        self.trend = Trend::default();
     }
 
     pub(crate) const fn since(&self) -> Growth {

@@ -220,6 +220,7 @@ impl Memtable {
             freed += row_cost(key, held.value.as_ref());
             growing.note(key, Growth::of(key, Some(held.value.as_ref()), None));
         });
+        growing.forget_trend();
         let cost = clear_cost(&range);
         self.clears.add(seq, range);
         self.rows_bytes = self.rows_bytes + cost - freed;
@@ -260,10 +261,10 @@ impl Memtable {
         self.growing.since()
     }
 
-    /// A count of all rows begins. `stored` is the last of users' rows that the engine had a moment ago. Returns up to which of
+    /// A count of all rows begins. `known` is the last of users' rows that there was a moment ago, in the engine or here. Returns up to which of
     /// them the count is to come: what is written beyond it from now on has grown since, and whoever counts need not follow.
-    pub fn begin_count(&mut self, stored: Option<Bytes>) -> Option<Bytes> {
-        let last = stored.max(self.last_value(&KeyRange::ALL));
+    pub fn begin_count(&mut self, known: Option<Bytes>) -> Option<Bytes> {
+        let last = known.max(self.last_value(&KeyRange::ALL));
         self.growing.begin(last.clone());
         last
     }

@@ -397,6 +397,33 @@ fn grows_at_the_end(keys: impl Iterator<Item = u32>) -> bool {
 }
 
 #[test]
+fn what_is_known_of_growth_outlives_the_next_count_and_no_clearing() {
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    let mut at = 0;
+    let mut write = |memtable: &mut Memtable, keys: std::ops::Range<u32>, clear: Option<KeyRange>| {
+        for key in keys {
+            at += 1;
+            let change = RowChange::set(row::value_key(&key.to_be_bytes()), Bytes::from(vec![7; 1_024]));
+            let effect = Effect { clear: clear.clone(), ..Effect::new(Millis::new(at), vec![change]) };
+            memtable.push(seq(at), effect).unwrap();
+            memtable.commit(seq(at));
+        }
+    };
+    // The first count found nothing.
+    memtable.begin_count(None);
+    write(&mut memtable, 10_000..11_000, None);
+    assert!(memtable.grows_at_the_end());
+    memtable.begin_count(None);
+    assert!(memtable.grows_at_the_end(), "nothing has come since");
+    write(&mut memtable, 0..300, None);
+    assert!(!memtable.grows_at_the_end());
+    write(&mut memtable, 11_000..14_000, None);
+    assert!(memtable.grows_at_the_end());
+    write(&mut memtable, 14_000..14_001, Some(KeyRange { begin: Bytes::from_static(b"~"), end: None }));
+    assert!(!memtable.grows_at_the_end(), "what grew may be another partition's");
+}
+
+#[test]
 fn a_time_series_grows_at_its_end_and_others_do_not() {
     assert!(grows_at_the_end(1_001..1_301));
     assert!(!grows_at_the_end(1_001..1_101), "that is too little to tell");

@@ -107,9 +107,9 @@ pub(crate) enum ShardMessage {
     Committed { placement: PlacementId, answer: oneshot::Sender<Option<Seq>> },
     /// Answered with the last of users' committed rows of these keys that a placement's memtable has.
     LastGathered { placement: PlacementId, keys: KeyRange, answer: oneshot::Sender<Option<Bytes>> },
-    /// The size scan begins to count a placement, of which the engine's last row of users is this. Answered with the one up to which
-    /// it is to count; dropped if the placement is not there any more.
-    CountBegun { placement: PlacementId, stored: Option<Bytes>, answer: oneshot::Sender<Option<Bytes>> },
+    /// The size scan begins to count a placement, of which the last row of users was this a moment ago. Answered with the one up to
+    /// which it is to count; dropped if the placement is not there any more.
+    CountBegun { placement: PlacementId, known: Option<Bytes>, answer: oneshot::Sender<Option<Bytes>> },
     /// The size scan has come up to this key of a placement.
     CountReached { placement: PlacementId, key: Bytes },
     /// The size scan has counted a placement. Answered with what had grown since it was counted before, and since this count

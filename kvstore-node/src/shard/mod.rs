@@ -240,9 +240,9 @@ impl Shard {
                 let last = partitions.memtable(placement).and_then(|memtable| memtable.last_value(&keys));
                 let _ = answer.send(last);
             }
-            ShardMessage::CountBegun { placement, stored, answer } => {
+            ShardMessage::CountBegun { placement, known, answer } => {
                 if let Some(memtable) = partitions.memtable_mut(placement) {
-                    let _ = answer.send(memtable.begin_count(stored));
+                    let _ = answer.send(memtable.begin_count(known));
                 }
             }
             ShardMessage::CountReached { placement, key } => {
