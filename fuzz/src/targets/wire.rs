@@ -4,7 +4,7 @@ use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::{
-    admin, alter, beats, configure, control, duties, kv, load, operate, order, packed, report, session,
+    admin, alter, beats, configure, control, duties, kv, load, middle, operate, order, packed, report, session,
 };
 use archon_proto::v1;
 use archon_types::op::Entry;
@@ -404,6 +404,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(ForceLeaderRequest => operate::ForceLeader),
         conversion!(SplitPartitionRequest => operate::SplitPartition),
         conversion!(MergePartitionRequest => operate::MergePartition),
+        conversion!(FindMiddleRequest => middle::FindMiddle),
+        conversion!(FindMiddleResponse => archon_types::Middle),
         Target {
             generate: Some(protobuf::generate),
             ..Target::new("wire/BatchRequest", batch_of_operations, Vec::new)
