@@ -83,6 +83,27 @@ fn a_range_is_cleared_beside_other_work_and_its_space_waits() {
 }
 
 #[test]
+fn a_clearing_had_one_step_per_memtable_of_others_and_held_its_space_up() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { clear_rows: 1, write_rows_max: 1, ..lazy() });
+    let handle = flusher.handle();
+    fill(&handle, 1, 200);
+    rig.set(|state| state.clear_steps = Some(0));
+    handle.apply(space(1), Seq::new(7), clearing()).unwrap();
+    rig.wait_for("the first step", |state| state.waiting);
+    // All of it is taken in one turn.
+    handle.apply(space(3), Seq::new(7), (0..200).map(|key| change(3, key, "much")).collect::<Vec<_>>()).unwrap();
+    rig.set(|state| state.clear_steps = None);
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Written(1, 7)));
+    let journal = rig.journal();
+    let others = journal.iter().position(|note| *note == Note::Written(3, 7));
+    let before = journal[..others.unwrap()].iter().filter(|note| **note == Note::Removed(1)).count();
+    assert!(before >= 100, "{before} steps while 200 rows of another space were written");
+    flusher.shutdown(PATIENCE).unwrap();
+    assert_eq!(values(&rig, 1), cleared());
+}
+
+#[test]
 fn a_clearing_that_a_restart_interrupted_is_carried_out_again() {
     for steps in [0, 1, 40, 98] {
         let rig = Rig::default();
@@ -277,6 +298,43 @@ fn a_copy_follows_its_source_until_its_end_is_known() {
 }
 
 #[test]
+fn a_copy_had_one_step_per_memtable_and_never_gained_on_whoever_wrote() {
+    let rig = Rig::default();
+    let flusher = source(&rig, FlusherConfig { write_rows_max: 1, ..lazy() });
+    let handle = flusher.handle();
+    rig.set(|state| state.clear_steps = Some(0));
+    handle.form(job(5, range(180, None))).unwrap();
+    rig.wait_for("the copy's beginning", |state| state.waiting);
+    // All of it is taken in one turn.
+    let list = (0..5_000).map(|number| change(3, (number % 200) as u8, "much")).collect::<Vec<_>>();
+    handle.apply(space(3), Seq::new(7), list).unwrap();
+    rig.set(|state| state.clear_steps = None);
+    rig.wait_for("the list", |state| state.journal.contains(&Note::Written(3, 7)));
+    assert!(rig.journal().contains(&Note::RowsFormed(2, 5)), "the copy waited for all of the list");
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn what_begins_in_a_turn_comes_after_the_rows_that_were_queued_before_it() {
+    let rig = Rig::default();
+    let flusher = source(&rig, FlusherConfig { write_rows_max: 1, ..lazy() });
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    put(&handle, 4, 1, 0, "all else waits");
+    rig.wait_for("the first row", |state| state.waiting);
+    // All of it is taken in one turn.
+    fill(&handle, 2, 100);
+    handle.form(job(5, range(180, None))).unwrap();
+    fill(&handle, 3, 100);
+    let clear = handle.clear(space(3)).unwrap();
+    rig.set(|state| state.held = false);
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(3, clear)));
+    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
+    assert!(values(&rig, 2).into_keys().eq(180..200) && values(&rig, 3).is_empty());
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
 fn a_copy_ends_behind_what_waits_for_its_source() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
@@ -367,9 +425,10 @@ proptest! {
     fn spaces_end_in_what_their_entries_say(
         steps in proptest::collection::vec(step(), 1..60),
         writes in proptest::collection::vec((0..12_u8, any::<bool>()), 0..30),
+        write_rows_max in 1..4_usize,
     ) {
         let rig = Rig::default();
-        let flusher = rig.start(FlusherConfig { clear_rows: 1, write_bytes_max: 2_000, ..lazy() });
+        let flusher = rig.start(FlusherConfig { clear_rows: 1, write_rows_max, write_bytes_max: 2_000, ..lazy() });
         let handle = flusher.handle();
         let mut memtables = [(); 2].map(|()| Memtable::new(Seq::ZERO, MemtableBudget::default()));
         let mut models: [BTreeMap<u8, String>; 2] = Default::default();

@@ -6,7 +6,7 @@ use archon_host::{FormJob, Forming};
 use archon_kv::Frozen;
 use archon_replica::Position;
 use archon_types::{KeyRange, PlacementId, Seq};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// A copy for which nobody waits yet rests so many times as long as a step of it took: the disk and the engine are for others then.
@@ -53,6 +53,8 @@ impl Job {
 #[derive(Default)]
 pub(super) struct Jobs {
     under_way: VecDeque<(PlacementId, Job)>,
+    /// Whose job began in this turn, whose rows are not written yet.
+    fresh: BTreeSet<PlacementId>,
     /// Of each space with a job what was queued for it since, in order. It counts in the queue still.
     behind: BTreeMap<PlacementId, VecDeque<Work>>,
     /// To be done before anything that is queued.
@@ -112,6 +114,7 @@ impl Jobs {
         }
         self.behind.entry(space).or_default();
         self.under_way.push_back((space, job));
+        self.fresh.insert(space);
         spoilt
     }
 
@@ -130,6 +133,23 @@ impl Jobs {
         let rests = self.rest_until.is_some_and(|until| now < until);
         let at = self.under_way.iter().position(|(_, job)| job.has_step() && (job.is_waited_for() || !rests))?;
         self.under_way.remove(at)
+    }
+
+    /// The job that is to have a step in the midst of rows that are written. One that began in the same turn comes after them, as they
+    /// were queued before it, and so does a copy's end.
+    pub(super) fn next_between(&mut self, now: Instant) -> Option<(PlacementId, Job)> {
+        let rests = self.rest_until.is_some_and(|until| now < until);
+        let may_go_on = |(space, job): &(PlacementId, Job)| match job {
+            Job::Form(forming) => forming.has_step() && !forming.is_ending() && !rests && !self.fresh.contains(space),
+            Job::Clear { .. } | Job::ClearRanges { .. } => !self.fresh.contains(space),
+        };
+        let at = self.under_way.iter().position(may_go_on)?;
+        self.under_way.remove(at)
+    }
+
+    /// The rows of a turn are written: whatever began in it may go on.
+    pub(super) fn turn_is_written(&mut self) {
+        self.fresh.clear();
     }
 
     /// A copy for which nobody waits yet has worked for so long.

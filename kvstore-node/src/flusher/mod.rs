@@ -33,8 +33,10 @@ const WORK_OVERHEAD_BYTES: usize = 256;
 pub(crate) struct FlusherConfig {
     /// Bytes that may wait in the queue.
     pub queue_bytes_max: usize,
-    /// Bytes written to the engine in one go.
+    /// Bytes taken from the queue in one turn.
     pub write_bytes_max: usize,
+    /// Rows given to the engine at once, at most.
+    pub write_rows_max: usize,
     /// The engine is synced after this many bytes.
     pub sync_bytes: usize,
     /// The engine is synced when something has been unsynced for this long.
@@ -48,6 +50,7 @@ impl Default for FlusherConfig {
         Self {
             queue_bytes_max: 64 * 1024 * 1024,
             write_bytes_max: 1024 * 1024,
+            write_rows_max: 4_096,
             sync_bytes: 32 * 1024 * 1024,
             sync_interval: Duration::from_secs(1),
             clear_rows: 1_024,

@@ -28,7 +28,7 @@ pub(super) enum Note {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) journal: Vec<Note>,
-    held: bool,
+    pub(super) held: bool,
     /// After so many steps of clearing the next is held up.
     pub(super) clear_steps: Option<usize>,
     fail_sync: bool,

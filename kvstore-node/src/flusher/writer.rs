@@ -7,13 +7,12 @@ use archon_host::{FormJob, FormedPart, Forming};
 use archon_kv::{Frozen, RowChange, row};
 use archon_types::{PlacementId, Seq};
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Rows given to the engine at once, at most.
-const WRITE_ROWS: usize = 4_096;
 /// Bytes given to the engine at once, at most; a larger row goes alone. Less than what is left when there is said to be
 /// space.
 const WRITE_BYTES: usize = 1024 * 1024;
@@ -195,24 +194,22 @@ impl Writer {
         let _busy = SetIdle(Arc::clone(&self.shared));
         self.set_busy();
         drop(turn.gone);
-        let changes = turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).collect();
-        let changes = self.jobs.mirrored(changes);
-        let bytes = changes.iter().map(size).sum::<usize>();
-        let mut rest = &changes[..];
-        while !rest.is_empty() {
-            // A frozen list may be longer than all the space there was. One that is torn does no harm: its position comes
-            // behind its rows, and until then the memtable hides them, or the log brings them again.
-            *self.shared.busy_since.lock() = None;
-            if !self.await_disk_space()? {
+        let mut changes = turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).peekable();
+        let (mut bytes, rows_max) = (0, self.shared.config.write_rows_max);
+        while changes.peek().is_some() {
+            let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
+            bytes += part.iter().map(size).sum::<usize>();
+            if !self.write(&part)? {
                 return Ok(false);
             }
-            // Much work is no sign of an engine that hangs.
-            self.set_busy();
-            let (part, after) = rest.split_at(part_length(rest));
-            self.engine.write(part)?;
-            self.unsynced_since.get_or_insert_with(Instant::now);
-            rest = after;
+            // A turn may be as long as a memtable: what has one step per turn would hardly get on while much is written.
+            if !turn.stop
+                && let Some((space, job)) = self.jobs.next_between(Instant::now())
+            {
+                self.step(space, job)?;
+            }
         }
+        self.jobs.turn_is_written();
         for (space, upto) in turn.written {
             self.unsynced.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
             self.unsynced_since.get_or_insert_with(Instant::now);
@@ -230,8 +227,30 @@ impl Writer {
         if let Some(done) = turn.barrier {
             done();
         }
-        if !turn.stop {
-            self.step()?;
+        if !turn.stop
+            && let Some((space, job)) = self.jobs.next(Instant::now())
+        {
+            self.step(space, job)?;
+        }
+        Ok(true)
+    }
+
+    /// Gives changes to the engine. Returns whether it took them all: not if the flusher was stopped while the disk was full.
+    fn write(&mut self, changes: &[Change]) -> Result<bool, EngineError> {
+        let mut rest = changes;
+        while !rest.is_empty() {
+            // A frozen list may be longer than all the space there was. One that is torn does no harm: its position comes
+            // behind its rows, and until then the memtable hides them, or the log brings them again.
+            *self.shared.busy_since.lock() = None;
+            if !self.await_disk_space()? {
+                return Ok(false);
+            }
+            // Much work is no sign of an engine that hangs.
+            self.set_busy();
+            let (part, after) = rest.split_at(part_length(rest, self.shared.config.write_rows_max));
+            self.engine.write(part)?;
+            self.unsynced_since.get_or_insert_with(Instant::now);
+            rest = after;
         }
         Ok(true)
     }
@@ -254,8 +273,7 @@ impl Writer {
     }
 
     /// One step of one job; several take turns.
-    fn step(&mut self) -> Result<(), EngineError> {
-        let Some((space, job)) = self.jobs.next(Instant::now()) else { return Ok(()) };
+    fn step(&mut self, space: PlacementId, job: Job) -> Result<(), EngineError> {
         self.set_busy();
         match job {
             Job::Clear { clear, removed } => self.clear(space, clear, removed),
@@ -326,7 +344,7 @@ impl Writer {
             self.jobs.go_on(space, Job::Form(forming));
             return Ok(());
         }
-        let limit = PageLimit { rows_max: WRITE_ROWS, bytes_max: WRITE_BYTES };
+        let limit = PageLimit { rows_max: self.shared.config.write_rows_max, bytes_max: WRITE_BYTES };
         let began = Instant::now();
         let step = match forming.step(&*self.engine, self.shared.config.clear_rows, limit) {
             Ok(step) => step,
@@ -366,14 +384,27 @@ fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
     }
 }
 
+/// As many of the next changes as go to the engine at once: one at least.
+fn next_part(changes: &mut Peekable<impl Iterator<Item = Change>>, rows_max: usize) -> Vec<Change> {
+    let mut part: Vec<Change> = changes.next().into_iter().collect();
+    let mut bytes = part.iter().map(size).sum::<usize>();
+    while part.len() < rows_max
+        && let Some(change) = changes.next_if(|change| bytes + size(change) <= WRITE_BYTES)
+    {
+        bytes += size(&change);
+        part.push(change);
+    }
+    part
+}
+
 /// How many of these changes go to the engine at once: one at least.
-fn part_length(changes: &[Change]) -> usize {
+fn part_length(changes: &[Change], rows_max: usize) -> usize {
     let mut bytes = 0;
     let fits = |change: &&Change| {
         bytes += size(change);
         bytes <= WRITE_BYTES
     };
-    changes.iter().take(WRITE_ROWS).take_while(fits).count().max(1)
+    changes.iter().take(rows_max).take_while(fits).count().max(1)
 }
 
 /// The engine is at work no more, however the turn ended.
