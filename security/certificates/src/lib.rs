@@ -1,0 +1,1 @@
+//! Issues the certificates of a cluster.

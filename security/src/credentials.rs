@@ -1,0 +1,227 @@
+//! What a process shows others and whom it believes: the files of one directory, read and checked.
+
+use crate::certificate::{Certificate, NoIdentity, NotACertificate};
+use crate::identity::Identity;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::sign::CertifiedKey;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use thiserror::Error;
+
+/// The certificate authorities that are believed: one, or two while one takes over from the other.
+pub const AUTHORITIES_FILE: &str = "ca.crt";
+/// This process's certificate, and those between it and the authority.
+pub const CERTIFICATE_FILE: &str = "tls.crt";
+/// The key of the certificate. Nobody else may read it.
+pub const KEY_FILE: &str = "tls.key";
+/// A file that is larger is none of these.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The content of a directory of credentials, which fits together and holds now.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// Who this process is.
+    pub identity: Identity,
+    /// Its certificate.
+    pub certificate: Certificate,
+    /// When the first of the authorities expires that are believed.
+    pub authorities_expire: SystemTime,
+    pub(crate) authorities: Arc<RootCertStore>,
+    pub(crate) certified: Arc<CertifiedKey>,
+}
+
+/// Why a directory of credentials cannot be used. Each names the file, and what to do.
+#[derive(Debug, Error)]
+pub enum CredentialsError {
+    /// A file is missing or cannot be read.
+    #[error("{}: {source}; a directory of credentials holds {AUTHORITIES_FILE}, {CERTIFICATE_FILE} and {KEY_FILE}, as `archon cert` writes them", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The key is nobody's secret.
+    #[error("{}: others may read this key (mode {mode:o}); run `chmod 600` on it, and replace it if others may have read it", file.display())]
+    KeyReadable {
+        /// The file.
+        file: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// What is in a file is not what should be there.
+    #[error("{}: {why}", file.display())]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A certificate holds no more, or not yet.
+    #[error("{}: the certificate of {whose} {}; renew it", file.display(), period(*.not_before, *.not_after, *.now))]
+    Date {
+        /// The file.
+        file: PathBuf,
+        /// Whom it names.
+        whose: String,
+        /// It holds from then.
+        not_before: SystemTime,
+        /// It holds until then.
+        not_after: SystemTime,
+        /// It is now.
+        now: SystemTime,
+    },
+}
+
+/// In words, why a certificate does not hold.
+fn period(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> String {
+    match now < not_before {
+        true => format!("holds only from {}", crate::certificate::date(not_before)),
+        false => format!("expired {}", crate::certificate::date(not_after)),
+    }
+}
+
+impl Credentials {
+    /// Reads and checks a directory.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn load(directory: &Path, now: SystemTime) -> Result<Self, CredentialsError> {
+        let [authorities_file, certificate_file, key_file] =
+            [AUTHORITIES_FILE, CERTIFICATE_FILE, KEY_FILE].map(|name| directory.join(name));
+        let (authorities, authorities_expire) = authorities(&authorities_file, now)?;
+        let chain = certificates(&certificate_file)?;
+        let certificate = read(&certificate_file, &chain[0])?;
+        let wrong = |why: String| CredentialsError::Content { file: certificate_file.clone(), why };
+        let identity = certificate.identity.clone().map_err(|error: NoIdentity| wrong(error.to_string()))?;
+        check_date(&certificate_file, &identity.to_string(), &certificate, now)?;
+        let certified = Arc::new(certified(chain, &certificate_file, &key_file)?);
+        let authorities = Arc::new(authorities);
+        verify(&authorities, &certified.cert, now).map_err(|error| {
+            wrong(format!("the certificate of {identity} is not one that {AUTHORITIES_FILE} vouches for: {error}"))
+        })?;
+        Ok(Self { identity, certificate, authorities_expire, authorities, certified })
+    }
+}
+
+/// The content of a file, if it is not absurdly large.
+fn content(file: &Path) -> Result<Vec<u8>, CredentialsError> {
+    use std::io::Read;
+    let unreadable = |source| CredentialsError::Unreadable { file: file.to_owned(), source };
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(unreadable(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")))),
+        false => Ok(bytes),
+    }
+}
+
+/// The certificates of a file, of which there is one at least.
+///
+/// # Errors
+/// If there is none.
+pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+    let wrong = |why: String| CredentialsError::Content { file: file.to_owned(), why };
+    let bytes = content(file)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| wrong(format!("it is not PEM: {error}")))?;
+    match found.is_empty() {
+        true => Err(wrong("it holds no certificate (a block that begins with -----BEGIN CERTIFICATE-----)".to_owned())),
+        false => Ok(found),
+    }
+}
+
+fn read(file: &Path, certificate: &CertificateDer<'_>) -> Result<Certificate, CredentialsError> {
+    let wrong = |error: NotACertificate| CredentialsError::Content { file: file.to_owned(), why: error.to_string() };
+    Certificate::read(certificate).map_err(wrong)
+}
+
+fn check_date(file: &Path, whose: &str, certificate: &Certificate, now: SystemTime) -> Result<(), CredentialsError> {
+    let Certificate { not_before, not_after, .. } = *certificate;
+    match not_before <= now && now <= not_after {
+        true => Ok(()),
+        false => {
+            Err(CredentialsError::Date { file: file.to_owned(), whose: whose.to_owned(), not_before, not_after, now })
+        }
+    }
+}
+
+/// The authorities of a file that hold now, and when the first of them expires. One that has expired is left out as long as another
+/// holds: that is what the end of a change of authorities looks like.
+fn authorities(file: &Path, now: SystemTime) -> Result<(RootCertStore, SystemTime), CredentialsError> {
+    let wrong = |why: String| CredentialsError::Content { file: file.to_owned(), why };
+    let (mut store, mut expire, mut expired) = (RootCertStore::empty(), None::<SystemTime>, None);
+    for certificate in certificates(file)? {
+        let said = read(file, &certificate)?;
+        if !said.is_authority {
+            return Err(wrong(format!("the certificate of {} is no certificate authority's", said.subject)));
+        }
+        if let Err(error) = check_date(file, &said.subject, &said, now) {
+            expired = Some(error);
+            continue;
+        }
+        store.add(certificate).map_err(|error| wrong(format!("{}: {error}", said.subject)))?;
+        expire = Some(expire.map_or(said.not_after, |first| first.min(said.not_after)));
+    }
+    match (expire, expired) {
+        (Some(expire), _) => Ok((store, expire)),
+        (None, Some(error)) => Err(error),
+        (None, None) => Err(wrong("it holds no certificate".to_owned())),
+    }
+}
+
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    certificate_file: &Path,
+    key_file: &Path,
+) -> Result<CertifiedKey, CredentialsError> {
+    let wrong = |why: String| CredentialsError::Content { file: key_file.to_owned(), why };
+    check_secret(key_file)?;
+    let bytes = content(key_file)?;
+    let key =
+        PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(format!("it holds no key in PEM: {error}")))?;
+    CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            wrong(format!("it is not the key of the certificate in {}", certificate_file.display()))
+        }
+        other => wrong(format!("the key cannot be used: {other}")),
+    })
+}
+
+/// Refuses a key that others may read. The group of a file that is root's may: that is how secrets are mounted into containers.
+#[cfg(unix)]
+fn check_secret(file: &Path) -> Result<(), CredentialsError> {
+    use std::os::unix::fs::MetadataExt;
+    let unreadable = |source| CredentialsError::Unreadable { file: file.to_owned(), source };
+    let found = std::fs::metadata(file).map_err(unreadable)?;
+    let (mode, allowed) = (found.mode() & 0o777, if found.uid() == 0 { 0o740 } else { 0o700 });
+    match mode & !allowed {
+        0 => Ok(()),
+        _ => Err(CredentialsError::KeyReadable { file: file.to_owned(), mode }),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_secret(_: &Path) -> Result<(), CredentialsError> {
+    Ok(())
+}
+
+/// Whether the authorities vouch for a chain, as whoever is dialled by it will ask.
+pub(crate) fn verify(
+    authorities: &Arc<RootCertStore>,
+    chain: &[CertificateDer<'static>],
+    now: SystemTime,
+) -> Result<(), rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(authorities), provider).build();
+    let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+    let (end, between) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+    let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    verifier.verify_client_cert(end, between, UnixTime::since_unix_epoch(since_epoch)).map(drop)
+}

@@ -1,0 +1,172 @@
+//! A connection, plain or encrypted.
+
+use crate::identity::Identity;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_rustls::TlsStream;
+
+/// What is spoken on a connection, as TLS agrees on it before anything is said (ALPN).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// gRPC, over HTTP/2.
+    Grpc,
+    /// A stream of frames.
+    Frames,
+}
+
+impl Protocol {
+    pub(crate) const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Grpc => b"h2",
+            Self::Frames => b"archon",
+        }
+    }
+}
+
+/// A connection to another process.
+#[derive(Debug)]
+pub struct Stream {
+    pub(crate) io: Io,
+    /// Who is at the other end, as its certificate says; nobody knows without TLS.
+    pub(crate) peer: Option<Arc<Identity>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Io {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl From<TcpStream> for Stream {
+    /// In plaintext.
+    fn from(stream: TcpStream) -> Self {
+        Self { io: Io::Plain(stream), peer: None }
+    }
+}
+
+impl Stream {
+    /// Who is at the other end, if it has shown a certificate.
+    pub fn peer(&self) -> Option<&Arc<Identity>> {
+        self.peer.as_ref()
+    }
+
+    /// The connection below.
+    pub fn tcp(&self) -> &TcpStream {
+        match &self.io {
+            Io::Plain(stream) => stream,
+            Io::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// What was agreed on; without TLS nothing is.
+    pub fn protocol(&self) -> Option<Protocol> {
+        let Io::Tls(stream) = &self.io else { return None };
+        let agreed = stream.get_ref().1.alpn_protocol();
+        Some(if agreed == Some(Protocol::Frames.alpn()) { Protocol::Frames } else { Protocol::Grpc })
+    }
+
+    /// Both directions, to be used at the same time.
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        match self.io {
+            Io::Plain(stream) => {
+                let (read, write) = stream.into_split();
+                (ReadHalf::Plain(read), WriteHalf::Plain(write))
+            }
+            Io::Tls(stream) => {
+                let (read, write) = tokio::io::split(stream);
+                (ReadHalf::Tls(read), WriteHalf::Tls(write))
+            }
+        }
+    }
+}
+
+/// What arrives on a connection.
+#[derive(Debug)]
+pub enum ReadHalf {
+    /// In plaintext.
+    Plain(OwnedReadHalf),
+    /// Encrypted.
+    Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>),
+}
+
+/// What leaves on a connection. Encrypted bytes may wait in it until it is flushed.
+#[derive(Debug)]
+pub enum WriteHalf {
+    /// In plaintext.
+    Plain(OwnedWriteHalf),
+    /// Encrypted.
+    Tls(tokio::io::WriteHalf<Box<TlsStream<TcpStream>>>),
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(half) => Pin::new(half).poll_read(context, into),
+            Self::Tls(half) => Pin::new(half).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_read(context, into),
+            Io::Tls(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+/// The same for whatever is either plain or encrypted.
+macro_rules! write_to_either {
+    ($of:ty, $either:ident, $field:ident => $it:expr) => {
+        impl AsyncWrite for $of {
+            fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+                let $field = self.get_mut();
+                match $it {
+                    $either::Plain(to) => Pin::new(to).poll_write(context, from),
+                    $either::Tls(to) => Pin::new(to).poll_write(context, from),
+                }
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $field = self.get_mut();
+                match $it {
+                    $either::Plain(to) => Pin::new(to).poll_flush(context),
+                    $either::Tls(to) => Pin::new(to).poll_flush(context),
+                }
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $field = self.get_mut();
+                match $it {
+                    $either::Plain(to) => Pin::new(to).poll_shutdown(context),
+                    $either::Tls(to) => Pin::new(to).poll_shutdown(context),
+                }
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                from: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $field = self.get_mut();
+                match $it {
+                    $either::Plain(to) => Pin::new(to).poll_write_vectored(context, from),
+                    $either::Tls(to) => Pin::new(to).poll_write_vectored(context, from),
+                }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true // Both are.
+            }
+        }
+    };
+}
+
+write_to_either!(Stream, Io, stream => &mut stream.io);
+write_to_either!(WriteHalf, WriteHalf, half => half);

@@ -1,0 +1,237 @@
+//! TLS as a member speaks it: both sides show certificates of the cluster's authority, and each looks at whom the other's names.
+
+use crate::certificate::{Certificate, date};
+use crate::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE};
+use crate::error::TlsError;
+use crate::expected::Expected;
+use crate::identity::Identity;
+use crate::stream::{Io, Protocol, Stream};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::server::WebPkiClientVerifier;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ServerConfig};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+/// How often the files are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the other side may take to show who it is.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+/// Handshakes of others under way at once. Each costs a fraction of a millisecond of CPU, which strangers must not have all of.
+const HANDSHAKES_MAX: usize = 64;
+
+/// The credentials of a process, renewed while it runs: whoever replaces the files of the directory need not restart it.
+#[derive(Debug)]
+pub struct Tls {
+    directory: PathBuf,
+    now: ArcSwap<Loaded>,
+    looks: Mutex<Looks>,
+    handshakes: Semaphore,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    credentials: Credentials,
+    server: Arc<ServerConfig>,
+    /// For gRPC and for frames.
+    clients: [Arc<ClientConfig>; 2],
+}
+
+/// When the files were looked at, and what came of it.
+#[derive(Debug)]
+struct Looks {
+    next: Instant,
+    seen: Vec<Option<Seen>>,
+    /// Why what is in the directory now is not what is used.
+    not_taken: Option<Arc<str>>,
+}
+
+/// What tells a file from the one before: a link that is set anew changes the number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Seen {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
+
+impl Tls {
+    /// With the credentials of a directory.
+    ///
+    /// # Errors
+    /// If they cannot be used now.
+    pub fn open(directory: &Path) -> Result<Arc<Self>, CredentialsError> {
+        let seen = seen(directory);
+        let loaded = Loaded::load(directory)?;
+        let looks = Looks { next: Instant::now() + LOOK_INTERVAL, seen, not_taken: None };
+        Ok(Arc::new(Self {
+            directory: directory.to_owned(),
+            now: ArcSwap::from_pointee(loaded),
+            looks: Mutex::new(looks),
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
+        }))
+    }
+
+    /// Where the credentials are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Who this process is.
+    pub fn identity(&self) -> Identity {
+        self.now.load().credentials.identity.clone()
+    }
+
+    /// What is used now.
+    pub fn credentials(&self) -> Credentials {
+        self.now.load().credentials.clone()
+    }
+
+    /// Why what is in the directory now is not what is used, if so.
+    pub fn not_taken(&self) -> Option<Arc<str>> {
+        self.looks.lock().not_taken.clone()
+    }
+
+    /// Looks at the files if that is due, and takes what fits: the old credentials are kept otherwise, and it is said why. Whoever
+    /// shakes hands looks; those who want to know how things stand may as well.
+    pub fn look(&self) {
+        let mut looks = self.looks.lock();
+        let now = Instant::now();
+        if now < looks.next {
+            return;
+        }
+        looks.next = now + LOOK_INTERVAL;
+        let seen = seen(&self.directory);
+        if seen == looks.seen {
+            return;
+        }
+        let identity = self.identity();
+        let taken = Loaded::load(&self.directory).map_err(|error| error.to_string()).and_then(|loaded| {
+            match loaded.credentials.identity == identity {
+                true => Ok(loaded),
+                false => Err(format!(
+                    "{} is of {}, and this process is {identity}: restart it to change who it is",
+                    self.directory.join(CERTIFICATE_FILE).display(),
+                    loaded.credentials.identity
+                )),
+            }
+        });
+        match taken {
+            Ok(loaded) => {
+                let until = date(loaded.credentials.certificate.not_after);
+                tracing::info!(%identity, until, "took new credentials");
+                self.now.store(Arc::new(loaded));
+                looks.not_taken = None;
+                looks.seen = seen;
+            }
+            Err(why) => {
+                // Looked at again next time: files are replaced one after the other.
+                if looks.not_taken.as_deref() != Some(&*why) {
+                    tracing::warn!("new credentials are not taken, the old ones are kept: {why}");
+                    looks.not_taken = Some(why.into());
+                }
+            }
+        }
+    }
+
+    /// Shakes hands with whoever has connected.
+    ///
+    /// # Errors
+    /// If it does not speak TLS, or is nobody that the authority vouches for.
+    pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
+        let shaken = timeout(HANDSHAKE_PATIENCE, async {
+            let _permit = self.handshakes.acquire().await;
+            self.look();
+            let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
+            acceptor.accept(stream).await
+        });
+        let shaken = shaken.await.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
+        let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
+        let peer = Some(Arc::new(peer(&stream)?));
+        Ok(Stream { io: Io::Tls(Box::new(stream)), peer })
+    }
+
+    /// Shakes hands with the process at `host`, whose certificate must say that it is reached there and that it is `expected`.
+    ///
+    /// # Errors
+    /// If it is not, or does not speak TLS.
+    pub async fn connect(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        expected: &Expected,
+        protocol: Protocol,
+    ) -> Result<Stream, TlsError> {
+        self.look();
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Host(host.to_owned()))?;
+        let [grpc, frames] = &self.now.load().clients;
+        let config = match protocol {
+            Protocol::Grpc => grpc,
+            Protocol::Frames => frames,
+        };
+        let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+        let shaken = timeout(HANDSHAKE_PATIENCE, connecting).await;
+        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
+        let stream = TlsStream::Client(shaken.map_err(|error| TlsError::of_handshake(error, Some(host)))?);
+        let peer = peer(&stream)?;
+        if !expected.is(&peer) {
+            return Err(TlsError::Stranger { expected: expected.clone(), found: peer });
+        }
+        Ok(Stream { io: Io::Tls(Box::new(stream)), peer: Some(Arc::new(peer)) })
+    }
+}
+
+/// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to.
+fn peer(stream: &TlsStream<TcpStream>) -> Result<Identity, TlsError> {
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
+    let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
+    certificate.identity.map_err(|error| TlsError::Nobody(format!("{}: {error}", certificate.subject)))
+}
+
+impl Loaded {
+    fn load(directory: &Path) -> Result<Self, CredentialsError> {
+        let credentials = Credentials::load(directory, SystemTime::now())?;
+        let wrong = |why: String| CredentialsError::Content { file: directory.join(AUTHORITIES_FILE), why };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let shown = Arc::new(SingleCertAndKey::from(Arc::clone(&credentials.certified)));
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&credentials.authorities), Arc::clone(&provider));
+        let verifier = verifier.build().map_err(|error| wrong(error.to_string()))?;
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| wrong(error.to_string()))?;
+        let mut server = server.with_client_cert_verifier(verifier).with_cert_resolver(Arc::clone(&shown) as _);
+        server.alpn_protocols = [Protocol::Grpc, Protocol::Frames].map(|protocol| protocol.alpn().to_vec()).to_vec();
+        let client = |protocol: Protocol| -> Result<Arc<ClientConfig>, CredentialsError> {
+            let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .map_err(|error| wrong(error.to_string()))?;
+            let mut client = client
+                .with_root_certificates(Arc::clone(&credentials.authorities))
+                .with_client_cert_resolver(Arc::clone(&shown) as _);
+            client.alpn_protocols = vec![protocol.alpn().to_vec()];
+            Ok(Arc::new(client))
+        };
+        let clients = [client(Protocol::Grpc)?, client(Protocol::Frames)?];
+        Ok(Self { credentials, server: Arc::new(server), clients })
+    }
+}
+
+fn seen(directory: &Path) -> Vec<Option<Seen>> {
+    [AUTHORITIES_FILE, CERTIFICATE_FILE, KEY_FILE].map(|file| seen_file(&directory.join(file))).to_vec()
+}
+
+fn seen_file(file: &Path) -> Option<Seen> {
+    let found = std::fs::metadata(file).ok()?;
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(&found);
+    #[cfg(not(unix))]
+    let inode = 0;
+    Some(Seen { modified: found.modified().ok(), bytes: found.len(), inode })
+}

@@ -1,0 +1,150 @@
+//! How a process reaches others and is reached: in plaintext on this machine or on a network that is trusted, or by TLS.
+
+use crate::error::TlsError;
+use crate::expected::Expected;
+use crate::identity::Identity;
+use crate::stream::{Protocol, Stream};
+use crate::tls::Tls;
+use archon_types::ErrorDetail;
+use archon_types::plaintext::check_plaintext;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::net::TcpStream;
+use tonic::transport::{Channel, Endpoint};
+use tower_service::Service;
+
+/// How a process talks to others.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// Without TLS.
+    Plaintext {
+        /// Beyond this machine as well: the operator trusts the network.
+        insecure: bool,
+    },
+    /// With certificates on both sides.
+    Tls(Arc<Tls>),
+}
+
+impl Default for Transport {
+    /// Plaintext on this machine.
+    fn default() -> Self {
+        Self::Plaintext { insecure: false }
+    }
+}
+
+impl Transport {
+    /// In plaintext; beyond this machine if `insecure` was said.
+    pub const fn plaintext(insecure: bool) -> Self {
+        Self::Plaintext { insecure }
+    }
+
+    /// Whether an address may be dialled or listened on, wherever it was learned.
+    ///
+    /// # Errors
+    /// If plaintext would leave this machine, with what allows it.
+    pub fn check(&self, address: &str) -> Result<(), ErrorDetail> {
+        match self {
+            Self::Plaintext { insecure } => check_plaintext(address, *insecure),
+            Self::Tls(_) => Ok(()),
+        }
+    }
+
+    /// Whether plaintext goes beyond this machine.
+    pub const fn is_insecure(&self) -> bool {
+        matches!(self, Self::Plaintext { insecure: true })
+    }
+
+    /// The credentials, if there are any.
+    pub const fn tls(&self) -> Option<&Arc<Tls>> {
+        match self {
+            Self::Plaintext { .. } => None,
+            Self::Tls(tls) => Some(tls),
+        }
+    }
+
+    /// Who this process is to others; without TLS it is whoever it says.
+    pub fn identity(&self) -> Option<Identity> {
+        self.tls().map(|tls| tls.identity())
+    }
+
+    /// Connects to `address`, `host:port`.
+    ///
+    /// # Errors
+    /// If there is nobody, or not who is expected. There is no deadline for the connection itself.
+    pub async fn connect(&self, address: &str, expected: &Expected, protocol: Protocol) -> io::Result<Stream> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        match self {
+            Self::Plaintext { .. } => Ok(stream.into()),
+            Self::Tls(tls) => tls.connect(stream, host_of(address), expected, protocol).await.map_err(io::Error::other),
+        }
+    }
+
+    /// Takes a connection that was accepted.
+    ///
+    /// # Errors
+    /// If whoever is there cannot show who it is.
+    pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
+        match self {
+            Self::Plaintext { .. } => Ok(stream.into()),
+            Self::Tls(tls) => tls.accept(stream).await,
+        }
+    }
+
+    /// A channel that connects to `address` when it is first used, and again when it must.
+    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected) -> Channel {
+        endpoint.connect_with_connector_lazy(self.connector(address, expected))
+    }
+
+    /// What makes a channel's connections.
+    pub fn connector(&self, address: &str, expected: Expected) -> Connector {
+        Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected) }
+    }
+}
+
+/// The host of `host:port`, without the brackets of IPv6.
+fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Makes the connections of one channel.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    transport: Transport,
+    address: Arc<str>,
+    expected: Arc<Expected>,
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { transport, address, expected } = self.clone();
+        Box::pin(async move { transport.connect(&address, &expected, Protocol::Grpc).await.map(TokioIo::new) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_stand_before_their_ports() {
+        for (address, host) in
+            [("127.0.0.1:7101", "127.0.0.1"), ("[::1]:7101", "::1"), ("c1.example:7101", "c1.example")]
+        {
+            assert_eq!(host_of(address), host);
+        }
+    }
+}
