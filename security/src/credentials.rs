@@ -3,9 +3,10 @@
 use crate::certificate::{Certificate, NoIdentity, NotACertificate};
 use crate::identity::Identity;
 use rustls::RootCertStore;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ impl Credentials {
         check_date(&certificate_file, &identity.to_string(), &certificate, now)?;
         let certified = Arc::new(certified(chain, &certificate_file, &key_file)?);
         let authorities = Arc::new(authorities);
-        verify(&authorities, &certified.cert, now).map_err(|error| {
+        verify(&authorities, &certified.cert, &identity, now).map_err(|error| {
             wrong(format!("the certificate of {identity} is not one that {AUTHORITIES_FILE} vouches for: {error}"))
         })?;
         Ok(Self { identity, certificate, authorities_expire, authorities, certified })
@@ -182,8 +183,7 @@ fn certified(
     key_file: &Path,
 ) -> Result<CertifiedKey, CredentialsError> {
     let wrong = |why: String| CredentialsError::Content { file: key_file.to_owned(), why };
-    check_secret(key_file)?;
-    let bytes = content(key_file)?;
+    let bytes = secret(key_file)?;
     let key =
         PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(format!("it holds no key in PEM: {error}")))?;
     CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(|error| match error {
@@ -192,6 +192,15 @@ fn certified(
         }
         other => wrong(format!("the key cannot be used: {other}")),
     })
+}
+
+/// The content of a file that holds a key.
+///
+/// # Errors
+/// If others may read it, or this process may not.
+pub fn secret(file: &Path) -> Result<Vec<u8>, CredentialsError> {
+    check_secret(file)?;
+    content(file)
 }
 
 /// Refuses a key that others may read. The group of a file that is root's may: that is how secrets are mounted into containers.
@@ -212,16 +221,23 @@ fn check_secret(_: &Path) -> Result<(), CredentialsError> {
     Ok(())
 }
 
-/// Whether the authorities vouch for a chain, as whoever is dialled by it will ask.
-pub(crate) fn verify(
+/// Whether the authorities vouch for a chain, as whoever is dialled by it will ask, and whoever dials it if it is a server's.
+fn verify(
     authorities: &Arc<RootCertStore>,
     chain: &[CertificateDer<'static>],
+    identity: &Identity,
     now: SystemTime,
 ) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let algorithms = provider.signature_verification_algorithms.all;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(authorities), provider).build();
     let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
     let (end, between) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-    let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    verifier.verify_client_cert(end, between, UnixTime::since_unix_epoch(since_epoch)).map(drop)
+    let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO));
+    verifier.verify_client_cert(end, between, now)?;
+    if identity.role().is_server() {
+        let end = ParsedCertificate::try_from(end)?;
+        verify_server_cert_signed_by_trust_anchor(&end, authorities, between, now, algorithms)?;
+    }
+    Ok(())
 }

@@ -18,7 +18,9 @@ mod tls;
 mod transport;
 
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
-pub use credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates};
+pub use credentials::{
+    AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates, secret,
+};
 pub use error::{TlsError, in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};

@@ -1,0 +1,184 @@
+//! A certificate authority of a cluster's own.
+
+use crate::certify::{self, AUTHORITY_VALIDITY, Period};
+use crate::error::CertificatesError;
+use crate::files::{self, write};
+use crate::host::Host;
+use crate::request::Request;
+use archon_security::{AUTHORITIES_FILE, Certificate, CredentialsError, Identity, certificates, secret};
+use rcgen::{Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// The key of an authority. Who has it can make himself anybody in the cluster.
+pub const AUTHORITY_KEY_FILE: &str = "ca.key";
+
+/// Vouches for the processes and people of one cluster.
+#[derive(Debug)]
+pub struct Authority {
+    certificate: Certificate,
+    issuer: Issuer<'static, KeyPair>,
+    /// This authority's certificate, and of others that are believed beside it while one takes over from the other.
+    believed_pem: String,
+}
+
+/// A certificate with its key, and those who are believed beside it: all that a process is given.
+#[derive(Clone)]
+pub struct Issued {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// Its key.
+    pub key_pem: String,
+    /// The certificates of the authorities that are believed.
+    pub authorities_pem: String,
+}
+
+impl std::fmt::Debug for Issued {
+    /// Without the key.
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Issued").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new one for the cluster of this name, which people read; it holds for ten years.
+    ///
+    /// # Errors
+    /// If a cluster may not be called so.
+    pub fn create(cluster: &str, now: SystemTime) -> Result<Self, CertificatesError> {
+        let params = certify::authority(cluster, Period::of(AUTHORITY_VALIDITY, now)?)?;
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let signed = params.self_signed(&key)?;
+        let certificate =
+            Certificate::read(signed.der()).map_err(|error| CertificatesError::Making(error.to_string()))?;
+        // As one that is loaded, so that both sign alike.
+        let issuer = Issuer::from_ca_cert_der(signed.der(), key)?;
+        Ok(Self { certificate, issuer, believed_pem: signed.pem() })
+    }
+
+    /// The one in a directory. `ca.crt` may hold certificates of others, which are believed beside it: whoever is given
+    /// credentials is given all of them.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn load(directory: &Path) -> Result<Self, CertificatesError> {
+        let [certificate_file, key_file] = [AUTHORITIES_FILE, AUTHORITY_KEY_FILE].map(|name| directory.join(name));
+        let believed = certificates(&certificate_file).map_err(no_authority)?;
+        let wrong = |file: &Path, why: String| CredentialsError::Content { file: file.to_owned(), why };
+        for certificate in &believed {
+            let said = Certificate::read(certificate).map_err(|error| wrong(&certificate_file, error.to_string()))?;
+            if !said.is_authority {
+                let why = format!("the certificate of {} is no certificate authority's", said.subject);
+                return Err(wrong(&certificate_file, why).into());
+            }
+        }
+        let key_pem = secret(&key_file).map_err(no_authority)?;
+        let no_key = |why: String| wrong(&key_file, format!("it holds no key that can sign: {why}"));
+        let key_der = PrivateKeyDer::from_pem_slice(&key_pem).map_err(|error| no_key(error.to_string()))?;
+        let own = believed.iter().find(|certificate| is_key_of(&key_der, certificate)).ok_or_else(|| {
+            wrong(&key_file, format!("it is the key of no certificate in {}", certificate_file.display()))
+        })?;
+        let certificate = Certificate::read(own).map_err(|error| wrong(&certificate_file, error.to_string()))?;
+        let key = KeyPair::try_from(&key_der).map_err(|error| no_key(error.to_string()))?;
+        let issuer = Issuer::from_ca_cert_der(own, key)?;
+        let believed_pem = std::fs::read_to_string(&certificate_file)
+            .map_err(|source| CertificatesError::NoAuthority { file: certificate_file.clone(), source })?;
+        // Everybody is given this file.
+        if believed_pem.contains("PRIVATE KEY-----") {
+            let why = "it holds a key, and everybody is given this file: leave only certificates in it".to_owned();
+            return Err(wrong(&certificate_file, why).into());
+        }
+        Ok(Self { certificate, issuer, believed_pem })
+    }
+
+    /// Writes it into a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If there is one already, or the file system's.
+    pub fn write(&self, directory: &Path) -> Result<(), CertificatesError> {
+        let [certificate_file, key_file] = [AUTHORITIES_FILE, AUTHORITY_KEY_FILE].map(|name| directory.join(name));
+        for file in [&certificate_file, &key_file] {
+            if files::is_there(file) {
+                return Err(CertificatesError::AuthorityExists(file.clone()));
+            }
+        }
+        files::make_directory(directory)?;
+        // The key first: a certificate without one would look like an authority.
+        write(&key_file, &self.issuer.key().serialize_pem())?;
+        write(&certificate_file, &self.believed_pem)
+    }
+
+    /// What it says of itself.
+    pub const fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// The certificates of the authorities that are believed: this one's, and of others beside it.
+    pub fn believed_pem(&self) -> &str {
+        &self.believed_pem
+    }
+
+    /// A certificate with a new key. It holds from five minutes ago for as long as said, a day to ten years, and never beyond the
+    /// authority's own end.
+    ///
+    /// # Errors
+    /// If a server has no host, somebody else has one, or the authority does not hold now.
+    pub fn issue(
+        &self,
+        identity: &Identity,
+        hosts: &[Host],
+        valid_for: Duration,
+        now: SystemTime,
+    ) -> Result<Issued, CertificatesError> {
+        let params = certify::member(identity, hosts, self.period(valid_for, now)?)?;
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        Ok(Issued {
+            certificate_pem: params.signed_by(&key, &self.issuer)?.pem(),
+            key_pem: key.serialize_pem(),
+            authorities_pem: self.believed_pem.clone(),
+        })
+    }
+
+    /// A certificate for the key of a request, in PEM. Of the request it says nothing but the key: who signs says for whom and for
+    /// which hosts, be it what the request asks for.
+    ///
+    /// # Errors
+    /// As those of [`Authority::issue`].
+    pub fn sign(
+        &self,
+        request: &Request,
+        identity: &Identity,
+        hosts: &[Host],
+        valid_for: Duration,
+        now: SystemTime,
+    ) -> Result<String, CertificatesError> {
+        let params = certify::member(identity, hosts, self.period(valid_for, now)?)?;
+        Ok(params.signed_by(request.public_key(), &self.issuer)?.pem())
+    }
+
+    /// How much of that is the authority's to give.
+    fn period(&self, valid_for: Duration, now: SystemTime) -> Result<Period, CertificatesError> {
+        let Certificate { not_before, not_after, .. } = self.certificate;
+        if !(not_before <= now && now < not_after) {
+            let subject = self.certificate.subject.clone();
+            return Err(CertificatesError::AuthorityDate { subject, not_before, not_after, now });
+        }
+        Ok(Period::of(valid_for, now)?.within(Period { not_before, not_after }))
+    }
+}
+
+/// What a missing file means where an authority should be.
+fn no_authority(error: CredentialsError) -> CertificatesError {
+    match error {
+        CredentialsError::Unreadable { file, source } => CertificatesError::NoAuthority { file, source },
+        other => other.into(),
+    }
+}
+
+fn is_key_of(key: &PrivateKeyDer<'static>, certificate: &CertificateDer<'static>) -> bool {
+    let provider = rustls::crypto::ring::default_provider();
+    CertifiedKey::from_der(vec![certificate.clone()], key.clone_key(), &provider).is_ok()
+}
