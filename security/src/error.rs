@@ -64,7 +64,8 @@ impl TlsError {
 
 fn reason(why: &CertificateError, host: Option<&str>) -> String {
     match why {
-        CertificateError::UnknownIssuer => {
+        // Authorities of two clusters may be called the same: then it is the signature that does not fit.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "no certificate authority in ca.crt has signed it: is it of another cluster?".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

@@ -102,13 +102,22 @@ impl Tls {
     /// shakes hands looks; those who want to know how things stand may as well.
     pub fn look(&self) {
         let mut looks = self.looks.lock();
-        let now = Instant::now();
-        if now < looks.next {
-            return;
+        if Instant::now() >= looks.next {
+            self.take(&mut looks);
         }
-        looks.next = now + LOOK_INTERVAL;
+    }
+
+    /// The same, though it may not be due.
+    pub fn look_now(&self) {
+        self.take(&mut self.looks.lock());
+    }
+
+    fn take(&self, looks: &mut Looks) {
+        looks.next = Instant::now() + LOOK_INTERVAL;
         let seen = seen(&self.directory);
         if seen == looks.seen {
+            // Also if that was put back.
+            looks.not_taken = None;
             return;
         }
         let identity = self.identity();
@@ -146,6 +155,8 @@ impl Tls {
     /// If it does not speak TLS, or is nobody that the authority vouches for.
     pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
         let shaken = timeout(HANDSHAKE_PATIENCE, async {
+            // Whoever says nothing takes nobody's place.
+            stream.peek(&mut [0]).await?;
             let _permit = self.handshakes.acquire().await;
             self.look();
             let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
@@ -187,10 +198,15 @@ impl Tls {
     }
 }
 
-/// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to.
+/// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to, or the one
+/// before, if this takes up its session again: so whether it still holds is seen to here.
 fn peer(stream: &TlsStream<TcpStream>) -> Result<Identity, TlsError> {
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
     let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
+    if certificate.not_after < SystemTime::now() {
+        let Certificate { subject, not_after, .. } = certificate;
+        return Err(TlsError::Certificate(format!("that of {subject} expired {}; renew it", date(not_after))));
+    }
     certificate.identity.map_err(|error| TlsError::Nobody(format!("{}: {error}", certificate.subject)))
 }
 

@@ -1,0 +1,161 @@
+//! Directories that cannot be used, each with what is wrong with which file.
+
+use crate::support::{DAY, authority, directory, handmade, identity, issue, issue_at, uri};
+use archon_certificates::Authority;
+use archon_security::{Credentials, CredentialsError};
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+use rcgen::SanType;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+fn refused(directory: &Path, at: SystemTime, parts: &[&str]) -> CredentialsError {
+    let error = Credentials::load(directory, at).expect_err("these cannot be used");
+    let text = error.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} are not in: {text}");
+    error
+}
+
+#[test]
+fn what_holds_and_fits_together_is_loaded() {
+    let now = SystemTime::now();
+    let directory = directory(&issue(&authority(), "node/athens"));
+    let loaded = Credentials::load(directory.path(), now).unwrap();
+    assert_eq!(loaded.identity, identity("node/athens"));
+    assert_eq!(loaded.certificate.hosts, ["127.0.0.1"]);
+    assert!(loaded.certificate.not_after > now + 89 * DAY && loaded.authorities_expire > now + 3_000 * DAY);
+}
+
+#[test]
+fn what_holds_no_more_or_not_yet_is_refused_with_its_date() {
+    let now = SystemTime::now();
+    let authority = authority();
+    let athens = directory(&issue_at(&authority, "node/athens", now - 100 * DAY));
+    let error = refused(athens.path(), now, &["tls.crt", "node/athens", "expired", "renew it"]);
+    assert!(matches!(error, CredentialsError::Date { .. }), "{error}");
+    let sparta = directory(&issue_at(&authority, "node/sparta", now + 10 * DAY));
+    let error = refused(sparta.path(), now, &["tls.crt", "node/sparta", "holds only from"]);
+    assert!(matches!(error, CredentialsError::Date { .. }), "{error}");
+}
+
+#[test]
+fn an_authority_that_holds_no_more_vouches_for_nobody() {
+    let now = SystemTime::now();
+    let (old, new) = (Authority::create("test", now - 3_700 * DAY).unwrap(), authority());
+    let mut issued = issue(&new, "node/athens");
+    issued.authorities_pem = old.believed_pem().to_owned();
+    let error = refused(directory(&issued).path(), now, &["ca.crt", "Archon authority of test", "expired"]);
+    assert!(matches!(error, CredentialsError::Date { .. }), "{error}");
+    // Beside one that holds it is what the end of a change looks like.
+    issued.authorities_pem = [old.believed_pem(), new.believed_pem()].concat();
+    let loaded = Credentials::load(directory(&issued).path(), now).unwrap();
+    assert_eq!(loaded.authorities_expire, new.certificate().not_after);
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_refused_though_that_is_called_the_same() {
+    let mut issued = issue(&authority(), "node/athens");
+    issued.authorities_pem = authority().believed_pem().to_owned();
+    let parts = ["tls.crt", "node/athens", "not one that ca.crt vouches for"];
+    refused(directory(&issued).path(), SystemTime::now(), &parts);
+}
+
+#[test]
+fn a_member_s_certificate_is_no_authority() {
+    let mut issued = issue(&authority(), "node/athens");
+    issued.authorities_pem = issued.certificate_pem.clone();
+    refused(directory(&issued).path(), SystemTime::now(), &["ca.crt", "no certificate authority's"]);
+}
+
+#[test]
+fn the_key_of_another_certificate_is_refused() {
+    let authority = authority();
+    let mut issued = issue(&authority, "node/athens");
+    issued.key_pem = issue(&authority, "node/athens").key_pem;
+    refused(directory(&issued).path(), SystemTime::now(), &["tls.key", "not the key of the certificate in", "tls.crt"]);
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused() {
+    let directory = directory(&issue(&authority(), "node/athens"));
+    let key = directory.path().join("tls.key");
+    let root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&key).unwrap()) == 0;
+    for (mode, taken) in [(0o600, true), (0o400, true), (0o604, false), (0o644, false), (0o660, false), (0o640, root)] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        if taken {
+            assert!(Credentials::load(directory.path(), SystemTime::now()).is_ok(), "{mode:o}");
+        } else {
+            let error = refused(directory.path(), SystemTime::now(), &["tls.key", &format!("{mode:o}"), "chmod 600"]);
+            assert!(matches!(error, CredentialsError::KeyReadable { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_must_name_one_of_ours_and_one_alone() {
+    let now = SystemTime::now();
+    let host = || SanType::DnsName("athens".try_into().unwrap());
+    let both = [ServerAuth, ClientAuth];
+    let right = handmade(vec![uri("archon:///node/athens"), host()], &both);
+    assert!(Credentials::load(directory(&right).path(), now).is_ok());
+    let two = vec![uri("archon:///node/athens"), uri("archon:///admin/alice")];
+    for (names, part) in [
+        (vec![host()], "names nobody"),
+        (vec![], "names nobody"),
+        (two, "names 2 URIs"),
+        (vec![uri("https://athens")], "does not begin with archon:///"),
+        (vec![uri("archon:///king/athens")], "role is none of"),
+    ] {
+        refused(directory(&handmade(names, &both)).path(), now, &["tls.crt", part]);
+    }
+}
+
+#[test]
+fn a_server_whose_certificate_was_for_clients_alone_was_started() {
+    let now = SystemTime::now();
+    for (who, usages, taken) in [
+        ("node/athens", &[ClientAuth][..], false),
+        ("coordinator/1", &[ClientAuth], false),
+        ("node/athens", &[ServerAuth], false),
+        ("client/shop", &[ServerAuth], false),
+        ("client/shop", &[ClientAuth], true),
+        ("node/athens", &[ClientAuth, ServerAuth], true),
+    ] {
+        let directory = directory(&handmade(vec![uri(&format!("archon:///{who}"))], usages));
+        match taken {
+            true => assert!(Credentials::load(directory.path(), now).is_ok(), "{who} {usages:?}"),
+            false => drop(refused(directory.path(), now, &["tls.crt", who])),
+        }
+    }
+}
+
+#[test]
+fn files_that_are_missing_empty_garbage_or_huge_are_refused_by_name() {
+    let directory = directory(&issue(&authority(), "node/athens"));
+    let huge = vec![b'x'; (1 << 20) + 1];
+    let cut = b"-----BEGIN CERTIFICATE-----\nMIIB";
+    let wrong = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for name in ["ca.crt", "tls.crt", "tls.key"] {
+        let file = directory.path().join(name);
+        let right = fs::read(&file).unwrap();
+        let nothing = if name == "tls.key" { "holds no key" } else { "holds no certificate" };
+        let broken = if name == "tls.key" { "holds no key" } else { "" };
+        for (content, part) in [
+            (&b""[..], nothing),
+            (b"garbage", nothing),
+            (&huge, "more than 1048576 bytes"),
+            (cut, broken),
+            (wrong, broken),
+        ] {
+            fs::write(&file, content).unwrap();
+            refused(directory.path(), SystemTime::now(), &[name, part]);
+        }
+        fs::remove_file(&file).unwrap();
+        let error = refused(directory.path(), SystemTime::now(), &[name, "archon cert"]);
+        assert!(matches!(error, CredentialsError::Unreadable { .. }), "{error}");
+        fs::write(&file, right).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(Credentials::load(directory.path(), SystemTime::now()).is_ok(), "{name} as it was");
+    }
+}

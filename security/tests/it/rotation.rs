@@ -1,0 +1,132 @@
+//! Files that are replaced while a process runs with them.
+
+use crate::support::{authority, echo, identity, issue, replace, shake, tls as open};
+use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls};
+use rustls::pki_types::pem::PemObject as _;
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The end of the certificate that is used: another one has another.
+fn end(tls: &Tls) -> SystemTime {
+    tls.credentials().certificate.not_after
+}
+
+/// A renewed certificate of the same one, which ends a day earlier so that it can be told.
+fn renewed(authority: &archon_certificates::Authority, who: &str) -> archon_certificates::Issued {
+    let who = identity(who);
+    let hosts = ["127.0.0.1".parse().unwrap()];
+    authority.issue(&who, &hosts, 89 * crate::support::DAY, SystemTime::now()).unwrap()
+}
+
+#[test]
+fn a_renewed_certificate_is_taken_when_the_files_are_looked_at() {
+    let authority = authority();
+    let (directory, tls) = open(&issue(&authority, "node/athens"));
+    let before = end(&tls);
+    replace(directory.path(), &renewed(&authority, "node/athens"));
+    tls.look();
+    assert_eq!(end(&tls), before, "it was looked a moment ago");
+    tls.look_now();
+    assert!(end(&tls) < before);
+    assert_eq!(tls.not_taken(), None);
+}
+
+#[test]
+fn links_that_are_set_anew_are_seen() {
+    let authority = authority();
+    let root = tempfile::tempdir().unwrap();
+    let write = |name: &str, issued: &archon_certificates::Issued| {
+        archon_certificates::write_credentials(&root.path().join(name), issued, false).unwrap();
+    };
+    write("one", &issue(&authority, "node/athens"));
+    write("two", &renewed(&authority, "node/athens"));
+    let link = root.path().join("now");
+    std::os::unix::fs::symlink("one", &link).unwrap();
+    let tls = Tls::open(&link).unwrap();
+    let before = end(&tls);
+    // As Kubernetes does it: one rename for all files.
+    let aside = root.path().join("aside");
+    std::os::unix::fs::symlink("two", &aside).unwrap();
+    fs::rename(&aside, &link).unwrap();
+    tls.look_now();
+    assert!(end(&tls) < before);
+}
+
+#[test]
+fn a_bad_pair_is_kept_out_and_it_is_said_why_until_it_is_mended() {
+    let authority = authority();
+    let (directory, tls) = open(&issue(&authority, "node/athens"));
+    let before = end(&tls);
+    let file = |name: &str| directory.path().join(name);
+    let not_taken = |part: &str| {
+        tls.look_now();
+        let why = tls.not_taken().unwrap_or_else(|| panic!("nothing was said; {part} was expected"));
+        assert!(why.contains(part), "{part}: {why}");
+        assert_eq!(end(&tls), before, "the old one is used");
+    };
+    let aside = |path: &Path| path.with_extension("aside");
+
+    // The certificate is renewed before its key, and nothing is taken until both are there.
+    let new = renewed(&authority, "node/athens");
+    fs::rename(file(CERTIFICATE_FILE), aside(&file(CERTIFICATE_FILE))).unwrap();
+    not_taken("tls.crt");
+    fs::write(file(CERTIFICATE_FILE), &new.certificate_pem).unwrap();
+    not_taken("tls.key: it is not the key of the certificate");
+    fs::write(file(CERTIFICATE_FILE), "garbage").unwrap();
+    not_taken("holds no certificate");
+
+    // What was there before is put back, the very same file.
+    fs::rename(aside(&file(CERTIFICATE_FILE)), file(CERTIFICATE_FILE)).unwrap();
+    tls.look_now();
+    assert_eq!(tls.not_taken(), None, "what is there is what is used");
+    assert_eq!(end(&tls), before);
+
+    fs::write(file(CERTIFICATE_FILE), &new.certificate_pem).unwrap();
+    not_taken("tls.key");
+    fs::write(file(KEY_FILE), &new.key_pem).unwrap();
+    tls.look_now();
+    assert_eq!(tls.not_taken(), None);
+    assert!(end(&tls) < before);
+}
+
+#[test]
+fn somebody_else_s_certificate_is_kept_out() {
+    let authority = authority();
+    let (directory, tls) = open(&issue(&authority, "node/athens"));
+    fs::remove_file(directory.path().join(CERTIFICATE_FILE)).unwrap();
+    replace(directory.path(), &issue(&authority, "node/sparta"));
+    tls.look_now();
+    assert_eq!(tls.identity(), identity("node/athens"));
+    let why = tls.not_taken().unwrap();
+    assert!(why.contains("node/sparta") && why.contains("node/athens") && why.contains("restart"), "{why}");
+}
+
+/// First everybody believes both, then gets a certificate of the new one, then believes the new one alone: at each step whoever is
+/// a step ahead and whoever is a step behind understand each other.
+#[tokio::test]
+async fn authorities_change_without_anybody_being_refused() {
+    let (old, new) = (authority(), authority());
+    let both = [old.believed_pem(), new.believed_pem()].concat();
+    let (athens, server) = open(&issue(&old, "node/athens"));
+    let (shop, client) = open(&issue(&old, "client/shop"));
+    let steps = [(&old, both.as_str()), (&new, &both), (&new, new.believed_pem())];
+    for (number, (issuer, believed)) in steps.into_iter().enumerate() {
+        for (directory, tls, who) in [(&athens, &server, "node/athens"), (&shop, &client, "client/shop")] {
+            let mut issued = issue(issuer, who);
+            issued.authorities_pem = believed.to_owned();
+            replace(directory.path(), &issued);
+            tls.look_now();
+            assert_eq!(tls.not_taken(), None, "step {number}");
+            let shown = fs::read(directory.path().join(CERTIFICATE_FILE)).unwrap();
+            let shown = rustls::pki_types::CertificateDer::from_pem_slice(&shown).unwrap();
+            assert_eq!(archon_security::Certificate::read(&shown).unwrap(), tls.credentials().certificate);
+            let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+            echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
+        }
+    }
+    // Who has missed it all is out.
+    let (_late, late) = open(&issue(&old, "client/late"));
+    let (dialled, accepted) = shake(&late, &server, "127.0.0.1", &Expected::Servers).await;
+    assert!(dialled.is_err() && accepted.is_err());
+}
