@@ -1,5 +1,5 @@
 //! The `archon` command line: it serves (`coordinator`, `node`), administers (`status`, `rebalance`, …), reads and
-//! writes (`kv`), measures (`bench`), and tells the whole story on one machine (`demo`).
+//! writes (`kv`), makes certificates (`cert`), measures (`bench`), and tells the whole story on one machine (`demo`).
 //!
 //! Data goes to standard output, talk and logs to standard error; the exit code says what kind of ending it was. The
 //! names of verbs, flags, JSON fields and the exit codes are a contract with scripts.
@@ -7,6 +7,7 @@
 mod admin;
 mod args;
 mod bench;
+mod cert;
 mod completion;
 mod connect;
 mod demo;
@@ -62,6 +63,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     match verb {
         Verb::Completion { shell } => completion::run(shell),
         Verb::Version => version::run(&Output::new(connection.output)),
+        Verb::Cert(verb) => cert::run(&verb, &Output::new(connection.output)),
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
@@ -141,6 +143,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Rebalance(RebalanceVerb::Status(args)) => admin::moves::status(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Cancel) => admin::rebalance::cancel(&admin, &output).await,
         Verb::Bench(_)
+        | Verb::Cert(_)
         | Verb::Completion { .. }
         | Verb::Coordinator(_)
         | Verb::Demo(_)

@@ -40,6 +40,24 @@ fn wait_served(cluster: &Cluster, table: &str) {
     });
 }
 
+/// The verbs that make and read files of certificates.
+fn certificates(seen: &mut Seen<'_>, files: &std::path::Path) {
+    let file = |name: &str| files.join(name).to_str().expect("UTF-8").to_owned();
+    let (ca, athens) = (file("ca"), file("athens"));
+    assert_eq!(seen.done(&["cert", "ca", "--out", &ca])["is_authority"], true);
+    seen.done(&["cert", "coordinator", "1", "--host", "c1", "--ca", &ca, "--out", &file("c1")]);
+    seen.done(&["cert", "node", "athens", "--host", "a", "--ca", &ca, "--out", &athens]);
+    for role in ["participant", "client", "operator", "admin"] {
+        let made = seen.done(&["cert", role, "x-1", "--ca", &ca, "--out", &file(role)]);
+        assert_eq!(made["identity"], format!("{role}/x-1"));
+    }
+    seen.done(&["cert", "request", "client/shop", "--out", &file("shop")]);
+    let signed = seen.done(&["cert", "sign", &file("shop/request.csr"), "--yes", "--ca", &ca]);
+    assert_eq!((&signed["identity"], &signed["hosts"]), (&json!("client/shop"), &json!([])));
+    assert_eq!(seen.done(&["cert", "show", &athens]).as_array().map(Vec::len), Some(2));
+    assert_eq!(seen.done(&["cert", "check", &athens])["authority_ends_soon"], false);
+}
+
 #[test]
 fn every_verb_prints_what_is_documented() {
     let options = Options { partitions: 8, ..Options::replicated() };
@@ -48,6 +66,9 @@ fn every_verb_prints_what_is_documented() {
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
 
     assert!(seen.done(&["version"])["archon_version"].is_string());
+
+    let files = tempfile::tempdir().expect("a directory");
+    certificates(&mut seen, files.path());
 
     // Keys, those that are absent and values that are no text included.
     seen.done(&["kv", "put", "k", "v"]);

@@ -3,6 +3,7 @@
 mod admin;
 mod bench;
 mod bootstrap;
+mod cert;
 mod config;
 mod hints;
 mod kv;
@@ -21,6 +22,7 @@ pub(crate) use bench::{
     ReadArgs, SplitArgs, WriteOrder,
 };
 pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
+pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, RequestArgs, ShowArgs, SignArgs, TermArgs};
 pub(crate) use config::{ConfigVerb, SetArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use orders::{
@@ -261,6 +263,24 @@ Examples:
   archon top --every 5s
   NO_COLOR=1 archon top      without colour; what is wrong is said in words either way")]
     Top(TopArgs),
+
+    /// Make certificates: an authority of the cluster's own, and one for each process and person.
+    ///
+    /// A certificate says who somebody is (coordinator/1, node/athens, client/shop, admin/alice), and with that what he may
+    /// do. Whoever is started with a directory of credentials, ca.crt, tls.crt and tls.key, shows the certificate and
+    /// believes those whom the authority vouches for. These verbs read and write files only, and ask no member.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon cert ca --cluster shop
+  archon cert coordinator 1 --host c1.example.org --host 10.0.0.1
+  archon cert node athens --host athens.example.org
+  archon cert admin alice
+  archon cert show athens
+  archon cert check athens"
+    )]
+    Cert(CertVerb),
 
     /// Print which version of archon this is.
     #[command(after_help = "Examples:\n  archon version\n  archon version -o json")]

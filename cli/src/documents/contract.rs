@@ -1,6 +1,9 @@
 //! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
 
-use super::{Applied, Counted, Entry, ErrorDocument, Key, Node, NodeChanged, NodeDescription, NodeOrdered};
+use super::{
+    Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Entry, ErrorDocument, Key, Node,
+    NodeChanged, NodeDescription, NodeOrdered,
+};
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
@@ -30,7 +33,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 48] = [
+    let all: [(&'static str, Schema); 59] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("events", list::<Event>),
@@ -75,6 +78,17 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("kv incr", one::<Counted>),
         ("kv scan", list::<Entry>),
         ("kv batch", list::<Outcome>),
+        ("cert ca", one::<CertificateSummary>),
+        ("cert coordinator", one::<CertificateSummary>),
+        ("cert node", one::<CertificateSummary>),
+        ("cert participant", one::<CertificateSummary>),
+        ("cert client", one::<CertificateSummary>),
+        ("cert operator", one::<CertificateSummary>),
+        ("cert admin", one::<CertificateSummary>),
+        ("cert request", one::<CertificateRequest>),
+        ("cert sign", one::<CertificateSummary>),
+        ("cert show", list::<CertificateSummary>),
+        ("cert check", one::<CertificateCheck>),
         ("version", one::<Version>),
         // Of any verb that fails before it prints another one.
         ("error", one::<ErrorDocument>),

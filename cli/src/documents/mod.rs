@@ -2,6 +2,7 @@
 //! them stands here. `docs/JSON.md` and `docs/json.schema.json` are made of these types, and a test holds them to it.
 
 mod admin;
+mod cert;
 #[cfg(test)]
 mod contract;
 mod error;
@@ -14,6 +15,7 @@ pub(crate) use admin::{Applied, HostedCopy, NodeChanged, NodeDescription, NodeOr
 pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
 };
+pub(crate) use cert::{CertificateCheck, CertificateRequest, CertificateSummary};
 pub(crate) use error::{ErrorBody, ErrorDocument};
 pub(crate) use kv::{Counted, Entry, Key, Outcome, ValueText, Written};
 pub(crate) use version::Version;

@@ -1,0 +1,89 @@
+//! `archon cert`: an authority of the cluster's own, and a certificate for each process and person. Files only: no member is asked.
+
+mod issue;
+mod request;
+mod show;
+mod summary;
+
+use crate::args::CertVerb;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_certificates::{CertificatesError, Host};
+use archon_security::{CredentialsError, Identity, Role};
+use std::io;
+use std::path::Path;
+
+/// Runs a verb.
+pub(crate) fn run(verb: &CertVerb, output: &Output) -> Result<Exit, Failure> {
+    match verb {
+        CertVerb::Ca(args) => issue::authority(args, output),
+        CertVerb::Coordinator(args) => {
+            issue::run(&identity(Role::Coordinator, &args.id.to_string())?, &args.hosts.hosts, &args.issue, output)
+        }
+        CertVerb::Node(args) => issue::run(&identity(Role::Node, &args.name)?, &args.hosts.hosts, &args.issue, output),
+        CertVerb::Participant(args) => issue::run(&identity(Role::Participant, &args.name)?, &[], &args.issue, output),
+        CertVerb::Client(args) => issue::run(&identity(Role::Client, &args.name)?, &[], &args.issue, output),
+        CertVerb::Operator(args) => issue::run(&identity(Role::Operator, &args.name)?, &[], &args.issue, output),
+        CertVerb::Admin(args) => issue::run(&identity(Role::Admin, &args.name)?, &[], &args.issue, output),
+        CertVerb::Request(args) => request::ask(args, output),
+        CertVerb::Sign(args) => request::sign(args, output),
+        CertVerb::Show(args) => show::show(args, output),
+        CertVerb::Check(args) => show::check(args, output),
+    }
+}
+
+fn identity(role: Role, name: &str) -> Result<Identity, Failure> {
+    Identity::new(role, name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+}
+
+/// The hosts of one line; nothing where there are none.
+fn hosts_text(hosts: &[impl ToString]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn hosts_of(hosts: &[Host]) -> Vec<String> {
+    hosts.iter().map(ToString::to_string).collect()
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+impl From<CertificatesError> for Failure {
+    fn from(error: CertificatesError) -> Self {
+        let exit = match &error {
+            CertificatesError::Cluster(_)
+            | CertificatesError::NoHost(_)
+            | CertificatesError::HostUnwanted(_)
+            | CertificatesError::Period(_) => Exit::Usage,
+            CertificatesError::NoAuthority { source, .. } => ending(source),
+            CertificatesError::AuthorityDate { .. }
+            | CertificatesError::Exists(_)
+            | CertificatesError::AuthorityExists(_)
+            | CertificatesError::KeyExists(_)
+            | CertificatesError::SomebodyElse { .. }
+            | CertificatesError::IsAuthority(_) => Exit::Refused,
+            CertificatesError::Content(_)
+            | CertificatesError::Clock(_)
+            | CertificatesError::Request(_)
+            | CertificatesError::Write { .. }
+            | CertificatesError::Making(_) => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<CredentialsError> for Failure {
+    fn from(error: CredentialsError) -> Self {
+        let exit = match &error {
+            CredentialsError::Unreadable { source, .. } => ending(source),
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+/// A file that is not there is told from one that is wrong.
+fn ending(error: &io::Error) -> Exit {
+    if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Failed }
+}

@@ -1,0 +1,133 @@
+//! What a certificate says, for people and programs.
+
+use super::{hosts_text, path_text};
+use crate::documents::CertificateSummary;
+use crate::exit::Failure;
+use archon_certificates::fingerprint;
+use archon_security::{Certificate, CredentialsError, certificates, date};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+/// The certificates in a file.
+pub(super) fn all(file: &Path) -> Result<Vec<CertificateSummary>, Failure> {
+    let read = |der| -> Result<CertificateSummary, Failure> {
+        let said = Certificate::read(der)
+            .map_err(|error| CredentialsError::Content { file: file.to_owned(), why: error.to_string() })?;
+        Ok(CertificateSummary {
+            file: path_text(file),
+            identity: said.identity.ok().filter(|_| !said.is_authority).map(|identity| identity.to_string()),
+            is_authority: said.is_authority,
+            holder: printable(&said.subject),
+            issuer: printable(&said.issuer),
+            hosts: said.hosts.iter().map(|host| printable(host)).collect(),
+            begins_at_ms: milliseconds(said.not_before),
+            expires_at_ms: milliseconds(said.not_after),
+            fingerprint: fingerprint(der),
+        })
+    };
+    certificates(file)?.iter().map(read).collect()
+}
+
+/// The first certificate in a file, which is its holder's.
+pub(super) fn first(file: &Path) -> Result<CertificateSummary, Failure> {
+    let found = all(file)?.into_iter().next();
+    found.ok_or_else(|| Failure::failed(format!("{}: it holds no certificate", file.display())))
+}
+
+/// Text that anybody may have written, without what a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn time_of(at_ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms)
+}
+
+/// `until Mon, 22 Feb 2027 13:45:00 +0000 (in 83 days)`.
+pub(super) fn until_text(certificate: &CertificateSummary, now: SystemTime) -> String {
+    let end = time_of(certificate.expires_at_ms);
+    format!("until {} ({})", date(end), distance_text(end, now))
+}
+
+/// `in 83 days`, `2 days ago`.
+fn distance_text(time: SystemTime, now: SystemTime) -> String {
+    let length = |time: Duration| {
+        let seconds = time.as_secs();
+        let (count, unit) = match seconds {
+            0..3_600 => (seconds / 60, "minute"),
+            3_600..172_800 => (seconds / 3_600, "hour"),
+            _ => (seconds / DAY_SECONDS, "day"),
+        };
+        format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+    };
+    match time.duration_since(now) {
+        Ok(left) => format!("in {}", length(left)),
+        Err(past) => format!("{} ago", length(past.duration())),
+    }
+}
+
+/// That a certificate was issued into `place`.
+pub(super) fn issued_text(made: &CertificateSummary, place: &str, now: SystemTime) -> String {
+    let at = if made.hosts.is_empty() { String::new() } else { format!(", reached at {}", hosts_text(&made.hosts)) };
+    format!("wrote {place}: {}{at}, {}", whose(made), until_text(made, now))
+}
+
+/// Who a certificate is of.
+pub(super) fn whose(certificate: &CertificateSummary) -> String {
+    match (&certificate.identity, certificate.is_authority) {
+        (_, true) => format!("the authority {}", certificate.holder),
+        (Some(identity), false) => identity.clone(),
+        (None, false) => format!("{}, nobody to Archon", certificate.holder),
+    }
+}
+
+/// All that a certificate says.
+pub(super) fn text(certificate: &CertificateSummary, now: SystemTime) -> String {
+    let mut lines = vec![format!("{}: {}", certificate.file, whose(certificate))];
+    let mut say = |what: &str, text: &str| lines.push(format!("  {what:<12} {text}"));
+    say("issuer", &certificate.issuer);
+    if !certificate.hosts.is_empty() {
+        say("hosts", &hosts_text(&certificate.hosts));
+    }
+    let (begin, end) = (time_of(certificate.begins_at_ms), time_of(certificate.expires_at_ms));
+    let begins = if begin > now { format!(" ({}: not yet)", distance_text(begin, now)) } else { String::new() };
+    say("from", &format!("{}{begins}", date(begin)));
+    let over = if end < now { ": expired" } else { "" };
+    say("until", &format!("{} ({}{over})", date(end), distance_text(end, now)));
+    say("fingerprint", &format!("SHA-256 {}", certificate.fingerprint));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_said_in_one_unit() {
+        let now = time_of(1_790_000_000_000);
+        let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+        for (time, said) in [
+            (now + hours(83 * 24), "in 83 days"),
+            (now + hours(49), "in 2 days"),
+            (now + hours(47), "in 47 hours"),
+            (now + hours(1), "in 1 hour"),
+            (now + Duration::from_secs(120), "in 2 minutes"),
+            (now, "in 0 minutes"),
+            (now - hours(72), "3 days ago"),
+        ] {
+            assert_eq!(distance_text(time, now), said);
+        }
+    }
+
+    #[test]
+    fn a_certificate_could_write_on_the_terminal() {
+        assert_eq!(printable("CN=a\u{1b}[2Jb\nc"), "CN=a\u{fffd}[2Jb\u{fffd}c");
+    }
+}
