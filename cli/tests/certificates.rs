@@ -1,11 +1,12 @@
 //! `archon cert` from outside: the whole story of a cluster's certificates, and how wrong input ends.
 
+use archon_certificates::{Authority, write_credentials};
 use assert_cmd::Command;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Far above anything a test waits for: only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
@@ -151,7 +152,7 @@ fn a_request_is_signed_by_whoever_confirms_or_says_what_it_is_for() {
 }
 
 #[test]
-fn a_check_tells_what_is_wrong_from_what_ends_soon() {
+fn a_check_tells_what_is_wrong_with_which_file() {
     let root = with_authority();
     let at = root.path();
     archon(at, "cert node athens --host a --days 90", 0);
@@ -170,6 +171,55 @@ fn a_check_tells_what_is_wrong_from_what_ends_soon() {
     archon(at, "cert check sparta", 0);
     fs::set_permissions(at.join("sparta/tls.key"), fs::Permissions::from_mode(0o644)).expect("changed");
     archon(at, "cert check sparta", 1).says(&["others may read", "chmod 600"]);
+}
+
+/// So many days ago.
+fn ago(days: u64) -> SystemTime {
+    SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60)
+}
+
+#[test]
+fn what_ends_soon_is_told_while_it_can_still_be_used() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = root.path();
+    let alice = "admin/alice".parse().expect("an identity");
+    let issue = |authority: &Authority, directory: &str, issued: u64, days: u32| {
+        let valid_for = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+        let issued = authority.issue(&alice, &[], valid_for, ago(issued)).expect("issued");
+        write_credentials(&at.join(directory), &issued, false).expect("written");
+    };
+    let authority = Authority::create("shop", ago(400)).expect("an authority");
+    for (directory, issued, days, code) in [
+        ("new-90", 55, 90, 0),
+        ("old-90", 65, 90, 4),
+        ("new-30", 15, 30, 0),
+        ("old-30", 25, 30, 4),
+        ("past", 40, 30, 1),
+    ] {
+        issue(&authority, directory, issued, days);
+        let said = archon(at, &format!("cert check {directory}"), code);
+        match code {
+            0 => assert!(said.stderr.is_empty(), "{}", said.stderr),
+            4 => drop(said.says(&["admin/alice, until", "renew the certificate"])),
+            _ => drop(said.says(&["expired", "renew it"])),
+        }
+    }
+    archon(at, "cert show past", 0).says(&["(10 days ago: expired)"]);
+    let soon = archon(at, "cert check old-90 -o json", 4).json();
+    assert_eq!((&soon["certificate_ends_soon"], &soon["authority_ends_soon"]), (&true.into(), &false.into()), "{soon}");
+
+    // An authority that ends, and one beside it that does not.
+    let ending = Authority::create("shop", ago(3_500)).expect("an authority");
+    ending.write(&at.join("ca")).expect("written");
+    archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 151 days)", "it ends with its authority"]);
+    archon(at, "cert check shop", 4).says(&["the authority ends soon"]);
+    let both = [ending.believed_pem(), authority.believed_pem()].concat();
+    fs::write(at.join("ca/ca.crt"), both).expect("written");
+    archon(at, "cert client shop --force", 0);
+    archon(at, "cert check shop", 0);
+    assert_eq!(archon(at, "cert show shop -o json", 0).json().as_array().map(Vec::len), Some(3));
+    Authority::create("shop", ago(3_700)).expect("an authority").write(&at.join("gone")).expect("written");
+    archon(at, "cert client shop --ca gone --out other", 4).says(&["archon cert ca"]);
 }
 
 #[test]

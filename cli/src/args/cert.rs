@@ -92,8 +92,8 @@ Examples:
     /// Check whether a directory of credentials fits together and holds, as a member does that is started with it.
     ///
     /// Ends with 1 if it could not be used, and with 4 if somebody should renew something: the certificate, if less than a
-    /// third of its time is left, or less than 30 days (so that one of 90 days is renewed after 60, one of 30 after 20); or
-    /// the authority, if no other one takes over and it ends within 180 days.
+    /// third of its time is left and less than 30 days (so one of 90 days is renewed after 60, and one of 30 after 20); or
+    /// the authority, if it ends within 180 days and no other one is there to take over.
     #[command(after_help = "\
 Examples:
   archon cert check /etc/archon/tls

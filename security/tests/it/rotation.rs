@@ -1,6 +1,7 @@
 //! Files that are replaced while a process runs with them.
 
 use crate::support::{authority, echo, identity, issue, replace, shake, tls as open};
+use archon_certificates::{Authority, Issued};
 use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls};
 use rustls::pki_types::pem::PemObject as _;
 use std::fs;
@@ -13,7 +14,7 @@ fn end(tls: &Tls) -> SystemTime {
 }
 
 /// A renewed certificate of the same one, which ends a day earlier so that it can be told.
-fn renewed(authority: &archon_certificates::Authority, who: &str) -> archon_certificates::Issued {
+fn renewed(authority: &Authority, who: &str) -> Issued {
     let who = identity(who);
     let hosts = ["127.0.0.1".parse().unwrap()];
     authority.issue(&who, &hosts, 89 * crate::support::DAY, SystemTime::now()).unwrap()
@@ -32,15 +33,22 @@ fn a_renewed_certificate_is_taken_when_the_files_are_looked_at() {
     assert_eq!(tls.not_taken(), None);
 }
 
+/// Also where the new files are as long and as old as those before, so that only their numbers tell them.
 #[test]
 fn links_that_are_set_anew_are_seen() {
     let authority = authority();
     let root = tempfile::tempdir().unwrap();
-    let write = |name: &str, issued: &archon_certificates::Issued| {
-        archon_certificates::write_credentials(&root.path().join(name), issued, false).unwrap();
-    };
-    write("one", &issue(&authority, "node/athens"));
-    write("two", &renewed(&authority, "node/athens"));
+    let old = issue(&authority, "node/athens");
+    let as_long = |new: &Issued| new.certificate_pem.len() == old.certificate_pem.len();
+    let new = std::iter::repeat_with(|| renewed(&authority, "node/athens")).take(1_000).find(as_long).unwrap();
+    let then = SystemTime::now();
+    for (name, issued) in [("one", &old), ("two", &new)] {
+        let directory = root.path().join(name);
+        archon_certificates::write_credentials(&directory, issued, false).unwrap();
+        for entry in fs::read_dir(&directory).unwrap() {
+            fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_modified(then).unwrap();
+        }
+    }
     let link = root.path().join("now");
     std::os::unix::fs::symlink("one", &link).unwrap();
     let tls = Tls::open(&link).unwrap();
