@@ -2,16 +2,17 @@
 
 use crate::args::Connection;
 use crate::exit::Failure;
-use crate::serve::plaintext_allowed;
-use archon_client::{Admin, Client};
+use crate::serve::{allowed, transport};
+use archon_client::{Admin, Client, Transport};
 use std::time::Duration;
 
 /// A handle for administration. Nothing is sent yet.
 ///
 /// # Errors
-/// No address given, or one beyond this machine without `--insecure`.
+/// No address given, or one beyond this machine without TLS or `--insecure`; credentials that cannot be used.
 pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
-    Ok(Admin::with_plaintext(endpoints(connection)?, connection.timeout, connection.insecure)?)
+    let transport = transport(connection.insecure, connection.tls_dir.as_deref())?;
+    Ok(Admin::with_transport(endpoints(connection, &transport)?, connection.timeout, transport)?)
 }
 
 /// A handle that asks the leading coordinator first. Any coordinator serves the partition table from what it has
@@ -34,18 +35,19 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
 /// # Errors
 /// As [`admin`], and whatever the cluster says.
 pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&str>) -> Result<Client, Failure> {
+    let transport = transport(connection.insecure, connection.tls_dir.as_deref())?;
     let builder = match via {
         Some(node) => {
-            plaintext_allowed(node, connection.insecure)?;
+            allowed(node, &transport)?;
             Client::builder([node]).via_endpoints()
         }
-        None => Client::builder(endpoints(connection)?),
+        None => Client::builder(endpoints(connection, &transport)?),
     };
-    let builder = builder.timeout(connection.timeout).table(table).insecure(connection.insecure);
+    let builder = builder.timeout(connection.timeout).table(table).transport(transport);
     Ok(builder.build().await?)
 }
 
-fn endpoints(connection: &Connection) -> Result<Vec<String>, Failure> {
+fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<String>, Failure> {
     if connection.coordinators.is_empty() {
         return Err(Failure::usage(
             "no coordinator is named",
@@ -53,7 +55,7 @@ fn endpoints(connection: &Connection) -> Result<Vec<String>, Failure> {
         ));
     }
     for address in &connection.coordinators {
-        plaintext_allowed(address, connection.insecure)?;
+        allowed(address, transport)?;
     }
     Ok(connection.coordinators.clone())
 }
@@ -71,14 +73,15 @@ mod tests {
             json: false,
             timeout: Duration::from_secs(1),
             insecure: false,
+            tls_dir: None,
         }
     }
 
     #[test]
     fn no_address_and_plaintext_abroad_are_usage_errors() {
-        let nobody = endpoints(&connection(&[])).unwrap_err();
+        let nobody = endpoints(&connection(&[]), &Transport::default()).unwrap_err();
         assert!(nobody.exit == Exit::Usage && nobody.to_string().contains("ARCHON_COORDINATORS"), "{nobody}");
-        let abroad = endpoints(&connection(&["127.0.0.1:1", "10.0.0.1:1"])).unwrap_err();
+        let abroad = endpoints(&connection(&["127.0.0.1:1", "10.0.0.1:1"]), &Transport::default()).unwrap_err();
         assert!(abroad.exit == Exit::Usage && abroad.message.contains("10.0.0.1:1"), "{abroad}");
     }
 }

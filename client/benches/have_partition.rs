@@ -33,6 +33,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         id: 1,
         listen,
         metrics_listen: None,
+        transport: archon_security::Transport::default(),
         peers,
         data_dir: directory.path().to_owned(),
         settings,

@@ -12,6 +12,7 @@ use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds}
 use archon_proto::convert::ids::cluster_id;
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
+use archon_security::Transport;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
 use archon_types::plan::Plan;
 use archon_types::text::into_plain;
@@ -46,26 +47,26 @@ impl Admin {
     /// [`Error::InvalidArgument`] for an endpoint that is not `host:port`, or if there is none.
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, timeout: Duration) -> Result<Self, Error> {
         let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
-        let insecure = beyond(&endpoints);
-        Self::with_plaintext(endpoints, timeout, insecure)
+        let transport = Transport::plaintext(beyond(&endpoints));
+        Self::with_transport(endpoints, timeout, transport)
     }
 
-    /// As [`Admin::new`], saying whether plaintext may go beyond this machine, to addresses that the cluster tells. `new`
+    /// As [`Admin::new`], by TLS, or saying whether plaintext may go beyond this machine, to addresses that the cluster tells. `new`
     /// lets it where an endpoint that was given is beyond it.
     ///
     /// # Errors
     /// As [`Admin::new`].
-    pub fn with_plaintext(endpoints: Vec<String>, timeout: Duration, insecure: bool) -> Result<Self, Error> {
+    pub fn with_transport(endpoints: Vec<String>, timeout: Duration, transport: Transport) -> Result<Self, Error> {
         check_endpoints(&endpoints)?;
-        Ok(Self(Arc::new(CoordinatorClient::new(endpoints, timeout.max(Duration::from_millis(1)), insecure))))
+        Ok(Self(Arc::new(CoordinatorClient::new(endpoints, timeout.max(Duration::from_millis(1)), transport))))
     }
 
-    /// A handle on another endpoint, which the cluster told; plaintext may go where it may for this one.
+    /// A handle on another endpoint, which the cluster told; reached as this one is.
     ///
     /// # Errors
     /// As [`Admin::new`].
     pub fn at_endpoint(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
-        Self::with_plaintext(vec![endpoint], timeout, self.0.links().is_insecure())
+        Self::with_transport(vec![endpoint], timeout, self.0.links().transport().clone())
     }
 
     /// The way to the coordinators.

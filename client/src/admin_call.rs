@@ -6,6 +6,7 @@ use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer};
 use archon_proto::convert::ids::check_address;
 use archon_proto::v1::{self, table_client::TableClient};
+use archon_security::Transport;
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -96,12 +97,12 @@ enum Verdict {
 }
 
 impl CoordinatorClient {
-    pub(crate) fn new(endpoints: Vec<String>, timeout: Duration, insecure: bool) -> Self {
+    pub(crate) fn new(endpoints: Vec<String>, timeout: Duration, transport: Transport) -> Self {
         let connect_timeout = timeout.min(TRY_FIRST);
         Self {
             endpoints,
             timeout,
-            links: Links::new(connect_timeout, insecure),
+            links: Links::new(connect_timeout, transport),
             leader: Mutex::new(None),
             learned: Mutex::new(Vec::new()),
         }

@@ -6,6 +6,7 @@ use crate::link::{beyond, check_endpoints};
 use crate::routes::Routes;
 use crate::shared::Shared;
 use crate::via::Via;
+use archon_security::{Tls, Transport};
 use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,14 @@ pub struct ClientBuilder {
     timeout: Duration,
     connect_timeout: Duration,
     table: String,
-    insecure: bool,
+    transport: Transport,
     via_endpoints: bool,
 }
 
 impl ClientBuilder {
     pub(crate) fn new(endpoints: Vec<String>) -> Self {
         Self {
-            insecure: beyond(&endpoints),
+            transport: Transport::plaintext(beyond(&endpoints)),
             via_endpoints: false,
             endpoints,
             timeout: Duration::from_secs(10),
@@ -53,10 +54,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Talks to the cluster by TLS, with the credentials of a directory ([`Tls::open`]); plaintext goes nowhere then.
+    pub fn tls(mut self, tls: Arc<Tls>) -> Self {
+        self.transport = Transport::Tls(tls);
+        self
+    }
+
     /// Whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
     /// endpoint that was given is beyond it.
     pub fn insecure(mut self, insecure: bool) -> Self {
-        self.insecure = insecure;
+        self.transport = Transport::plaintext(insecure);
+        self
+    }
+
+    /// By TLS, or in plaintext, as somebody has decided already; instead of [`ClientBuilder::tls`] or [`ClientBuilder::insecure`].
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
         self
     }
 
@@ -91,7 +104,7 @@ impl ClientBuilder {
     fn begin(&self) -> Result<(Arc<Shared>, Arc<DropGuard>), Error> {
         check_endpoints(&self.endpoints)?;
         let via = self.via_endpoints.then(|| Via::new(self.endpoints.clone()));
-        let shared = Arc::new(Shared::new(self.endpoints.clone(), self.connect_timeout, self.insecure, via));
+        let shared = Arc::new(Shared::new(self.endpoints.clone(), self.connect_timeout, self.transport.clone(), via));
         let guard = Arc::new(shared.stop.clone().drop_guard());
         Ok((shared, guard))
     }

@@ -7,6 +7,7 @@ use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind,
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
+use archon_security::Expected;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, RemovedNodes, Version};
 use parking_lot::RwLock;
@@ -250,10 +251,13 @@ impl Task {
     /// Opens the stream. No operation is sent before the node accepted it, so that a refusal is known to have had no
     /// effect.
     async fn open(shared: Arc<Shared>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
-        shared.links.check(&address)?;
+        let transport = shared.links.transport();
+        transport.check(&address)?;
         let opening = async {
-            let (mut reader, mut writer) =
-                connect(&address, StreamKind::Exchange, MESSAGE_BYTES_MAX, shared.links.connect_timeout()).await?;
+            let (kind, patience) = (StreamKind::Exchange, shared.links.connect_timeout());
+            let expected = Expected::Servers;
+            let connected = connect(transport, &address, &expected, kind, MESSAGE_BYTES_MAX, patience).await;
+            let (mut reader, mut writer) = connected?;
             let cluster = shared.cluster_ref();
             writer.push(&v1::OpBatch {
                 cluster,

@@ -58,6 +58,7 @@ pub use admin_types::{
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;
+pub use archon_security::{CredentialsError, Identity, Role, Tls, Transport};
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{

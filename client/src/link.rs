@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use archon_proto::convert::ids::check_address;
-use archon_types::plaintext::{check_plaintext, is_loopback};
+use archon_security::{Expected, Transport};
+use archon_types::plaintext::is_loopback;
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -25,14 +26,14 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 pub(crate) struct Links {
     connect_timeout: Duration,
-    insecure: bool,
+    transport: Transport,
     channels: Mutex<HashMap<String, Channel>>,
 }
 
 impl Links {
-    /// Beyond this machine only if `insecure` was said.
-    pub(crate) fn new(connect_timeout: Duration, insecure: bool) -> Self {
-        Self { connect_timeout, insecure, channels: Mutex::new(HashMap::new()) }
+    /// None yet.
+    pub(crate) fn new(connect_timeout: Duration, transport: Transport) -> Self {
+        Self { connect_timeout, transport, channels: Mutex::new(HashMap::new()) }
     }
 
     /// How long a connection may take to be made.
@@ -40,41 +41,33 @@ impl Links {
         self.connect_timeout
     }
 
-    /// Whether plaintext may go beyond this machine.
-    pub(crate) const fn is_insecure(&self) -> bool {
-        self.insecure
-    }
-
-    /// Whether plaintext may go to an address, wherever that was learned.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Refused`], with what allows it.
-    pub(crate) fn check(&self, address: &str) -> Result<(), ErrorDetail> {
-        check_plaintext(address, self.insecure)
+    /// How others are reached.
+    pub(crate) const fn transport(&self) -> &Transport {
+        &self.transport
     }
 
     /// The channel to `address` (`host:port`).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if it is not an address; as [`Links::check`].
+    /// [`ErrorKind::InvalidArgument`] if it is not an address; as [`Transport::check`].
     pub(crate) fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
         if let Some(channel) = self.channels.lock().get(address) {
             return Ok(channel.clone());
         }
         check_address(address, "address")?;
-        self.check(address)?;
+        self.transport.check(address)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
             ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
         })?;
-        let channel = endpoint
+        let endpoint = endpoint
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .connect_lazy();
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let channel = self.transport.channel(&endpoint, address, Expected::Servers);
         let mut channels = self.channels.lock();
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
@@ -127,16 +120,16 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_beyond_this_machine_that_a_table_names_is_not_dialled_in_plaintext() {
-        let (told, links) = ("10.0.0.1:7201", Links::new(Duration::from_secs(1), false));
+        let (told, links) = ("10.0.0.1:7201", Links::new(Duration::from_secs(1), Transport::plaintext(false)));
         let refused = links.channel(told).unwrap_err();
         assert!(refused.kind == ErrorKind::Refused && refused.message.contains("--insecure"), "{refused}");
-        Links::new(Duration::from_secs(1), true).channel(told).unwrap();
+        Links::new(Duration::from_secs(1), Transport::plaintext(true)).channel(told).unwrap();
         assert!(beyond(&[told.to_owned(), "127.0.0.1:1".to_owned()]) && !beyond(&["127.0.0.1:1".to_owned()]));
     }
 
     #[tokio::test]
     async fn a_refused_connection_is_known_not_to_have_sent_anything() {
-        let links = Links::new(Duration::from_secs(1), false);
+        let links = Links::new(Duration::from_secs(1), Transport::plaintext(false));
         // Port 1 of loopback: nobody listens there.
         let channel = links.channel("127.0.0.1:1").unwrap();
         let mut table = archon_proto::v1::table_client::TableClient::new(channel);

@@ -9,6 +9,7 @@ use crate::table::TableCache;
 use crate::via::Via;
 use arc_swap::ArcSwap;
 use archon_proto::v1;
+use archon_security::Transport;
 use archon_types::{ClientId, ClusterId, ErrorDetail, ErrorKind, Holds, NodeId, PartitionId, TableId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -48,13 +49,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(endpoints: Vec<String>, connect_timeout: Duration, insecure: bool, via: Option<Via>) -> Self {
+    pub(crate) fn new(
+        endpoints: Vec<String>,
+        connect_timeout: Duration,
+        transport: Transport,
+        via: Option<Via>,
+    ) -> Self {
         Self {
             endpoints,
             via,
             coordinators: ArcSwap::default(),
             cluster: OnceLock::new(),
-            links: Links::new(connect_timeout, insecure),
+            links: Links::new(connect_timeout, transport),
             connections: Connections::default(),
             budget: Budget::default(),
             sequences: Sequences::new(ClientId::new(Uuid::new_v4())),

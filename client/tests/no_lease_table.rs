@@ -59,6 +59,7 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
         id: 1,
         listen,
         metrics_listen: None,
+        transport: archon_security::Transport::default(),
         peers,
         data_dir: directory.path().to_owned(),
         settings: Settings::default(),

@@ -40,8 +40,15 @@ impl Quorum {
             let directory = tempfile::tempdir().unwrap();
             let (listen, data_dir) = (listener.local_addr().unwrap(), directory.path().to_owned());
             let settings = Settings { partitions: 1, ..Settings::default() };
-            let config =
-                CoordinatorConfig { id, listen, metrics_listen: None, peers: peers.clone(), data_dir, settings };
+            let config = CoordinatorConfig {
+                id,
+                listen,
+                metrics_listen: None,
+                transport: archon_security::Transport::default(),
+                peers: peers.clone(),
+                data_dir,
+                settings,
+            };
             quorum.running.push(Coordinator::start(listener, config).await.unwrap());
             quorum.directories.push(directory);
         }

@@ -1,5 +1,6 @@
 //! What an operator tells a coordinator.
 
+use archon_security::Transport;
 use archon_types::limits::check_address;
 use archon_types::{Settings, SettingsError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ pub struct CoordinatorConfig {
     pub listen: SocketAddr,
     /// Where to tell metrics and health by HTTP; nothing is told without it.
     pub metrics_listen: Option<SocketAddr>,
+    /// How it reaches others and is reached.
+    pub transport: Transport,
     /// Every coordinator of the quorum, this one included: number → `host:port` at which the others reach it. Fixed
     /// when the quorum is made.
     pub peers: BTreeMap<u64, String>,
@@ -47,6 +50,9 @@ pub enum ConfigError {
     /// An address that nobody could dial.
     #[error("--peers gives coordinator {id} the address {address:?}; write it as host:port")]
     Address { id: u64, address: String },
+    /// Others would not believe it.
+    #[error("this is coordinator/{id}, and its certificate is of {identity}; give it its own")]
+    Certificate { id: u64, identity: String },
     /// Two coordinators cannot share an address.
     #[error("--peers gives {address} to two coordinators; every one needs its own")]
     AddressTwice { address: String },
@@ -88,6 +94,11 @@ impl CoordinatorConfig {
                 return Err(ConfigError::AddressTwice { address: address.clone() });
             }
         }
+        if let Some(identity) = self.transport.identity()
+            && identity.coordinator() != Some(self.id)
+        {
+            return Err(ConfigError::Certificate { id: self.id, identity: identity.to_string() });
+        }
         check_settings(&self.settings)
     }
 }
@@ -111,6 +122,7 @@ mod tests {
             id: 1,
             listen: ([127, 0, 0, 1], 7001).into(),
             metrics_listen: None,
+            transport: Transport::default(),
             peers: [(1, "127.0.0.1:7001".to_owned()), (2, "127.0.0.1:7002".to_owned())].into(),
             data_dir: "data".into(),
             settings: Settings::default(),

@@ -6,7 +6,8 @@ use archon_coordinator_core::Confirmation;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::ConfirmBootRequest;
 use archon_proto::v1::control_client::ControlClient;
-use archon_types::BootId;
+use archon_security::{Expected, Transport};
+use archon_types::{BootId, Node};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -26,11 +27,11 @@ impl Confirmations {
         Self { asked: Semaphore::new(ASKED_MAX) }
     }
 
-    /// What the process at `address` says of `boot`.
-    pub(crate) async fn ask(&self, address: &str, boot: BootId) -> Confirmation {
+    /// What the process at a node's address says of `boot`.
+    pub(crate) async fn ask(&self, transport: &Transport, node: &Node, boot: BootId) -> Confirmation {
         let answer = async {
             let _turn = self.asked.acquire().await.ok()?;
-            let mut client = ControlClient::new(connect(address)?);
+            let mut client = ControlClient::new(connect(transport, &node.address, Expected::Node(node.name.clone()))?);
             let request = ConfirmBootRequest { boot_id: uuid_bytes(boot.get()) };
             client.confirm_boot(request).await.ok().map(|answer| answer.into_inner().confirmed)
         };

@@ -11,6 +11,7 @@ use crate::session::{Leading, Session};
 use crate::watchdog;
 use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
 use archon_coordinator_core::{Actor, Command};
+use archon_security::Transport;
 use archon_types::{ClusterId, NodeStatus, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub(crate) struct Control {
     pub(crate) quorum: Quorum,
     /// Where services find the session.
     pub(crate) leading: Leading,
+    /// How nodes are reached.
+    pub(crate) transport: Transport,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
     /// What the cluster gets if it is bootstrapped here.
@@ -86,7 +89,7 @@ impl Control {
         self.metrics.sessions.add(1);
         tracing::info!(term, "leading");
         let mut tasks = JoinSet::new();
-        tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics)));
+        tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics), self.transport.clone()));
         tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
         tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));
         self.leading.set(Some(Arc::clone(&session)));

@@ -99,6 +99,7 @@ impl Coordinator {
             waiting: Waiting::default(),
             leading: Leading::default(),
             metrics: Arc::new(Metrics::default()),
+            transport: config.transport.clone(),
             doors: Doors::new(connections_for(COORDINATOR_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
             stop: work.child_token(),
         };
@@ -255,7 +256,7 @@ async fn begin(
     let joined = if storage.is_empty() {
         tokio::select! {
             () = work.cancelled() => return Err(CoordinatorError::Stopped),
-            joined = join(&myself, &config.peers, &context.waiting) => joined?,
+            joined = join(&config.transport, &myself, &config.peers, &context.waiting) => joined?,
         }
     } else {
         Join::Member
@@ -267,7 +268,8 @@ async fn begin(
     let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
     let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
     let voters = Arc::new(config.peers);
-    let (quorum, of_raft) = raft::start(storage, myself, Arc::clone(&voters), &peers, &work).await?;
+    let (quorum, of_raft) =
+        raft::start(storage, config.transport.clone(), myself, Arc::clone(&voters), &peers, &work).await?;
     if let Join::Fresh(storages) = joined {
         // One voter makes the set and the log carries it to the others, so that no two can differ.
         if voters.keys().next() == Some(&quorum.id()) {
@@ -286,6 +288,7 @@ async fn begin(
     let control = Control {
         quorum: quorum.clone(),
         leading: context.leading.clone(),
+        transport: config.transport.clone(),
         metrics: Arc::clone(&context.metrics),
         settings: config.settings,
     };

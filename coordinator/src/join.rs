@@ -5,6 +5,7 @@ use crate::error::CoordinatorError;
 use crate::raft::{Myself, connect};
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloResponse, Standing};
+use archon_security::{Expected, Transport};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,6 +53,7 @@ impl fmt::Display for Waiting {
 /// # Errors
 /// `WipedVoter`, or `Refused` when every peer refuses this coordinator.
 pub(crate) async fn join(
+    transport: &Transport,
     myself: &Myself,
     peers: &BTreeMap<u64, String>,
     waiting: &Waiting,
@@ -59,7 +61,7 @@ pub(crate) async fn join(
     let mut reported: Vec<String> = Vec::new();
     let mut round = 0;
     loop {
-        let answers = ask_all(myself, peers).await;
+        let answers = ask_all(transport, myself, peers).await;
         if let Some(join) = judge(myself, peers, &answers)? {
             return Ok(join);
         }
@@ -89,10 +91,11 @@ fn missing(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) ->
 
 type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
 
-async fn ask_all(myself: &Myself, peers: &BTreeMap<u64, String>) -> Answers {
+async fn ask_all(transport: &Transport, myself: &Myself, peers: &BTreeMap<u64, String>) -> Answers {
     let mut asked = JoinSet::new();
     for (id, address) in peers.iter().filter(|(id, _)| **id != myself.id) {
-        let (id, channel, hello) = (*id, connect(address), myself.hello(*id));
+        let (id, hello) = (*id, myself.hello(*id));
+        let channel = connect(transport, address, Expected::Coordinator(id));
         asked.spawn(async move {
             let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };
             let mut client = RaftClient::new(channel);

@@ -5,22 +5,25 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::middle::FindMiddle;
 use archon_proto::v1::FindMiddleRequest;
 use archon_proto::v1::control_client::ControlClient;
-use archon_types::{ErrorDetail, ErrorKind, Middle};
+use archon_security::{Expected, Transport};
+use archon_types::{ErrorDetail, ErrorKind, Middle, Node};
 use std::time::Duration;
 
 /// A node says what it knows at once; whoever asked is told to ask again within the time that it gives one coordinator.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// What the node at `address` knows of the middle of a partition that it leads.
+/// What a node knows of the middle of a partition that it leads.
 ///
 /// # Errors
 /// What it refuses; `Unavailable` if it cannot be reached.
-pub(crate) async fn ask(address: &str, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
+pub(crate) async fn ask(transport: &Transport, node: &Node, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
+    let address = &node.address;
     let silent = |why: &str| {
         let message = format!("the leader of the partition, at {address}, does not say where its middle is: {why}");
         ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(200)
     };
-    let channel = connect(address).ok_or_else(|| silent("that is no address"))?;
+    let channel =
+        connect(transport, address, Expected::Node(node.name.clone())).ok_or_else(|| silent("that is no address"))?;
     let mut client = ControlClient::new(channel);
     match tokio::time::timeout(DEADLINE, client.find_middle(FindMiddleRequest::from(asked))).await {
         Ok(Ok(answer)) => Ok(answer.into_inner().try_into()?),

@@ -12,6 +12,7 @@ use crate::service::stats::StatsService;
 use crate::service::table::Tables;
 use crate::stats::Stats;
 use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
+use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
 use archon_proto::v1::admin_server::AdminServer;
@@ -79,6 +80,7 @@ pub(crate) fn serve(
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .layer(Authority::of(&context.transport))
         .layer(partial)
         .add_service(health(context).into_service())
         .add_service(reflection)
@@ -90,14 +92,14 @@ pub(crate) fn serve(
     let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
     let accepted =
         futures::stream::unfold(accepted, |mut accepted| async move { Some((accepted.recv().await?, accepted)) });
-    let incoming = Incoming::new(listener, Arc::clone(&context.doors));
+    let incoming = Incoming::new(listener, Arc::clone(&context.doors), context.transport.clone());
     let noted = note_failures(Arc::clone(&context.metrics));
     let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
     let (tasks, ends) = (TaskTracker::new(), serving.child_token());
     let streams = {
         let (context, speakers, ends) = (context.clone(), Arc::<Speakers>::default(), ends.clone());
-        move |kind, reader, writer| {
-            beats::serve(context.clone(), Arc::clone(&speakers), ends.clone(), kind, reader, writer)
+        move |caller, kind, reader, writer| {
+            beats::serve(context.clone(), Arc::clone(&speakers), ends.clone(), caller, kind, reader, writer)
         }
     };
     Ok(tokio::spawn(async move {

@@ -24,6 +24,7 @@ async fn traced() {
         id: 1,
         listen,
         metrics_listen: None,
+        transport: archon_security::Transport::default(),
         peers: [(1, listen.to_string())].into(),
         data_dir: directory.into(),
         settings: Settings::default(),

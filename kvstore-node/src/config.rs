@@ -1,8 +1,8 @@
 //! What an operator chooses for a node.
 
 use crate::engine::EngineKind;
+use archon_security::{Role, Transport};
 use archon_types::limits;
-use archon_types::plaintext::check_plaintext;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub struct NodeConfig {
     /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that it
     /// may have open.
     pub connections_max: Option<u32>,
-    /// Allows plaintext on an address that is not loopback.
-    pub insecure: bool,
+    /// How the node reaches others and is reached.
+    pub transport: Transport,
     /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit.
     pub copy_bytes_per_second: u64,
     /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
@@ -66,7 +66,7 @@ impl NodeConfig {
             engine: EngineKind::default(),
             shards: None,
             connections_max: None,
-            insecure: false,
+            transport: Transport::default(),
             copy_bytes_per_second: 0,
             wal_segment_bytes: 16 * 1024 * 1024,
             hand_over_timeout: Duration::from_secs(10),
@@ -113,21 +113,24 @@ impl NodeConfig {
             .map_err(|error| wrong("listen", format!("{:?} cannot be resolved: {error}", self.listen)))?
             .next()
             .ok_or_else(|| wrong("listen", format!("{:?} resolves to no address", self.listen)))?;
-        if !listen.ip().is_loopback() && !self.insecure {
-            return Err(wrong(
-                "listen",
-                format!("{listen} is not loopback and traffic is plaintext; listen on 127.0.0.1 or say --insecure"),
-            ));
-        }
+        self.transport.check(&listen.to_string()).map_err(|detail| wrong("listen", detail.message))?;
         if let Some(address) = self.metrics_listen {
-            check_plaintext(&address.to_string(), self.insecure)
-                .map_err(|detail| wrong("metrics_listen", detail.message))?;
+            // It tells no keys and takes no orders: probes have no certificates.
+            self.transport.check(&address.to_string()).map_err(|detail| wrong("metrics_listen", detail.message))?;
         }
         if let Some(address) = &self.advertise {
-            check_plaintext(address, self.insecure).map_err(|detail| wrong("advertise", detail.message))?;
+            self.transport.check(address).map_err(|detail| wrong("advertise", detail.message))?;
         }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
+        }
+        if let Some(identity) = self.transport.identity()
+            && (identity.role() != Role::Node || identity.name() != self.name)
+        {
+            return Err(wrong(
+                "name",
+                format!("this is node/{}, and its certificate is of {identity}; give it its own", self.name),
+            ));
         }
         Ok(listen)
     }

@@ -11,7 +11,8 @@ use archon_proto::convert::load::CopyProgress;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::Position;
-use archon_session::endpoint;
+use archon_security::Expected;
+use archon_session::connect;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, PlacementId, Version};
 use bytes::Bytes;
@@ -146,8 +147,8 @@ impl CopyRunner {
         let node = job.leader.node;
         let peer = self.shared.tables.node(node);
         let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
-        let peer = endpoint(&peer.address, self.shared.config.insecure)?;
-        let channel = peer.connect().await.map_err(|error| unreachable(error.to_string()))?;
+        let expected = Expected::Node(peer.name.clone());
+        let channel = connect(&self.shared.config.transport, &peer.address, expected).await?;
         let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = v1::CopyRequest {
             cluster: Some(life.member.cluster.into()),

@@ -5,9 +5,9 @@ use crate::service::replication::ReplicationService;
 use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, end_stream, route};
 use archon_proto::doors::Entry;
 use archon_proto::guarded::Guarded;
+use archon_security::Caller;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
-use std::net::IpAddr;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -57,14 +57,15 @@ impl Streams {
             StreamKind::Exchange | StreamKind::Beats => of_clients.clone(),
             StreamKind::Replicate => of_peers.clone(),
         };
-        let serve = |from, kind, reader, writer| self.serve(from, kind, reader, writer);
-        route(connection, entry, grpc, &stop, partial, serve).await;
+        let transport = self.kv.shared.config.transport.clone();
+        let serve = |caller, kind, reader, writer| self.serve(caller, kind, reader, writer);
+        route(connection, &transport, entry, grpc, &stop, partial, serve).await;
     }
 
-    async fn serve(self, from: IpAddr, kind: StreamKind, reader: FrameReader, writer: FrameWriter) {
+    async fn serve(self, caller: Caller, kind: StreamKind, reader: FrameReader, writer: FrameWriter) {
         match kind {
-            StreamKind::Exchange => self.kv.exchange(from, reader, writer).await,
-            StreamKind::Replicate => self.replication.replicate(reader, writer).await,
+            StreamKind::Exchange => self.kv.exchange(caller.from, reader, writer).await,
+            StreamKind::Replicate => self.replication.replicate(&caller, reader, writer).await,
             StreamKind::Beats => {
                 let why = "a node takes no heartbeats; correct the coordinators' addresses";
                 let detail = ErrorDetail::new(ErrorKind::InvalidArgument, why);

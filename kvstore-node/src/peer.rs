@@ -6,8 +6,8 @@ use crate::wire::Part;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
+use archon_security::Expected;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::plaintext::check_plaintext;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -150,8 +150,11 @@ impl Peers {
         let Some(life) = self.shared.life() else { return Ok(()) };
         let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
         let peer = self.shared.tables.node(node).ok_or_else(unknown)?;
-        check_plaintext(&peer.address, self.shared.config.insecure)?;
-        let connected = connect(&peer.address, StreamKind::Replicate, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await;
+        let transport = &self.shared.config.transport;
+        transport.check(&peer.address)?;
+        let expected = Expected::Node(peer.name.clone());
+        let (kind, address) = (StreamKind::Replicate, &peer.address);
+        let connected = connect(transport, address, &expected, kind, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await;
         let (mut reader, mut writer) = connected.map_err(FrameError::into_detail)?;
         writer.push(&v1::ReplicationBatch {
             cluster: Some(life.member.cluster.into()),

@@ -14,6 +14,7 @@ use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::stats::Stats;
 use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
+use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1;
@@ -75,12 +76,13 @@ pub(crate) async fn serve(
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
             .max_concurrent_streams(STREAMS_MAX)
+            .layer(Authority::of(&shared.config.transport))
             .layer(partial.clone())
             .add_routes(routes.clone());
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
         servers.spawn_on(served, runtime);
     }
-    let incoming = Incoming::new(listener, Arc::clone(&shared.doors));
+    let incoming = Incoming::new(listener, Arc::clone(&shared.doors), shared.config.transport.clone());
     tokio::select! {
         () = accept(incoming, &shared, &tasks, ways) => {}
         () = end.cancelled() => {}

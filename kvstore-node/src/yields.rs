@@ -8,7 +8,8 @@ use archon_kv::engine::Row;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_session::endpoint;
+use archon_security::Expected;
+use archon_session::connect;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind, Revision};
 use bytes::Bytes;
@@ -44,8 +45,8 @@ impl CopyRunner {
         let node = leader.ok_or_else(|| unreachable(format!("nobody leads partition {}", ask.right)))?;
         let peer = self.shared.tables.node(node);
         let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
-        let peer = endpoint(&peer.address, self.shared.config.insecure)?;
-        let channel = peer.connect().await.map_err(|error| unreachable(error.to_string()))?;
+        let expected = Expected::Node(peer.name.clone());
+        let channel = connect(&self.shared.config.transport, &peer.address, expected).await?;
         let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = v1::YieldRequest {
             cluster: Some(life.member.cluster.into()),

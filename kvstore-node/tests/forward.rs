@@ -4,7 +4,7 @@
 
 mod support;
 
-use archon_frames::{FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept, begins_stream};
+use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
@@ -168,8 +168,8 @@ impl PlayedLeader {
     /// The next stream of operations that are passed on, accepted.
     async fn stream(&self, fake: &Fake) -> PlayedStream {
         let (connection, _) = self.listener.accept().await.unwrap();
-        assert!(begins_stream(&connection).await.unwrap());
-        let (kind, mut reader, mut writer) = accept(connection, |_| PartialBudget::new(1 << 26)).await.unwrap();
+        assert_eq!(Opening::of(&connection).await.unwrap(), Opening::Frames);
+        let (kind, mut reader, mut writer) = accept(connection.into(), |_| PartialBudget::new(1 << 26)).await.unwrap();
         assert_eq!(kind, StreamKind::Exchange);
         reader.known(1 << 24);
         let first: v1::OpBatch = reader.next().await.unwrap();

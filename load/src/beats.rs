@@ -3,6 +3,7 @@
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Granted};
 use archon_proto::v1;
+use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ClusterId, ErrorDetail, ErrorKind};
 use std::time::Duration;
@@ -25,7 +26,15 @@ impl BeatStream {
     /// # Errors
     /// [`FrameError::Connect`].
     pub async fn connect(address: &str, cluster: ClusterId) -> Result<Self, FrameError> {
-        let (reader, writer) = connect(address, StreamKind::Beats, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await?;
+        let (reader, writer) = connect(
+            &Transport::default(),
+            address,
+            &Expected::Coordinators,
+            StreamKind::Beats,
+            MESSAGE_BYTES_MAX,
+            CONNECT_PATIENCE,
+        )
+        .await?;
         Ok(Self { cluster, reader, writer })
     }
 

@@ -1,13 +1,15 @@
 //! Connections of gRPC that came through the doors, and what those hear that did not.
 
 use crate::doors::Entry;
+use archon_security::{Caller, Stream};
+use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 /// How long whoever is turned away may take to hear why.
 pub const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
@@ -17,22 +19,22 @@ pub const TURNED_AWAY_MAX: usize = 64;
 /// A connection with its place.
 #[derive(Debug)]
 pub struct Guarded {
-    stream: TcpStream,
-    _entry: Entry,
+    stream: Stream,
+    entry: Entry,
 }
 
 impl Guarded {
     /// A connection that was let in.
-    pub const fn new(stream: TcpStream, entry: Entry) -> Self {
-        Self { stream, _entry: entry }
+    pub const fn new(stream: Stream, entry: Entry) -> Self {
+        Self { stream, entry }
     }
 }
 
 impl Connected for Guarded {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Caller;
 
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Caller {
+        Caller { from: self.entry.from(), identity: self.stream.peer().cloned() }
     }
 }
 
@@ -72,7 +74,7 @@ impl AsyncWrite for Guarded {
 ///
 /// # Errors
 /// If it breaks before.
-pub async fn turn_away(mut stream: TcpStream, why: &str) -> io::Result<()> {
+pub async fn turn_away(mut stream: TcpStream, why: &ErrorDetail) -> io::Result<()> {
     stream.write_all(&farewell(why)).await?;
     stream.shutdown().await?;
     // Bytes that nobody has read would make the system reset the connection, and the word be lost with it.
@@ -81,14 +83,15 @@ pub async fn turn_away(mut stream: TcpStream, why: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// What a server of HTTP/2 says that takes no request: empty SETTINGS, and GOAWAY with `ENHANCE_YOUR_CALM` and the reason.
-fn farewell(why: &str) -> Vec<u8> {
+/// What a server of HTTP/2 says that takes no request: empty SETTINGS, and GOAWAY with the reason. Its code is `ENHANCE_YOUR_CALM` where
+/// there is no place, `INADEQUATE_SECURITY` otherwise.
+fn farewell(why: &ErrorDetail) -> Vec<u8> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const GO_AWAY: u8 = 7;
-    const ENHANCE_YOUR_CALM: u32 = 0xb;
-    let why: Vec<u8> = why.bytes().take(1_000).collect();
+    let code: u32 = if why.kind == ErrorKind::Overloaded { 0xb } else { 0xc };
+    let why: Vec<u8> = why.message.bytes().take(1_000).collect();
     // No stream was taken up, so the last one is zero.
-    let payload = [&0_u32.to_be_bytes()[..], &ENHANCE_YOUR_CALM.to_be_bytes(), &why].concat();
+    let payload = [&0_u32.to_be_bytes()[..], &code.to_be_bytes(), &why].concat();
     let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
     [&SETTINGS[..], &length[1..], &[GO_AWAY, 0], &0_u32.to_be_bytes(), &payload].concat()
 }
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_farewell_is_what_the_standard_says() {
-        let said = farewell("full");
+        let said = farewell(&ErrorDetail::new(ErrorKind::Overloaded, "full"));
         assert_eq!(&said[9..], &[0, 0, 12, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, b'f', b'u', b'l', b'l']);
     }
 }

@@ -3,6 +3,7 @@
 //! Wire types stop here and in the services that receive them: [`convert`] turns them into the vocabulary with every
 //! field checked, and nothing further inside sees them.
 
+pub mod authority;
 pub mod convert;
 pub mod doors;
 pub mod guarded;

@@ -16,7 +16,7 @@ pub enum Role {
     Participant,
     /// Reads and writes keys.
     Client,
-    /// Looks at everything and changes nothing.
+    /// Looks at how the cluster stands, and changes nothing. Keys are not its business.
     Operator,
     /// Changes the cluster, and whatever the others may.
     Admin,

@@ -4,19 +4,23 @@
 //! * [`Credentials`] are what a process shows and whom it believes: three files in a directory, checked before they are used.
 //! * [`Tls`] shakes hands by them, and takes new files while it runs.
 //! * [`Transport`] is how a process reaches others and is reached, by TLS or in plaintext; [`Stream`] is a connection, either way.
+//! * [`rights`] says which roles may call what; [`Caller`] is who does.
 //! * [`Expected`] is whom somebody means to reach: the other side's role is checked, not only who has signed for it.
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.
 
+mod caller;
 mod certificate;
 mod credentials;
 mod error;
 mod expected;
 mod identity;
+pub mod rights;
 mod stream;
 mod tls;
 mod transport;
 
+pub use caller::Caller;
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
 pub use credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates, secret,
@@ -24,6 +28,7 @@ pub use credentials::{
 pub use error::{TlsError, in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
+pub use rights::{callers, known_calls};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;
 pub use transport::{Connector, Transport};

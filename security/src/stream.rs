@@ -55,6 +55,12 @@ impl Stream {
         self.peer.as_ref()
     }
 
+    /// The certificate that the other end has shown, if any.
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        let Io::Tls(stream) = &self.io else { return None };
+        stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(AsRef::as_ref)
+    }
+
     /// The connection below.
     pub fn tcp(&self) -> &TcpStream {
         match &self.io {

@@ -29,6 +29,19 @@ pub enum Transport {
     Tls(Arc<Tls>),
 }
 
+/// TLS with the same credentials is the same.
+impl PartialEq for Transport {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plaintext { insecure }, Self::Plaintext { insecure: other }) => insecure == other,
+            (Self::Tls(tls), Self::Tls(other)) => Arc::ptr_eq(tls, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Transport {}
+
 impl Default for Transport {
     /// Plaintext on this machine.
     fn default() -> Self {

@@ -7,6 +7,7 @@ use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::session::Member;
 use archon_proto::v1::session_client::SessionClient;
+use archon_security::Transport;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind};
 use futures::StreamExt;
@@ -36,20 +37,20 @@ pub enum NotGranted {
 pub struct Coordinators {
     configured: Vec<String>,
     learned: Learned,
-    insecure: bool,
+    transport: Transport,
     links: Links,
     leader: Mutex<Option<String>>,
 }
 
 impl Coordinators {
-    /// Those that are `configured`, and those that are `learned`; in plaintext beyond this machine only if `insecure` was said.
+    /// Those that are `configured`, and those that are `learned`.
     pub fn new(
         configured: Vec<String>,
-        insecure: bool,
+        transport: Transport,
         learned: impl Fn() -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        let links = Links::new(insecure);
-        Self { configured, learned: Box::new(learned), insecure, links, leader: Mutex::new(None) }
+        let links = Links::new(transport.clone());
+        Self { configured, learned: Box::new(learned), transport, links, leader: Mutex::new(None) }
     }
 
     /// All addresses, the one that probably leads first. Never empty if any is configured.
@@ -79,7 +80,7 @@ impl Coordinators {
     /// Streams for the heartbeats of a life, which are nobody else's: a large report must not delay one. Each answer is waited for
     /// `deadline`.
     pub fn beat_streams(&self, member: Member, deadline: Duration) -> (BeatStreams, Heard) {
-        BeatStreams::new(member, self.insecure, deadline)
+        BeatStreams::new(member, self.transport.clone(), deadline)
     }
 
     /// Sends a heartbeat to one coordinator and waits for its answer. Who gives one that counts leads.

@@ -20,6 +20,6 @@ mod report;
 pub use beats::{BeatStreams, Heard};
 pub use clock::{BootClock, Clock};
 pub use coordinators::{Coordinators, NotGranted};
-pub use link::{Links, endpoint};
+pub use link::{Links, connect};
 pub use registration::{PROTOCOL, leave, register};
 pub use report::{Facts, reports};

@@ -1,6 +1,6 @@
 //! Channels to other processes: connected when first used, kept, with bounded patience.
 
-use archon_types::plaintext::check_plaintext;
+use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,18 +16,17 @@ const CHANNELS_MAX: usize = 4_096;
 /// One lazily connected channel per address. Each purpose keeps its own, so that bulk cannot delay what is urgent.
 #[derive(Debug)]
 pub struct Links {
-    /// Plaintext may leave this machine.
-    insecure: bool,
+    transport: Transport,
     channels: Mutex<BTreeMap<String, Channel>>,
 }
 
 impl Links {
-    /// None yet; beyond this machine only if `insecure` was said.
-    pub fn new(insecure: bool) -> Self {
-        Self { insecure, channels: Mutex::default() }
+    /// None yet.
+    pub fn new(transport: Transport) -> Self {
+        Self { transport, channels: Mutex::default() }
     }
 
-    /// The channel to `address`, `host:port`.
+    /// The channel to `address`, `host:port`, where a coordinator is to be.
     ///
     /// # Errors
     /// That is not an address, or one to which plaintext must not go.
@@ -36,7 +35,7 @@ impl Links {
         if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
         }
-        let channel = endpoint(address, self.insecure)?.connect_lazy();
+        let channel = self.transport.channel(&endpoint(address, &self.transport)?, address, Expected::Coordinators);
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
         }
@@ -49,8 +48,8 @@ impl Links {
 ///
 /// # Errors
 /// As [`Links::channel`].
-pub fn endpoint(address: &str, insecure: bool) -> Result<Endpoint, ErrorDetail> {
-    check_plaintext(address, insecure)?;
+fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetail> {
+    transport.check(address)?;
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
         ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
     })?;
@@ -62,6 +61,20 @@ pub fn endpoint(address: &str, insecure: bool) -> Result<Endpoint, ErrorDetail> 
         .keep_alive_while_idle(true))
 }
 
+/// A channel of its own to a process, connected.
+///
+/// # Errors
+/// As [`Links::channel`]; `Unreachable` if it is not there, or not who is expected.
+pub async fn connect(transport: &Transport, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
+    let endpoint = endpoint(address, transport)?;
+    let connected = endpoint.connect_with_connector(transport.connector(address, expected)).await;
+    connected.map_err(|error| {
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        ErrorDetail::new(ErrorKind::Unreachable, format!("{address}: {}", causes.join(": ")))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,9 +82,9 @@ mod tests {
     #[tokio::test]
     async fn an_address_beyond_this_machine_that_a_coordinator_names_is_not_dialled_in_plaintext() {
         let told = "10.0.0.1:7101";
-        let refused = Links::new(false).channel(told).unwrap_err();
+        let refused = Links::new(Transport::plaintext(false)).channel(told).unwrap_err();
         assert!(refused.kind == ErrorKind::Refused && refused.message.contains(told), "{refused}");
-        Links::new(false).channel("127.0.0.1:7101").unwrap();
-        Links::new(true).channel(told).unwrap();
+        Links::new(Transport::plaintext(false)).channel("127.0.0.1:7101").unwrap();
+        Links::new(Transport::plaintext(true)).channel(told).unwrap();
     }
 }

@@ -40,7 +40,7 @@ impl Played {
 
     async fn stream(&self) -> Stream {
         let (connection, _) = timeout(SOON, self.listener.accept()).await.expect("a connection").unwrap();
-        let (kind, reader, writer) = accept(connection, |_| PartialBudget::new(1 << 20)).await.unwrap();
+        let (kind, reader, writer) = accept(connection.into(), |_| PartialBudget::new(1 << 20)).await.unwrap();
         assert_eq!(kind, StreamKind::Beats);
         Stream { reader, writer }
     }
@@ -92,7 +92,10 @@ struct Bed {
 impl Bed {
     fn new(played: &[&Played]) -> Self {
         let addresses = played.iter().map(|played| played.address.clone()).collect();
-        Self { coordinators: Coordinators::new(addresses, false, Vec::new), taken: Mutex::default() }
+        Self {
+            coordinators: Coordinators::new(addresses, archon_security::Transport::default(), Vec::new),
+            taken: Mutex::default(),
+        }
     }
 
     /// Runs `test` while what arrives is taken in.

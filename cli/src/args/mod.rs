@@ -44,6 +44,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Archon decides which node owns which partition, moves partitions when nodes come and go, and never lets two nodes
@@ -104,6 +105,9 @@ pub(crate) struct Connection {
     #[arg(long, global = true, env = "ARCHON_INSECURE", hide_env_values = true)]
     #[arg(value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: bool,
+    /// Talk by TLS, with the credentials in this directory (ca.crt, tls.crt and tls.key, as `archon cert` writes them).
+    #[arg(long, global = true, env = "ARCHON_TLS_DIR", value_name = "DIR", hide_env_values = true)]
+    pub(crate) tls_dir: Option<PathBuf>,
 }
 
 /// What to do.

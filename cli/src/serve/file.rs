@@ -203,11 +203,12 @@ pub(crate) struct CoordinatorFile {
     pub(crate) peers: Option<Vec<Spanned<String>>>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
+    pub(crate) tls_dir: Option<PathBuf>,
 }
 
 impl CoordinatorFile {
     /// Every key that a coordinator's file may have besides the settings of the cluster.
-    const OWN: &[&str] = &["id", "listen", "metrics_listen", "peers", "data_dir", "insecure"];
+    const OWN: &[&str] = &["id", "listen", "metrics_listen", "peers", "data_dir", "insecure", "tls_dir"];
 
     /// Every key that a coordinator's file may have.
     pub(crate) fn keys() -> Vec<&'static str> {
@@ -225,6 +226,7 @@ pub(crate) struct NodeFile {
     pub(crate) coordinators: Option<Vec<Spanned<String>>>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
+    pub(crate) tls_dir: Option<PathBuf>,
     pub(crate) zone: Option<Spanned<String>>,
     pub(crate) weight: Option<Spanned<u64>>,
     pub(crate) advertise: Option<Spanned<String>>,
@@ -244,6 +246,7 @@ impl NodeFile {
         "coordinators",
         "data_dir",
         "insecure",
+        "tls_dir",
         "zone",
         "weight",
         "partitions_max",
@@ -305,7 +308,8 @@ mod tests {
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\n";
+        let own =
+            "id = 1\nlisten = ''\nmetrics_listen = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());
@@ -314,7 +318,7 @@ mod tests {
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
         assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
-        let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
+        let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nzone = ''\nweight = 1\n\
                      advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\n\
                      copy_bytes_per_second = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();

@@ -10,4 +10,4 @@ pub(crate) mod settings;
 mod settings_tests;
 
 pub(crate) use run::{coordinator, node};
-pub(crate) use settings::plaintext_allowed;
+pub(crate) use settings::{allowed, transport};

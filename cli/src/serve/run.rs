@@ -20,7 +20,7 @@ fn keep_private() {
 
 /// `archon coordinator`
 pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
+    let settings = CoordinatorSettings::resolve(args, connection)?;
     keep_private();
     let log = log::start(&args.log)?;
     end_with_parent()?;
@@ -34,7 +34,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
 
 /// `archon node` without a verb.
 pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let config = node_config(args, &connection.coordinators, connection.insecure)?;
+    let config = node_config(args, connection)?;
     keep_private();
     let log = log::start(&args.log)?;
     end_with_parent()?;
@@ -47,6 +47,7 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
         id: settings.id,
         listen: settings.listen,
         metrics_listen: settings.metrics_listen,
+        transport: settings.transport,
         peers: settings.peers,
         data_dir: settings.data_dir,
         settings: settings.cluster,

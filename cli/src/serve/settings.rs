@@ -7,17 +7,39 @@ pub(crate) use coordinator::CoordinatorSettings;
 pub(crate) use node::node_config;
 
 use crate::exit::Failure;
-use archon_types::plaintext::check_plaintext;
+use archon_client::{Tls, Transport};
+use std::path::Path;
 
-/// Refuses plaintext beyond this machine unless the operator asked for it.
+/// How this process talks to others, as its options say.
+///
+/// # Errors
+/// Both were said; credentials that cannot be used, with the file.
+pub(crate) fn transport(insecure: bool, tls_dir: Option<&Path>) -> Result<Transport, Failure> {
+    match tls_dir {
+        None => Ok(Transport::plaintext(insecure)),
+        Some(_) if insecure => Err(Failure::usage(
+            "--insecure allows plaintext, and --tls-dir allows nothing but TLS",
+            "say one of them; unset ARCHON_INSECURE or ARCHON_TLS_DIR if it comes from there",
+        )),
+        Some(directory) => Tls::open(directory).map(Transport::Tls).map_err(|error| {
+            Failure::usage(
+                error.to_string(),
+                "correct --tls-dir (ARCHON_TLS_DIR); `archon cert` makes and shows credentials",
+            )
+        }),
+    }
+}
+
+/// Refuses an address that plaintext must not reach.
 ///
 /// # Errors
 /// The address, and what to say to allow it.
-pub(crate) fn plaintext_allowed(address: &str, insecure: bool) -> Result<(), Failure> {
-    check_plaintext(address, insecure).map_err(|refused| {
+pub(crate) fn allowed(address: &str, transport: &Transport) -> Result<(), Failure> {
+    transport.check(address).map_err(|refused| {
         Failure::usage(
             refused.message,
-            "use a loopback address, or say --insecure (ARCHON_INSECURE=true) on a network that you trust",
+            "use a loopback address, name credentials by --tls-dir, or say --insecure (ARCHON_INSECURE=true) on a network that \
+             you trust",
         )
     })
 }

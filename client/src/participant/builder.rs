@@ -4,15 +4,17 @@ use super::Participant;
 use super::callbacks::Callbacks;
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
+use archon_security::{Role, Tls, Transport};
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{LeaseTiming, Participant as Served};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What was said of a participant.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) endpoints: Vec<String>,
-    pub(super) insecure: bool,
+    pub(super) transport: Transport,
     pub(super) name: String,
     pub(super) address: String,
     pub(super) zone: Option<String>,
@@ -33,7 +35,7 @@ pub struct ParticipantBuilder {
 impl ParticipantBuilder {
     pub(super) fn new(endpoints: Vec<String>) -> Self {
         let config = Config {
-            insecure: beyond(&endpoints),
+            transport: Transport::plaintext(beyond(&endpoints)),
             endpoints,
             name: String::new(),
             address: String::new(),
@@ -104,10 +106,22 @@ impl ParticipantBuilder {
         self
     }
 
+    /// Talks to the cluster by TLS, with the credentials of a directory ([`Tls::open`]); plaintext goes nowhere then.
+    pub fn tls(mut self, tls: Arc<Tls>) -> Self {
+        self.config.transport = Transport::Tls(tls);
+        self
+    }
+
+    /// By TLS, or in plaintext, as somebody has decided already; instead of [`Self::tls`] or [`Self::insecure`].
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.config.transport = transport;
+        self
+    }
+
     /// Whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
     /// endpoint that was given is beyond it.
     pub fn insecure(mut self, insecure: bool) -> Self {
-        self.config.insecure = insecure;
+        self.config.transport = Transport::plaintext(insecure);
         self
     }
 
@@ -134,6 +148,14 @@ impl ParticipantBuilder {
         check_member_name("participant", &config.name)?;
         check_address(&config.address)?;
         config.served.check()?;
+        if let Some(identity) = config.transport.identity()
+            && (identity.role() != Role::Participant || identity.name() != config.name)
+        {
+            let name = &config.name;
+            return Err(Error::invalid(format!(
+                "this is participant/{name}, and its certificate is of {identity}; give it its own"
+            )));
+        }
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ impl Session {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let (config, learned) = (&shared.config, Arc::clone(&shared));
         let told = move || learned.learned.load().to_vec();
-        let coordinators = Coordinators::new(config.endpoints.clone(), config.insecure, told);
+        let coordinators = Coordinators::new(config.endpoints.clone(), config.transport.clone(), told);
         let (storage, push_key) = (StorageId::new(Uuid::new_v4()), PushKey::new(Uuid::new_v4()));
         Self { shared, coordinators, storage, push_key }
     }

@@ -2,7 +2,7 @@
 //! dropping one is as abrupt as killing a process.
 #![allow(dead_code)]
 
-use archon_frames::{Keepalive, PartialBudget, StreamKind, accept, begins_stream};
+use archon_frames::{Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
@@ -234,8 +234,8 @@ async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
         while let Ok((connection, _)) = listener.accept().await {
             let (state, grpc) = (Arc::clone(&state), grpc.clone());
             tokio::spawn(async move {
-                match begins_stream(&connection).await {
-                    Ok(true) => exchange(&state, connection).await,
+                match Opening::of(&connection).await {
+                    Ok(Opening::Frames) => exchange(&state, connection).await,
                     _ => drop(grpc.send(Ok::<_, std::io::Error>(connection)).await),
                 }
             });
@@ -402,7 +402,7 @@ impl table_server::Table for Service {
 
 /// Serves a stream of operations.
 async fn exchange(state: &NodeState, connection: TcpStream) {
-    let (kind, mut reader, mut writer) = accept(connection, |_| PartialBudget::new(64 << 20)).await.unwrap();
+    let (kind, mut reader, mut writer) = accept(connection.into(), |_| PartialBudget::new(64 << 20)).await.unwrap();
     reader.known(8 << 20);
     assert_eq!(kind, StreamKind::Exchange);
     state.streams.fetch_add(1, Ordering::SeqCst);

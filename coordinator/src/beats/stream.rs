@@ -2,10 +2,11 @@
 
 use super::Speakers;
 use super::speakers::Place;
-use crate::service::{Context, check_member};
+use crate::service::{Context, check_member, check_own};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::beats::{BeatAnswers, Beats};
 use archon_proto::v1;
+use archon_security::Caller;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
@@ -29,12 +30,13 @@ pub(crate) async fn serve(
     context: Context,
     speakers: Arc<Speakers>,
     serving: CancellationToken,
+    caller: Caller,
     kind: StreamKind,
     reader: FrameReader,
     mut writer: FrameWriter,
 ) {
     let ended = match kind {
-        StreamKind::Beats => Stream::new(context, speakers, reader).carry(&mut writer, &serving).await,
+        StreamKind::Beats => Stream::new(context, speakers, caller, reader).carry(&mut writer, &serving).await,
         StreamKind::Exchange | StreamKind::Replicate => {
             let why = "a coordinator holds no partitions; ask it for the table, and a node for keys";
             Err(FrameError::Refused(ErrorDetail::new(ErrorKind::InvalidArgument, why)))
@@ -46,6 +48,7 @@ pub(crate) async fn serve(
 struct Stream {
     context: Context,
     speakers: Arc<Speakers>,
+    caller: Caller,
     reader: FrameReader,
     /// Its place, once it is known whose stream it is.
     place: Option<Place>,
@@ -54,8 +57,8 @@ struct Stream {
 }
 
 impl Stream {
-    const fn new(context: Context, speakers: Arc<Speakers>, reader: FrameReader) -> Self {
-        Self { context, speakers, reader, place: None, patience: SILENCE_MIN }
+    const fn new(context: Context, speakers: Arc<Speakers>, caller: Caller, reader: FrameReader) -> Self {
+        Self { context, speakers, caller, reader, place: None, patience: SILENCE_MIN }
     }
 
     async fn carry(mut self, writer: &mut FrameWriter, serving: &CancellationToken) -> Result<(), FrameError> {
@@ -110,7 +113,7 @@ impl Stream {
     async fn take(&mut self, beats: Beats, answers: &mpsc::Sender<BeatAnswers>) {
         let batch = beats.batch;
         self.know(&beats);
-        let put = match self.leader().await {
+        let put = match self.check_own(&beats).and(self.leader().await) {
             Ok(queue) => queue.put(beats, answers.clone()),
             Err(detail) => Err(detail),
         };
@@ -118,6 +121,17 @@ impl Stream {
             // There is room: frames are counted.
             let _ = answers.try_send(BeatAnswers { batch, outcome: Err(detail) });
         }
+    }
+
+    /// Refuses heartbeats that somebody sends for somebody else.
+    fn check_own(&self, beats: &Beats) -> Result<(), ErrorDetail> {
+        if self.caller.identity.is_none() {
+            return Ok(());
+        }
+        let quorum = self.context.quorum()?;
+        quorum
+            .replicated()
+            .read(|state| beats.beats.iter().try_for_each(|beat| check_own(&self.caller, state, beat.node)))
     }
 
     /// Whoever beats first on a stream is whose it is, if it is a member in a life that goes on. Until then frames are small.

@@ -11,6 +11,7 @@ mod pusher;
 use crate::metrics::Metrics;
 use crate::session::Session;
 use archon_coordinator_core::ClusterState;
+use archon_security::Transport;
 use archon_types::{Incarnation, NodeId, Version};
 use pusher::{PushLimits, Pusher};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ const ROUND_PER_NODE: Duration = Duration::from_micros(200);
 /// One life of a node, to be pushed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
+    name: String,
     incarnation: Incarnation,
     address: String,
 }
@@ -41,7 +43,7 @@ struct Running {
 }
 
 /// Keeps one pusher per node that is alive until the session ends.
-pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
+pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport: Transport) {
     let state = session.quorum().replicated();
     let mut applied = state.applied();
     let limits = Arc::new(PushLimits::new());
@@ -70,7 +72,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
                     let stop = session.stop().child_token();
                     let wake = Arc::new(Notify::new());
                     let pusher = Pusher::new(&session, &metrics, &limits, node, &target, Arc::clone(&wake));
-                    tasks.spawn(pusher.run(stop.clone()));
+                    tasks.spawn(pusher.run(transport.clone(), stop.clone()));
                     Running { target, wake, stop }
                 });
             }
@@ -131,6 +133,10 @@ fn pace(nodes: usize) -> Duration {
 
 fn targets(state: &ClusterState) -> BTreeMap<NodeId, Target> {
     let active = state.nodes.values().filter(|row| row.is_active());
-    let target = |node: &archon_types::Node| Target { incarnation: node.incarnation, address: node.address.clone() };
+    let target = |node: &archon_types::Node| Target {
+        name: node.name.clone(),
+        incarnation: node.incarnation,
+        address: node.address.clone(),
+    };
     active.map(|row| (row.node.id, target(&row.node))).collect()
 }

@@ -12,6 +12,7 @@ use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promise};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::control_client::ControlClient;
+use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, PushKey, TableId, Version};
 use bytes::Bytes;
@@ -127,8 +128,8 @@ impl Pusher {
         }
     }
 
-    pub(super) async fn run(mut self, stop: CancellationToken) {
-        let Some(channel) = connect(&self.target.address) else {
+    pub(super) async fn run(mut self, transport: Transport, stop: CancellationToken) {
+        let Some(channel) = connect(&transport, &self.target.address, Expected::Node(self.target.name.clone())) else {
             tracing::error!(node = %self.node, address = self.target.address, "the node's address is not host:port");
             return;
         };

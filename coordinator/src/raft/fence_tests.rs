@@ -32,6 +32,7 @@ async fn a_batch_of_another_term_is_void() {
         id: 1,
         listen,
         metrics_listen: None,
+        transport: archon_security::Transport::default(),
         peers: [(1, listen.to_string())].into(),
         data_dir: dir.path().to_path_buf(),
         settings: Settings::default(),

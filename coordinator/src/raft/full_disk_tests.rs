@@ -119,6 +119,7 @@ impl Voters {
                 id,
                 listen: peers[&id].parse().unwrap(),
                 metrics_listen: None,
+                transport: archon_security::Transport::default(),
                 peers: peers.clone(),
                 data_dir: dir.path().to_path_buf(),
                 settings: Settings::default(),

@@ -41,6 +41,7 @@ pub use store::StoreError;
 pub(crate) use wire::{Myself, quorum_key};
 
 use crate::error::CoordinatorError;
+use archon_security::Transport;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
 use lack::Lacks;
@@ -144,6 +145,7 @@ impl Storage {
 /// with `stop`.
 pub(crate) async fn start(
     storage: Storage,
+    transport: Transport,
     myself: Myself,
     voters: Arc<BTreeMap<u64, String>>,
     peers: &Peers,
@@ -156,7 +158,7 @@ pub(crate) async fn start(
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
     let lacks = Lacks::default();
-    let network = Network::new(myself.clone(), term.clone(), lacks.clone());
+    let network = Network::new(transport, myself.clone(), term.clone(), lacks.clone());
     let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;

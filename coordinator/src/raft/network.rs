@@ -7,6 +7,7 @@ use super::types::{Snapshot, TypeConfig, Vote, Voter};
 use super::wire::Myself;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
+use archon_security::{Expected, Transport};
 use archon_types::Backoff as Pauses;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use crc32c::crc32c;
@@ -58,6 +59,7 @@ enum Class {
 
 /// Makes clients that share connections.
 pub(crate) struct Network {
+    transport: Transport,
     myself: Myself,
     term: OwnTerm,
     lacks: Lacks,
@@ -66,15 +68,15 @@ pub(crate) struct Network {
 
 impl Network {
     /// A network as `myself`, whose vote is of `term`. What peers say of their space goes to `lacks`.
-    pub(crate) fn new(myself: Myself, term: OwnTerm, lacks: Lacks) -> Self {
-        Self { myself, term, lacks, channels: BTreeMap::new() }
+    pub(crate) fn new(transport: Transport, myself: Myself, term: OwnTerm, lacks: Lacks) -> Self {
+        Self { transport, myself, term, lacks, channels: BTreeMap::new() }
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
         let cached = self.channels.get(&(target, class)).filter(|(address, _)| *address == voter.address);
         let channel = match cached {
             Some((_, channel)) => Some(channel.clone()),
-            None => connect(&voter.address),
+            None => connect(&self.transport, &voter.address, Expected::Coordinator(target)),
         };
         if let Some(channel) = &channel {
             self.channels.insert((target, class), (voter.address.clone(), channel.clone()));
@@ -94,15 +96,15 @@ impl Network {
     }
 }
 
-/// A channel that connects when it is first used; `None` for an address that is none.
-pub(crate) fn connect(address: &str) -> Option<Channel> {
+/// A channel that connects when it is first used; `None` for an address that is none, or to which nothing may go.
+pub(crate) fn connect(transport: &Transport, address: &str, expected: Expected) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let endpoint = endpoint
         .connect_timeout(CONNECT_DEADLINE)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(Duration::from_secs(2))
         .keep_alive_timeout(Duration::from_secs(2));
-    Some(endpoint.connect_lazy())
+    Some(transport.channel(&endpoint, address, expected))
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -375,8 +377,8 @@ mod tests {
         drop(free);
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let voters = Arc::new([1, 2].into());
-        let mut network =
-            Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters }, term, Lacks::default());
+        let myself = Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters };
+        let mut network = Network::new(Transport::default(), myself, term, Lacks::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;

@@ -12,8 +12,10 @@ use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::Myself;
 use archon_coordinator_core::ClusterState;
+use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
+use archon_security::{Caller, Role};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use openraft::async_runtime::WatchReceiver as _;
@@ -116,7 +118,13 @@ impl Peers {
         self.inner.raft.get().map(|inside| known_voters(&inside.raft)).unwrap_or_default()
     }
 
-    fn open<T: DeserializeOwned + Judged>(&self, what: &'static str, message: &RaftMessage) -> Result<T, Status> {
+    fn open<T: DeserializeOwned + Judged>(
+        &self,
+        caller: &Caller,
+        what: &'static str,
+        message: &RaftMessage,
+    ) -> Result<T, Status> {
+        check_sender(caller, message.sender)?;
         let term = self.inner.raft.get().map_or(0, |inside| inside.term.get());
         let opened = self.inner.myself.open(what, message, term, &self.known());
         if let Err(status) = &opened {
@@ -151,9 +159,10 @@ impl Peers {
     /// takes none: leaders are heard on a full disk.
     async fn admit(
         &self,
+        caller: &Caller,
         message: &RaftMessage,
     ) -> Result<(AppendEntriesRequest<TypeConfig>, Option<Admitted>), Status> {
-        let request: AppendEntriesRequest<TypeConfig> = self.open("append", message)?;
+        let request: AppendEntriesRequest<TypeConfig> = self.open(caller, "append", message)?;
         let Some(asks) = asks(&request) else { return Ok((request, None)) };
         let (entries, bytes) = (request.entries.len(), message.body.len());
         let deadline = tokio::time::Instant::now() + SPACE_DEADLINE;
@@ -204,6 +213,11 @@ pub(crate) fn known_voters(raft: &RaftCore) -> BTreeMap<u64, Uuid> {
     metrics.membership_config.nodes().map(|(id, voter)| (*id, voter.storage)).collect()
 }
 
+/// Refuses a message in the name of another coordinator.
+fn check_sender(caller: &Caller, sender: u64) -> Result<(), Status> {
+    caller.check_name(Role::Coordinator, &sender.to_string()).map_err(|detail| status_of(&detail))
+}
+
 fn stopped(error: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("raft stopped: {error}"))
 }
@@ -216,7 +230,7 @@ impl Raft for Peers {
 
     async fn append(&self, request: Request<Streaming<RaftMessage>>) -> Result<Response<Answers>, Status> {
         let raft = self.raft()?.clone();
-        let this = self.clone();
+        let (this, caller) = (self.clone(), Caller::of(&request));
         let sender = Arc::new(Mutex::new(0));
         let heard = Arc::clone(&sender);
         // The first bad message ends the stream; why is told by the last answer.
@@ -225,13 +239,13 @@ impl Raft for Peers {
         let under_way = Arc::new(UnderWay::new(raft.clone()));
         let taken = Arc::clone(&under_way);
         let requests = request.into_inner().scan((), move |(), message| {
-            let (this, heard, taken, reason) =
-                (this.clone(), Arc::clone(&heard), Arc::clone(&taken), Arc::clone(&reason));
+            let (this, caller) = (this.clone(), caller.clone());
+            let (heard, taken, reason) = (Arc::clone(&heard), Arc::clone(&taken), Arc::clone(&reason));
             async move {
                 let opened = async {
                     let message = message?;
                     *heard.lock() = message.sender;
-                    this.admit(&message).await
+                    this.admit(&caller, &message).await
                 };
                 match opened.await {
                     Ok((request, admitted)) => {
@@ -262,34 +276,34 @@ impl Raft for Peers {
     }
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let vote: VoteRequest<TypeConfig> = self.open("vote request", &message)?;
+        let (caller, message) = (Caller::of(&request), request.into_inner());
+        let vote: VoteRequest<TypeConfig> = self.open(&caller, "vote request", &message)?;
         self.may_vote()?;
         let answer = self.raft()?.vote(vote).await.map_err(stopped)?;
         self.answer(message.sender, "vote answer", &answer)
     }
 
     async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let vote: VoteRequest<TypeConfig> = self.open("pre-vote request", &message)?;
+        let (caller, message) = (Caller::of(&request), request.into_inner());
+        let vote: VoteRequest<TypeConfig> = self.open(&caller, "pre-vote request", &message)?;
         self.may_vote()?;
         let answer = self.raft()?.pre_vote(vote).await.map_err(stopped)?;
         self.answer(message.sender, "pre-vote answer", &answer)
     }
 
     async fn transfer(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let transfer: TransferLeaderRequest<TypeConfig> = self.open("transfer request", &message)?;
+        let (caller, message) = (Caller::of(&request), request.into_inner());
+        let transfer: TransferLeaderRequest<TypeConfig> = self.open(&caller, "transfer request", &message)?;
         let answer = self.raft()?.handle_transfer_leader(transfer).await.map_err(stopped)?;
         self.answer(message.sender, "transfer answer", &answer)
     }
 
     async fn snapshot(&self, request: Request<Streaming<SnapshotChunk>>) -> Result<Response<RaftMessage>, Status> {
-        let mut chunks = request.into_inner();
+        let (caller, mut chunks) = (Caller::of(&request), request.into_inner());
         let first = next_chunk(&mut chunks).await?;
         let header = first.and_then(|chunk| chunk.header);
         let header = header.ok_or_else(|| Status::invalid_argument("the first chunk must hold the header"))?;
-        let (vote, meta, length): SnapshotHeader = self.open("snapshot header", &header)?;
+        let (vote, meta, length): SnapshotHeader = self.open(&caller, "snapshot header", &header)?;
         if length > BODY_BYTES_MAX {
             return Err(Status::invalid_argument(format!("snapshot of {length} bytes is above {BODY_BYTES_MAX}")));
         }
@@ -317,7 +331,8 @@ impl Raft for Peers {
     }
 
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
-        let hello = request.into_inner();
+        let (caller, hello) = (Caller::of(&request), request.into_inner());
+        check_sender(&caller, hello.sender)?;
         // A wiped voter must be told so, so the directory it names is not compared here.
         let nobody = BTreeMap::new();
         let myself = &self.inner.myself;

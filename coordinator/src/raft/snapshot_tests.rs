@@ -38,6 +38,7 @@ async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
         id,
         listen: peers[&id].parse().unwrap(),
         metrics_listen: None,
+        transport: archon_security::Transport::default(),
         peers: peers.clone(),
         data_dir: dirs[&id].path().to_path_buf(),
         settings: Settings::default(),

@@ -26,7 +26,8 @@ use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::{check_cluster, check_cluster_if_named};
 use archon_proto::doors::Doors;
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, RequestId};
+use archon_security::{Caller, Role, Transport};
+use archon_types::{ErrorDetail, ErrorKind, NodeId, RequestId};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,8 @@ pub(crate) struct Context {
     pub(crate) waiting: Waiting,
     pub(crate) leading: Leading,
     pub(crate) metrics: Arc<Metrics>,
+    /// How others are reached, and this one is.
+    pub(crate) transport: Transport,
     /// Lets connections in, and counts them.
     pub(crate) doors: Arc<Doors>,
     /// Cancelled when this coordinator stops: waiting requests are answered.
@@ -138,6 +141,17 @@ pub(crate) fn check_named(cluster: Option<&v1::ClusterRef>, state: &ClusterState
 /// Refuses a request that does not name this cluster.
 pub(crate) fn check_member(cluster: Option<&v1::ClusterRef>, state: &ClusterState) -> Result<(), ErrorDetail> {
     check_cluster(cluster, state.cluster)
+}
+
+/// Refuses whoever speaks for a member that it is not.
+pub(crate) fn check_own(caller: &Caller, state: &ClusterState, node: NodeId) -> Result<(), ErrorDetail> {
+    // Of one that is not known there is nothing to say: that is refused in other words.
+    state.node(node).map_or(Ok(()), |row| caller.check_name(role_of(row.participant.is_some()), &row.node.name))
+}
+
+/// The role of a member.
+pub(crate) const fn role_of(participant: bool) -> Role {
+    if participant { Role::Participant } else { Role::Node }
 }
 
 /// An error as gRPC carries it.

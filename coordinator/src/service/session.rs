@@ -1,6 +1,6 @@
 //! Members' sessions: register, report, ask for duties, leave. Heartbeats come on streams (`beats/`).
 
-use super::{Context, budget, check_member, only, refuse};
+use super::{Context, budget, check_member, check_own, only, refuse, role_of};
 use crate::clock::boot_now;
 use crate::confirm::Confirmations;
 use crate::session::Session;
@@ -11,6 +11,7 @@ use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
+use archon_security::Caller;
 use archon_types::{ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
@@ -36,9 +37,15 @@ impl Sessions {
         Self { context, confirmations: Confirmations::new() }
     }
 
-    async fn register_node(&self, request: v1::RegisterRequest, within: Duration) -> Result<Registered, ErrorDetail> {
+    async fn register_node(
+        &self,
+        caller: &Caller,
+        request: v1::RegisterRequest,
+        within: Duration,
+    ) -> Result<Registered, ErrorDetail> {
         let wire_cluster = request.cluster.clone();
         let node = Registration::try_from(request)?;
+        caller.check_name(role_of(node.participant.is_some()), &node.name)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
         let who = state.read(|state| {
@@ -82,7 +89,7 @@ impl Sessions {
     async fn ask_the_process(&self, session: &Session, register: &Register) -> Result<(), ErrorDetail> {
         let state = session.quorum().replicated();
         let Some(known) = state.read(|state| to_confirm(state, register).cloned()) else { return Ok(()) };
-        let said = self.confirmations.ask(&known.node.address, register.boot).await;
+        let said = self.confirmations.ask(&self.context.transport, &known.node, register.boot).await;
         state.read(|state| match to_confirm(state, register) {
             Some(known) => check_confirmed(state, known, said),
             // Its life was ended meanwhile.
@@ -90,7 +97,12 @@ impl Sessions {
         })
     }
 
-    async fn take_reports(&self, request: v1::ReportRequest, within: Duration) -> Result<Outcomes, ErrorDetail> {
+    async fn take_reports(
+        &self,
+        caller: &Caller,
+        request: v1::ReportRequest,
+        within: Duration,
+    ) -> Result<Outcomes, ErrorDetail> {
         let cluster = request.cluster.clone();
         let Reports { member, reports } = Reports::try_from(request)?;
         let session = self.context.leader(within).await?;
@@ -99,6 +111,7 @@ impl Sessions {
             let mut term = session.term().lock();
             state.read(|state| {
                 check_member(cluster.as_ref(), state)?;
+                check_own(caller, state, member.node)?;
                 Ok::<_, ErrorDetail>(term.reports(state, boot_now(), member.node, member.incarnation, &reports))
             })?
         };
@@ -134,7 +147,7 @@ impl Sessions {
     }
 
     /// Waits until a participant has other duties than those that it obeys.
-    async fn poll_duties(&self, request: v1::DutiesRequest) -> Result<Duties, ErrorDetail> {
+    async fn poll_duties(&self, caller: &Caller, request: v1::DutiesRequest) -> Result<Duties, ErrorDetail> {
         let cluster = request.cluster.clone();
         let asked = DutiesAsked::try_from(request)?;
         let Member { node, incarnation, .. } = asked.member;
@@ -143,6 +156,7 @@ impl Sessions {
         let state = session.quorum().replicated();
         state.read(|state| {
             check_member(cluster.as_ref(), state)?;
+            check_own(caller, state, node)?;
             participant_only(state.check_sender(node, incarnation)?)
         })?;
         let term = session.number();
@@ -187,7 +201,12 @@ impl Sessions {
         }
     }
 
-    async fn leave_node(&self, request: v1::LeaveRequest, within: Duration) -> Result<(), ErrorDetail> {
+    async fn leave_node(
+        &self,
+        caller: &Caller,
+        request: v1::LeaveRequest,
+        within: Duration,
+    ) -> Result<(), ErrorDetail> {
         let cluster = request.cluster.clone();
         let member = Member::try_from(request)?;
         let session = self.context.leader(within).await?;
@@ -195,6 +214,7 @@ impl Sessions {
             let term = session.term().lock();
             session.quorum().replicated().read(|state| {
                 check_member(cluster.as_ref(), state)?;
+                check_own(caller, state, member.node)?;
                 term.farewell(state, member.node, member.incarnation)
             })?
         };
@@ -223,25 +243,26 @@ fn unexpected(answer: &Answer) -> ErrorDetail {
 #[tonic::async_trait]
 impl SessionService for Sessions {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let within = budget(request.metadata());
-        let registered = self.register_node(request.into_inner(), within).await.map_err(refuse)?;
+        let (caller, within) = (Caller::of(&request), budget(request.metadata()));
+        let registered = self.register_node(&caller, request.into_inner(), within).await.map_err(refuse)?;
         tracing::debug!(node = %registered.node, incarnation = %registered.incarnation, "registered a node");
         Ok(Response::new(registered.into()))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
-        let within = budget(request.metadata());
-        let outcomes = self.take_reports(request.into_inner(), within).await.map_err(refuse)?;
+        let (caller, within) = (Caller::of(&request), budget(request.metadata()));
+        let outcomes = self.take_reports(&caller, request.into_inner(), within).await.map_err(refuse)?;
         Ok(Response::new(outcomes.into()))
     }
 
     async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
-        self.poll_duties(request.into_inner()).await.map(|duties| Response::new(duties.into())).map_err(refuse)
+        let caller = Caller::of(&request);
+        self.poll_duties(&caller, request.into_inner()).await.map(|duties| Response::new(duties.into())).map_err(refuse)
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
-        let within = budget(request.metadata());
-        self.leave_node(request.into_inner(), within).await.map_err(refuse)?;
+        let (caller, within) = (Caller::of(&request), budget(request.metadata()));
+        self.leave_node(&caller, request.into_inner(), within).await.map_err(refuse)?;
         Ok(Response::new(v1::LeaveResponse {}))
     }
 }

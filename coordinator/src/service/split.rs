@@ -65,7 +65,7 @@ impl Admins {
 
     /// What the leader of a partition that can be split knows of its middle.
     async fn middle(&self, cluster: Option<&v1::ClusterRef>, name: &PartitionName, within: Duration) -> Result<Middle> {
-        let (address, asked) = self
+        let (node, asked) = self
             .look(cluster, within, |_, state| {
                 let partition = partition_of(state, name)?;
                 let leader = check_splittable(state, partition)?.node;
@@ -73,12 +73,12 @@ impl Admins {
                     let why = format!("node {leader} leads the partition, and is not known any more");
                     ErrorDetail::new(ErrorKind::Unavailable, why)
                 })?;
-                let (node, incarnation) = (leader, row.node.incarnation);
-                let asked = FindMiddle { cluster: state.cluster, node, incarnation, partition };
-                Ok((row.node.address.clone(), asked))
+                let incarnation = row.node.incarnation;
+                let asked = FindMiddle { cluster: state.cluster, node: leader, incarnation, partition };
+                Ok((row.node.clone(), asked))
             })
             .await?;
-        middle::ask(&address, asked).await
+        middle::ask(&self.context().transport, &node, asked).await
     }
 }
 

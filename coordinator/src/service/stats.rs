@@ -54,6 +54,7 @@ mod tests {
             waiting: Waiting::default(),
             leading: Leading::default(),
             metrics: Arc::new(Metrics::default()),
+            transport: archon_security::Transport::default(),
             doors: Doors::new(2),
             stop: CancellationToken::new(),
         };

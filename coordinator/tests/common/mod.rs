@@ -10,6 +10,7 @@ use archon_proto::v1::admin_client::AdminClient;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
+use archon_security::{Expected, Transport};
 use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, PartitionTable, Settings, TablePiece};
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -71,6 +72,7 @@ impl Quorum {
             id,
             listen: self.peers[&id].parse().unwrap(),
             metrics_listen: None,
+            transport: Transport::default(),
             peers: self.peers.clone(),
             data_dir: self.dirs[&id].path().to_path_buf(),
             settings: self.settings.clone(),
@@ -374,7 +376,16 @@ pub async fn beats(coordinator: &str, beats: v1::Beats) -> Result<BeatAnswers, E
 }
 
 pub async fn beat_stream(coordinator: &str) -> (FrameReader, FrameWriter) {
-    connect(coordinator, StreamKind::Beats, 1 << 20, Duration::from_secs(5)).await.unwrap()
+    connect(
+        &Transport::default(),
+        coordinator,
+        &Expected::Coordinators,
+        StreamKind::Beats,
+        1 << 20,
+        Duration::from_secs(5),
+    )
+    .await
+    .unwrap()
 }
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, ErrorDetail>) -> ErrorKind {

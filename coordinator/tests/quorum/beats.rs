@@ -5,6 +5,7 @@ use super::{SOON, settings};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::beats::{BEATS_MAX, BeatAnswers, Judged};
 use archon_proto::v1;
+use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
@@ -110,7 +111,16 @@ async fn malformed_frames_end_their_stream_with_a_word_and_no_other() {
     writer.push(&frame(&athens, 1, many));
     let _ = writer.flush().await;
     assert!(tokio::time::timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an end").is_err());
-    let exchange = connect(&leader, StreamKind::Exchange, 1_024, Duration::from_secs(5)).await.unwrap();
+    let exchange = connect(
+        &Transport::default(),
+        &leader,
+        &Expected::Coordinators,
+        StreamKind::Exchange,
+        1_024,
+        Duration::from_secs(5),
+    )
+    .await
+    .unwrap();
     let (mut reader, mut writer) = exchange;
     writer.flush().await.unwrap();
     assert_eq!(ended(&mut reader).await.kind, ErrorKind::InvalidArgument);

@@ -9,8 +9,8 @@ use archon_host::PassedOn;
 use archon_proto::convert::kv::FORWARDED;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
+use archon_security::Expected;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
-use archon_types::plaintext::check_plaintext;
 use archon_types::{ClientId, ErrorKind, Millis, NodeId, PartitionId, Version};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -73,9 +73,11 @@ impl<'a> Carrier<'a> {
             return Err(refused(ErrorKind::Unreachable, "its address is not known here"));
         };
         self.address.clone_from(&peer.address);
-        check_plaintext(&peer.address, shared.config.insecure).map_err(FrameError::Refused)?;
+        let (transport, expected) = (&shared.config.transport, Expected::Node(peer.name.clone()));
+        transport.check(&peer.address).map_err(FrameError::Refused)?;
         let (mut reader, mut writer) =
-            connect(&peer.address, StreamKind::Exchange, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await?;
+            connect(transport, &peer.address, &expected, StreamKind::Exchange, MESSAGE_BYTES_MAX, CONNECT_PATIENCE)
+                .await?;
         writer.push(&v1::OpBatch {
             cluster: Some(life.member.cluster.into()),
             node: self.node.get(),

@@ -14,6 +14,7 @@ use archon_proto::v1::control_server::Control;
 use archon_proto::v1::{
     ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest, PushResponse,
 };
+use archon_security::{Caller, Role};
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Middle, PlacementId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -169,7 +170,9 @@ struct Part {
 #[tonic::async_trait]
 impl Control for ControlService {
     async fn push(&self, request: Request<PushRequest>) -> Result<Response<PushResponse>, Status> {
+        let caller = Caller::of(&request);
         let push = Push::try_from(request.into_inner())?;
+        caller.check_name(Role::Coordinator, &push.coordinator.to_string()).map_err(refuse)?;
         let inner = Arc::clone(&self.0);
         // A task of its own: a caller that hangs up must not leave a push half carried out.
         let applied = tokio::spawn(async move { inner.apply(push).await }).await;

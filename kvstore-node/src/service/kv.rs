@@ -7,8 +7,9 @@ use archon_proto::convert::ids;
 use archon_proto::convert::key_range::range_field;
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
+use archon_security::Caller;
 use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Revision};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio_util::sync::CancellationToken;
@@ -42,13 +43,8 @@ fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("a shard answered a plain call by {answer:?}"))
 }
 
-/// Where a call comes from.
-fn sender<T>(request: &Request<T>) -> IpAddr {
-    request.remote_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |address| address.ip())
-}
-
 fn parted<T>(request: Request<T>) -> (IpAddr, T) {
-    (sender(&request), request.into_inner())
+    (Caller::of(&request).from, request.into_inner())
 }
 
 #[tonic::async_trait]
@@ -133,7 +129,7 @@ impl Kv for KvService {
     }
 
     async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
-        match self.page(sender(&request), request.into_inner()).await.map_err(refuse)? {
+        match self.page(Caller::of(&request).from, request.into_inner()).await.map_err(refuse)? {
             (log_time, Answer::Page { entries, more, range }) => {
                 let page = v1::AnswerPage {
                     entries: entries.into_iter().map(Into::into).collect(),
@@ -147,7 +143,7 @@ impl Kv for KvService {
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResponse>, Status> {
-        let replies = self.several(sender(&request), request.into_inner()).await.map_err(refuse)?;
+        let replies = self.several(Caller::of(&request).from, request.into_inner()).await.map_err(refuse)?;
         Ok(Response::new(v1::BatchResponse { replies }))
     }
 }

@@ -13,6 +13,7 @@ use archon_proto::convert::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
+use archon_security::{Caller, Role};
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, ScanOrder, Seq, Version,
@@ -49,9 +50,10 @@ pub(crate) struct ReplicationService {
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl ReplicationService {
-    /// Checks that a peer's message is meant for this life of this node, and that the peer is no former life of itself.
+    /// Checks that a peer's message is meant for this life of this node, and that the peer is who it says, and no former life of itself.
     fn check(
         &self,
+        caller: &Caller,
         cluster: Option<&v1::ClusterRef>,
         sender: Option<&v1::Sender>,
         receiver: u64,
@@ -61,15 +63,16 @@ impl ReplicationService {
         let receiver = NodeId::new(ids::non_zero(receiver, "ReplicationBatch.receiver")?);
         self.shared.addressed(peer.cluster, receiver, incarnation)?;
         // A node that has joined just now is heard once this one was told of it; until then it tries again.
-        let Some(known) = self.shared.tables.node(peer.node).map(|node| node.incarnation) else {
+        let Some(known) = self.shared.tables.node(peer.node) else {
             let why =
                 format!("node {} is not known here; it is heard once the coordinators have told of it", peer.node);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(50));
         };
-        if peer.incarnation < known {
+        caller.check_name(Role::Node, &known.name)?;
+        if peer.incarnation < known.incarnation {
             let why = format!(
-                "node {} sends as incarnation {}, but has registered as {known} since",
-                peer.node, peer.incarnation
+                "node {} sends as incarnation {}, but has registered as {} since",
+                peer.node, peer.incarnation, known.incarnation
             );
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
         }
@@ -78,12 +81,17 @@ impl ReplicationService {
 
     /// Reads a peer's stream of messages until it ends, the node stops, or either side's registration has changed. The
     /// peer is answered over the stream to it.
-    pub(crate) async fn replicate(self, mut reader: FrameReader, mut writer: FrameWriter) {
-        let ended = self.read_stream(&mut reader, &mut writer).await;
+    pub(crate) async fn replicate(self, caller: &Caller, mut reader: FrameReader, mut writer: FrameWriter) {
+        let ended = self.read_stream(caller, &mut reader, &mut writer).await;
         end_stream(ended, writer).await;
     }
 
-    async fn read_stream(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {
+    async fn read_stream(
+        &self,
+        caller: &Caller,
+        reader: &mut FrameReader,
+        writer: &mut FrameWriter,
+    ) -> Result<(), FrameError> {
         let mut batch = tokio::select! {
             first = first_message::<v1::ReplicationBatch>(reader) => first?,
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
@@ -95,7 +103,8 @@ impl ReplicationService {
         let mut keepalive = Keepalive::default();
         loop {
             // The registration of either side may have changed since the stream began.
-            let peer = self.check(head.cluster.as_ref(), head.sender.as_ref(), head.receiver, Some(incarnation));
+            let peer =
+                self.check(caller, head.cluster.as_ref(), head.sender.as_ref(), head.receiver, Some(incarnation));
             let mut taken = std::pin::pin!(self.take(peer.map_err(FrameError::Refused)?, batch));
             loop {
                 tokio::select! {
@@ -255,8 +264,9 @@ impl Replication for ReplicationService {
     type CopyStream = Answers<v1::CopyPage>;
 
     async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
-        let request = request.into_inner();
-        self.check(request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None).map_err(refuse)?;
+        let (caller, request) = (Caller::of(&request), request.into_inner());
+        self.check(&caller, request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None)
+            .map_err(refuse)?;
         let partition = required(request.partition, "CopyRequest.partition")?;
         let ask = CopyAsk {
             partition: PartitionId::try_from(partition)?,
@@ -278,8 +288,9 @@ impl Replication for ReplicationService {
     }
 
     async fn r#yield(&self, request: Request<v1::YieldRequest>) -> Result<Response<v1::YieldPage>, Status> {
-        let request = request.into_inner();
-        self.check(request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None).map_err(refuse)?;
+        let (caller, request) = (Caller::of(&request), request.into_inner());
+        self.check(&caller, request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None)
+            .map_err(refuse)?;
         let right = PartitionId::try_from(required(request.partition, "YieldRequest.partition")?)?;
         let (answer, wait) = oneshot::channel();
         let (attempt, after) = (Version::new(request.attempt), request.after);

@@ -93,7 +93,7 @@ impl Session {
     pub(crate) async fn run(mut self) -> Result<(), SessionError> {
         let (config, shared) = (&self.shared.config, Arc::clone(&self.shared));
         let told = move || shared.tables.coordinators();
-        let coordinators = Coordinators::new(config.coordinators.clone(), config.insecure, told);
+        let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), told);
         while let Some(registered) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };

@@ -90,10 +90,10 @@ impl Fake {
         let (cluster, address) = (ClusterId::new(Uuid::new_v4()), listener.local_addr().unwrap().to_string());
         let (state, stop) = (Arc::<Mutex<State>>::default(), CancellationToken::new());
         let played = Played { cluster, state: Arc::clone(&state) };
-        let incoming = Incoming::new(listener, Doors::new(1_024));
+        let incoming = Incoming::new(listener, Doors::new(1_024), archon_security::Transport::default());
         let (grpc, accepted) = tokio::sync::mpsc::channel(64);
         let service = SessionServer::new(played.clone());
-        let streams = move |kind, reader, writer| played.clone().stream(kind, reader, writer);
+        let streams = move |_, kind, reader, writer| played.clone().stream(kind, reader, writer);
         let (budget, tasks) = (PartialBudget::new(1 << 24), TaskTracker::new());
         tokio::spawn(sort(incoming, grpc, budget, tasks, stop.clone(), |_| {}, streams));
         let serving = stop.clone().cancelled_owned();

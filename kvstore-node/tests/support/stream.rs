@@ -1,9 +1,10 @@
 //! Streams of frames, as peers and clients open and take them.
 
 use archon_frames::{
-    FrameError, FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept, begins_stream, connect,
+    FrameError, FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept, connect,
 };
 use archon_proto::v1;
+use archon_security::{Expected, Transport};
 use prost::Message;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -60,7 +61,9 @@ pub async fn exchange_with(address: &str, batches: &[v1::OpBatch]) -> FrameReade
 }
 
 async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter) {
-    connect(address, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5)).await.unwrap()
+    connect(&Transport::default(), address, &Expected::Servers, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5))
+        .await
+        .unwrap()
 }
 
 /// Takes connections: gives those with gRPC to the server, and each message of those with streams to `take`.
@@ -73,14 +76,14 @@ pub fn sorted<M: Message + Default>(
         while let Ok((connection, _)) = listener.accept().await {
             let (grpc, take) = (grpc.clone(), take.clone());
             tokio::spawn(async move {
-                match begins_stream(&connection).await {
-                    Ok(true) => {
+                match Opening::of(&connection).await {
+                    Ok(Opening::Frames) => {
                         let (_, mut reader, mut writer) =
-                            accept(connection, |_| PartialBudget::new(4 * MESSAGE_BYTES_MAX)).await.unwrap();
+                            accept(connection.into(), |_| PartialBudget::new(4 * MESSAGE_BYTES_MAX)).await.unwrap();
                         reader.known(MESSAGE_BYTES_MAX);
                         let _: Result<(), FrameError> = read(&mut reader, &mut writer, &take).await;
                     }
-                    Ok(false) => drop(grpc.send(Ok(connection)).await),
+                    Ok(_) => drop(grpc.send(Ok(connection)).await),
                     Err(_) => {}
                 }
             });

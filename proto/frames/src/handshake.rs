@@ -1,6 +1,7 @@
 //! How a stream begins.
 
 use crate::{FrameError, FrameReader, FrameWriter, PartialBudget};
+use archon_security::{Caller, Expected, Protocol, Role, Stream, Transport, rights};
 use archon_types::ErrorDetail;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -47,6 +48,32 @@ impl StreamKind {
         handshake
     }
 
+    /// The roles that may open such a stream.
+    pub const fn openers(self) -> &'static [Role] {
+        match self {
+            Self::Exchange => rights::EXCHANGE,
+            Self::Replicate => rights::REPLICATE,
+            Self::Beats => rights::BEATS,
+        }
+    }
+
+    /// What refusals call it.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Exchange => "a stream of operations on keys",
+            Self::Replicate => "a stream of messages between replicas",
+            Self::Beats => "a stream of heartbeats",
+        }
+    }
+
+    /// Refuses whoever may not open such a stream.
+    ///
+    /// # Errors
+    /// Who may, and who asked.
+    pub fn check(self, caller: &Caller) -> Result<(), ErrorDetail> {
+        caller.check_role(self.openers(), self.word())
+    }
+
     fn of_handshake(handshake: &[u8; HANDSHAKE_BYTES]) -> Result<Self, FrameError> {
         let unreadable = |problem: String| Err(FrameError::Unreadable(problem));
         let Some([kind, format]) = handshake.strip_prefix(MAGIC.as_slice()) else {
@@ -64,12 +91,14 @@ impl StreamKind {
     }
 }
 
-/// Connects to `address` (`host:port`) for a stream. Each of the peer's frames may have `bytes_max` bytes.
+/// Connects to `address` (`host:port`), where `expected` is to be, for a stream. Each of the peer's frames may have `bytes_max` bytes.
 ///
 /// # Errors
 /// [`FrameError::Connect`] if there is no connection within `patience`.
 pub async fn connect(
+    transport: &Transport,
     address: &str,
+    expected: &Expected,
     kind: StreamKind,
     bytes_max: usize,
     patience: Duration,
@@ -79,34 +108,51 @@ pub async fn connect(
         let why = format!("no connection within {} ms", patience.as_millis());
         failed(std::io::Error::new(std::io::ErrorKind::TimedOut, why))
     };
-    let connected = timeout(patience, TcpStream::connect(address)).await;
-    let stream = connected.map_err(|_| late())?.map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
-    let (from, to) = stream.into_split();
+    let connected = timeout(patience, transport.connect(address, expected, Protocol::Frames)).await;
+    let (from, to) = connected.map_err(|_| late())?.map_err(failed)?.into_split();
     Ok((FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind)))
 }
 
-/// Waits for the first byte of a connection and tells by it whether a stream begins, for [`accept`], or gRPC. It is left to
-/// be read.
-///
-/// # Errors
-/// If the connection ends before.
-pub async fn begins_stream(connection: &TcpStream) -> std::io::Result<bool> {
-    let mut first = [0];
-    match connection.peek(&mut first).await? {
-        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(first[0] == FIRST_BYTE),
+/// What the first byte of a connection tells of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opening {
+    /// A stream of frames begins, for [`accept`].
+    Frames,
+    /// A TLS handshake begins.
+    Tls,
+    /// gRPC, or nothing that anybody knows.
+    Other,
+}
+
+/// What a TLS handshake begins with.
+const FIRST_BYTE_OF_TLS: u8 = 0x16;
+
+impl Opening {
+    /// Waits for the first byte of a connection, which is left to be read.
+    ///
+    /// # Errors
+    /// If the connection ends before.
+    pub async fn of(connection: &TcpStream) -> std::io::Result<Self> {
+        let mut first = [0];
+        match connection.peek(&mut first).await? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(match first[0] {
+                FIRST_BYTE => Self::Frames,
+                FIRST_BYTE_OF_TLS => Self::Tls,
+                _ => Self::Other,
+            }),
+        }
     }
 }
 
-/// Reads the handshake of a connection with which a stream begins ([`begins_stream`]). What the peer sends counts in the
+/// Reads the handshake of a connection with which a stream begins. What the peer sends counts in the
 /// budget that `partial` gives for such a stream as long as it has not arrived whole, and is small until the reader is told
 /// that it is [`known`](FrameReader::known).
 ///
 /// # Errors
 /// If there is none that this version knows, or none in time.
 pub async fn accept(
-    mut stream: TcpStream,
+    mut stream: Stream,
     partial: impl Fn(StreamKind) -> PartialBudget,
 ) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
     let mut handshake = [0; HANDSHAKE_BYTES];
@@ -121,7 +167,7 @@ pub async fn accept(
 ///
 /// # Errors
 /// If the connection breaks before.
-pub async fn turn_away(mut stream: TcpStream, why: ErrorDetail) -> Result<(), FrameError> {
+pub async fn turn_away(mut stream: Stream, why: ErrorDetail) -> Result<(), FrameError> {
     let mut handshake = [0; HANDSHAKE_BYTES];
     stream.read_exact(&mut handshake).await?;
     let (mut from, to) = stream.into_split();

@@ -3,10 +3,10 @@
 use crate::partial::PartialMessage;
 use crate::{FrameError, FrameKind, PartialBudget, cut};
 use archon_proto::v1;
+use archon_security::ReadHalf;
 use bytes::BytesMut;
 use prost::Message;
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout_at;
 
 /// Bytes that are asked of the connection at once, at least. What was read is kept as long as a message that shares it.
@@ -22,7 +22,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// Reads frames.
 #[derive(Debug)]
 pub struct FrameReader {
-    from: OwnedReadHalf,
+    from: ReadHalf,
     received: BytesMut,
     bytes_max: usize,
     heard: bool,
@@ -31,12 +31,12 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    pub(crate) fn new(from: OwnedReadHalf, bytes_max: usize) -> Self {
+    pub(crate) fn new(from: ReadHalf, bytes_max: usize) -> Self {
         Self { from, received: BytesMut::new(), bytes_max, heard: false, partial: None }
     }
 
     /// A reader of what a stranger sends, who may send little until it is [`known`](Self::known).
-    pub(crate) fn of_stranger(from: OwnedReadHalf, partial: PartialBudget) -> Self {
+    pub(crate) fn of_stranger(from: ReadHalf, partial: PartialBudget) -> Self {
         Self { partial: Some(PartialMessage::new(partial)), ..Self::new(from, STRANGER_BYTES_MAX) }
     }
 

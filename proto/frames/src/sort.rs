@@ -1,12 +1,13 @@
 //! Connections of a listener that speaks gRPC and streams of frames: let in through its doors, and told apart by their first byte.
 
-use crate::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept, begins_stream};
+use crate::ending::end_stream;
+use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, StreamKind, accept};
 use archon_proto::doors::{Doors, Entry, Refusal};
 use archon_proto::guarded::{Guarded, TURNED_AWAY_MAX, TURNED_AWAY_PATIENCE};
 use archon_proto::listen::ACCEPT_AGAIN;
+use archon_security::{Caller, Protocol, Stream, TlsError, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,13 +26,14 @@ const RETRY_AFTER_MS: u64 = 1_000;
 pub struct Incoming {
     listener: TcpListener,
     doors: Arc<Doors>,
+    transport: Transport,
     hearing: Arc<Semaphore>,
 }
 
 impl Incoming {
-    /// The connections of `listener`.
-    pub fn new(listener: TcpListener, doors: Arc<Doors>) -> Self {
-        Self { listener, doors, hearing: Arc::new(Semaphore::new(TURNED_AWAY_MAX)) }
+    /// The connections of `listener`, by `transport`.
+    pub fn new(listener: TcpListener, doors: Arc<Doors>, transport: Transport) -> Self {
+        Self { listener, doors, transport, hearing: Arc::new(Semaphore::new(TURNED_AWAY_MAX)) }
     }
 
     /// The next one that is let in, with its place. Those before it that are not hear why, in a task of `tasks` each. Dropping the
@@ -51,7 +53,7 @@ impl Incoming {
                     // Beyond those that are told already, closing says it.
                     if let Ok(permit) = Arc::clone(&self.hearing).try_acquire_owned() {
                         tasks.spawn(async move {
-                            turn_away_in_its_words(stream, refusal).await;
+                            turn_away_in_its_words(stream, full(&refusal)).await;
                             drop(permit);
                         });
                     }
@@ -70,9 +72,10 @@ pub async fn sort<F: Future<Output = ()> + Send>(
     tasks: TaskTracker,
     stop: CancellationToken,
     failed: impl Fn(&io::Error),
-    serve: impl Fn(StreamKind, FrameReader, FrameWriter) -> F + Clone + Send + Sync + 'static,
+    serve: impl Fn(Caller, StreamKind, FrameReader, FrameWriter) -> F + Clone + Send + Sync + 'static,
 ) {
     loop {
+        let transport = incoming.transport.clone();
         let accepted = tokio::select! {
             accepted = incoming.next(&tasks) => accepted,
             () = stop.cancelled() => return,
@@ -81,8 +84,7 @@ pub async fn sort<F: Future<Output = ()> + Send>(
             Ok((connection, entry)) => {
                 let (grpc, stop, partial, serve) = (grpc.clone(), stop.clone(), partial.clone(), serve.clone());
                 tasks.spawn(async move {
-                    let serve = |_: IpAddr, kind, reader, writer| serve(kind, reader, writer);
-                    route(connection, entry, grpc, &stop, |_| partial.clone(), serve).await;
+                    route(connection, &transport, entry, grpc, &stop, |_| partial.clone(), serve).await;
                 });
             }
             Err(error) => {
@@ -93,42 +95,82 @@ pub async fn sort<F: Future<Output = ()> + Send>(
     }
 }
 
-/// Waits for the first byte of a connection: one of gRPC is given to `grpc`, a stream to `serve`, with the address that it counts for.
+/// Waits for what a connection begins with: one of gRPC is given to `grpc`, a stream to `serve`, with whoever opens it and may.
 /// `stop` ends what is waited for here, not what is served.
 pub async fn route<F: Future<Output = ()>>(
     connection: TcpStream,
+    transport: &Transport,
     entry: Entry,
     grpc: mpsc::Sender<io::Result<Guarded>>,
     stop: &CancellationToken,
     partial: impl Fn(StreamKind) -> PartialBudget,
-    serve: impl FnOnce(IpAddr, StreamKind, FrameReader, FrameWriter) -> F,
+    serve: impl FnOnce(Caller, StreamKind, FrameReader, FrameWriter) -> F,
 ) {
-    let begun = stop.run_until_cancelled(timeout(SILENCE_MAX, begins_stream(&connection))).await;
-    match begun {
-        Some(Ok(Ok(true))) => {
+    match stop.run_until_cancelled(open(connection, transport)).await {
+        Some(Some((Protocol::Frames, stream))) => {
+            let caller = Caller { from: entry.from(), identity: stream.peer().cloned() };
             // What a stream has under way it ends itself; a handshake is not waited for.
-            match stop.run_until_cancelled(accept(connection, partial)).await {
-                Some(Ok((kind, reader, writer))) => serve(entry.from(), kind, reader, writer).await,
+            match stop.run_until_cancelled(accept(stream, partial)).await {
+                Some(Ok((kind, reader, writer))) => match kind.check(&caller) {
+                    Ok(()) => serve(caller, kind, reader, writer).await,
+                    Err(detail) => end_stream(Err(FrameError::Refused(detail)), writer).await,
+                },
                 Some(Err(error)) => tracing::debug!(%error, "a connection is no stream"),
                 None => {}
             }
         }
         // Also what is neither: that is gRPC's to refuse. A server that has ended takes no more.
-        Some(Ok(Ok(false))) => drop(grpc.send(Ok(Guarded::new(connection, entry))).await),
-        Some(Ok(Err(_)) | Err(_)) => tracing::debug!("a connection said nothing"),
-        None => {}
+        Some(Some((Protocol::Grpc, stream))) => drop(grpc.send(Ok(Guarded::new(stream, entry))).await),
+        Some(None) | None => {}
     }
 }
 
-/// Tells a connection that found no place why, in the words of what it speaks, unless it says nothing itself.
-pub async fn turn_away_in_its_words(connection: TcpStream, why: Refusal) {
+/// What is spoken on a connection, once it is known who is there; nothing on one that came to nothing.
+async fn open(connection: TcpStream, transport: &Transport) -> Option<(Protocol, Stream)> {
+    let Ok(Ok(opening)) = timeout(SILENCE_MAX, Opening::of(&connection)).await else {
+        tracing::debug!("a connection said nothing");
+        return None;
+    };
+    match (transport, opening) {
+        (Transport::Plaintext { .. }, Opening::Frames) => Some((Protocol::Frames, connection.into())),
+        (Transport::Plaintext { .. }, Opening::Tls | Opening::Other) => Some((Protocol::Grpc, connection.into())),
+        (Transport::Tls(tls), Opening::Tls) => {
+            let from = connection.peer_addr().ok();
+            match tls.accept(connection).await {
+                Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
+                Err(error @ TlsError::Broken(_)) => {
+                    tracing::debug!(?from, %error, "a connection came to nothing");
+                    None
+                }
+                Err(error) => {
+                    tracing::warn!(target: "audit", ?from, %error, "a connection is refused");
+                    None
+                }
+            }
+        }
+        (Transport::Tls(_), Opening::Frames | Opening::Other) => {
+            let why =
+                "this member speaks TLS, and the connection is plaintext: name a directory of credentials by --tls-dir";
+            turn_away_in_its_words(connection, ErrorDetail::new(ErrorKind::Refused, why)).await;
+            None
+        }
+    }
+}
+
+/// What they hear for whom there is no place.
+fn full(why: &Refusal) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Overloaded, why.to_string()).with_retry_after_ms(RETRY_AFTER_MS)
+}
+
+/// Tells a connection that is not taken why, in the words of what it speaks, unless it says nothing itself. One that is to be encrypted
+/// is only closed: words in plaintext would mislead it.
+pub async fn turn_away_in_its_words(connection: TcpStream, why: ErrorDetail) {
     let told = async {
-        if begins_stream(&connection).await.is_ok_and(|stream| stream) {
-            let detail = ErrorDetail::new(ErrorKind::Overloaded, why.to_string()).with_retry_after_ms(RETRY_AFTER_MS);
-            // Whether it was heard is for the other side to know.
-            let _ = crate::turn_away(connection, detail).await;
-        } else {
-            let _ = archon_proto::guarded::turn_away(connection, &why.to_string()).await;
+        // Whether it was heard is for the other side to know.
+        match Opening::of(&connection).await {
+            Ok(Opening::Frames) => drop(crate::turn_away(connection.into(), why).await),
+            Ok(Opening::Other) => drop(archon_proto::guarded::turn_away(connection, &why).await),
+            Ok(Opening::Tls) | Err(_) => {}
         }
     };
     let _ = timeout(TURNED_AWAY_PATIENCE, told).await;

@@ -2,13 +2,15 @@
 
 use crate::{FrameError, FrameKind, HEAD_BYTES, StreamKind};
 use archon_proto::v1;
+use archon_security::WriteHalf;
 use archon_types::ErrorDetail;
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{BufMut, BytesMut};
 use prost::Message;
-use std::io::ErrorKind;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::{Instant, timeout_at};
 
 /// Memory that is kept for what leaves next.
@@ -17,17 +19,19 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Gathers frames and writes them.
 #[derive(Debug)]
 pub struct FrameWriter {
-    to: OwnedWriteHalf,
+    to: WriteHalf,
     waiting: BytesMut,
+    /// The connection holds bytes that it took and has not sent: it encrypts them.
+    held: bool,
     said: bool,
 }
 
 impl FrameWriter {
-    pub(crate) fn new(to: OwnedWriteHalf) -> Self {
-        Self { to, waiting: BytesMut::new(), said: false }
+    pub(crate) fn new(to: WriteHalf) -> Self {
+        Self { to, waiting: BytesMut::new(), held: false, said: false }
     }
 
-    pub(crate) fn handshake(to: OwnedWriteHalf, kind: StreamKind) -> Self {
+    pub(crate) fn handshake(to: WriteHalf, kind: StreamKind) -> Self {
         let mut writer = Self::new(to);
         writer.waiting.put_slice(&kind.handshake());
         writer
@@ -63,7 +67,7 @@ impl FrameWriter {
 
     /// Whether everything queued has left.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && !self.held
     }
 
     /// Writes what is queued. Dropping the future loses nothing: a later call goes on.
@@ -71,16 +75,33 @@ impl FrameWriter {
     /// # Errors
     /// If the connection broke.
     pub async fn flush(&mut self) -> Result<(), FrameError> {
-        while !self.waiting.is_empty() {
-            if self.to.write_buf(&mut self.waiting).await? == 0 {
-                return Err(FrameError::Closed);
-            }
-            self.said = true;
+        while !self.is_empty() {
+            self.write_some().await?;
         }
+        self.shrink();
+        Ok(())
+    }
+
+    /// The connection takes some of what is queued, or sends what it holds.
+    async fn write_some(&mut self) -> Result<(), FrameError> {
+        if self.waiting.is_empty() {
+            self.to.flush().await?;
+            self.held = false;
+            return Ok(());
+        }
+        if self.to.write_buf(&mut self.waiting).await? == 0 {
+            return Err(FrameError::Closed);
+        }
+        self.held = matches!(self.to, WriteHalf::Tls(_));
+        self.said = true;
+        Ok(())
+    }
+
+    /// Gives memory back that something large has needed.
+    fn shrink(&mut self) {
         if self.waiting.capacity() > KEPT_BYTES_MAX {
             self.waiting = BytesMut::new();
         }
-        Ok(())
     }
 
     /// As [`flush`](Self::flush), to a peer that takes something again and again: if it takes nothing for `stalled`, or not
@@ -90,26 +111,19 @@ impl FrameWriter {
     /// [`FrameError::Stalled`], or if the connection broke.
     pub async fn flush_within(&mut self, stalled: Duration, patience: Duration) -> Result<(), FrameError> {
         let mut since = None;
-        while !self.waiting.is_empty() {
+        while !self.is_empty() {
+            let mut write = pin!(self.write_some());
             // Without a timer as long as there is room, which is the ordinary case.
-            match self.to.try_write(&self.waiting) {
-                Ok(0) => return Err(FrameError::Closed),
-                Ok(written) => {
-                    self.waiting.advance(written);
-                    self.said = true;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+                Poll::Ready(written) => written?,
+                Poll::Pending => {
                     let now = Instant::now();
                     let until = (now + stalled).min(*since.get_or_insert(now) + patience);
-                    let room = timeout_at(until, self.to.writable()).await;
-                    room.map_err(|_| FrameError::Stalled(until - now))??;
+                    timeout_at(until, write).await.map_err(|_| FrameError::Stalled(until - now))??;
                 }
-                Err(error) => return Err(error.into()),
             }
         }
-        if self.waiting.capacity() > KEPT_BYTES_MAX {
-            self.waiting = BytesMut::new();
-        }
+        self.shrink();
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use archon_frames::{FrameError, Incoming, PartialBudget, StreamKind, connect, so
 use archon_proto::doors::Doors;
 use archon_proto::v1::table_client::TableClient;
 use archon_proto::v1::{Beats, GetTableRequest};
+use archon_security::{Expected, Transport};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -20,7 +21,7 @@ async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (doors, tasks) = (Doors::new(2), TaskTracker::new());
-    let mut incoming = Incoming::new(listener, Arc::clone(&doors));
+    let mut incoming = Incoming::new(listener, Arc::clone(&doors), Transport::default());
     let first = TcpStream::connect(address).await.unwrap();
     let taken = incoming.next(&tasks).await.unwrap();
     assert_eq!(doors.count(), 1);
@@ -33,7 +34,10 @@ async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
     let told = std::iter::successors(Some(&*error as &dyn std::error::Error), |error| error.source());
     let told: Vec<String> = told.map(ToString::to_string).collect();
     assert!(told.iter().any(|told| told.contains("the limit for one address")), "{told:?}");
-    let (mut reader, mut writer) = connect(&address.to_string(), StreamKind::Beats, 1_024, PATIENCE).await.unwrap();
+    let (mut reader, mut writer) =
+        connect(&Transport::default(), &address.to_string(), &Expected::Servers, StreamKind::Beats, 1_024, PATIENCE)
+            .await
+            .unwrap();
     writer.flush().await.unwrap();
     let FrameError::Refused(why) = reader.next::<Beats>().await.unwrap_err() else { panic!("no word") };
     assert!(why.message.contains("the limit for one address"), "{why}");
@@ -50,11 +54,11 @@ async fn streams_and_grpc_share_a_port_and_nobody_is_taken_after_the_end() {
     let (grpc, mut of_grpc) = mpsc::channel(4);
     let (kinds, mut streams) = mpsc::channel(4);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-    let serve = move |kind, _, _| {
+    let serve = move |_, kind, _, _| {
         let kinds = kinds.clone();
         async move { kinds.send(kind).await.unwrap() }
     };
-    let incoming = Incoming::new(listener, Doors::new(8));
+    let incoming = Incoming::new(listener, Doors::new(8), Transport::default());
     let budget = PartialBudget::new(1 << 20);
     let sorting = tokio::spawn(sort(incoming, grpc, budget, tasks.clone(), stop.clone(), |_| {}, serve));
     let _silent = TcpStream::connect(address).await.unwrap();
@@ -62,7 +66,10 @@ async fn streams_and_grpc_share_a_port_and_nobody_is_taken_after_the_end() {
     plain.write_all(b"PRI * HTTP/2.0").await.unwrap();
     of_grpc.recv().await.unwrap().unwrap();
     for kind in [StreamKind::Beats, StreamKind::Exchange] {
-        let (_reader, mut writer) = connect(&address.to_string(), kind, 1_024, PATIENCE).await.unwrap();
+        let (_reader, mut writer) =
+            connect(&Transport::default(), &address.to_string(), &Expected::Servers, kind, 1_024, PATIENCE)
+                .await
+                .unwrap();
         writer.flush().await.unwrap();
         assert_eq!(streams.recv().await, Some(kind));
     }

@@ -2,10 +2,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use archon_frames::{
-    FrameError, FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept, begins_stream, connect,
-    turn_away,
+    FrameError, FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept, connect, turn_away,
 };
 use archon_proto::v1::OpBatch;
+use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use bytes::Bytes;
 use std::time::Duration;
@@ -39,13 +39,21 @@ impl Side {
 async fn pair() -> (Side, Side) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (reader, mut writer) =
-        connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap();
+    let (reader, mut writer) = connect(
+        &Transport::default(),
+        &address,
+        &Expected::Servers,
+        StreamKind::Exchange,
+        BYTES_MAX,
+        Duration::from_secs(5),
+    )
+    .await
+    .unwrap();
     writer.flush().await.unwrap();
     let near = Side { reader, writer };
     let (connection, _) = listener.accept().await.unwrap();
-    assert!(begins_stream(&connection).await.unwrap());
-    let (kind, mut reader, writer) = accept(connection, |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
+    assert_eq!(Opening::of(&connection).await.unwrap(), Opening::Frames);
+    let (kind, mut reader, writer) = accept(connection.into(), |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
     reader.known(BYTES_MAX);
     assert_eq!(kind, StreamKind::Exchange);
     (near, Side { reader, writer })
@@ -129,21 +137,30 @@ async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refuse
         let mut connection = TcpStream::connect(address).await.unwrap();
         connection.write_all(said).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        assert_eq!(begins_stream(&accepted).await.unwrap(), stream);
+        assert_eq!(Opening::of(&accepted).await.unwrap() == Opening::Frames, stream);
         if stream {
-            let error = accept(accepted, |_| PartialBudget::new(BYTES_MAX)).await.unwrap_err();
+            let error = accept(accepted.into(), |_| PartialBudget::new(BYTES_MAX)).await.unwrap_err();
             assert!(error.to_string().contains("does not begin with a handshake"), "{error}");
         }
     }
     drop(TcpStream::connect(address).await.unwrap());
-    assert!(begins_stream(&listener.accept().await.unwrap().0).await.is_err());
+    assert!(Opening::of(&listener.accept().await.unwrap().0).await.is_err());
 }
 
 #[tokio::test]
 async fn a_connection_that_cannot_be_made_has_sent_nothing() {
     // Nobody listens there any more.
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
-    let error = connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap_err();
+    let error = connect(
+        &Transport::default(),
+        &address,
+        &Expected::Servers,
+        StreamKind::Exchange,
+        BYTES_MAX,
+        Duration::from_secs(5),
+    )
+    .await
+    .unwrap_err();
     assert!(matches!(&error, FrameError::Connect { address: named, .. } if *named == address), "{error}");
     assert_eq!(error.into_detail().kind, ErrorKind::Unreachable);
 }
@@ -154,7 +171,7 @@ async fn raw() -> (TcpStream, FrameReader, FrameWriter) {
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     near.write_all(&StreamKind::Exchange.handshake()).await.unwrap();
     let (connection, _) = listener.accept().await.unwrap();
-    let (_, reader, writer) = accept(connection, |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
+    let (_, reader, writer) = accept(connection.into(), |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
     (near, reader, writer)
 }
 
@@ -225,12 +242,21 @@ async fn whoever_takes_nothing_of_what_waits_is_given_up() {
 async fn whoever_is_turned_away_hears_why() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (mut reader, mut writer) =
-        connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap();
+    let (mut reader, mut writer) = connect(
+        &Transport::default(),
+        &address,
+        &Expected::Servers,
+        StreamKind::Exchange,
+        BYTES_MAX,
+        Duration::from_secs(5),
+    )
+    .await
+    .unwrap();
     writer.push(&message(1, 1_000));
     writer.flush().await.unwrap();
     let (connection, _) = listener.accept().await.unwrap();
-    let turned = tokio::spawn(turn_away(connection, ErrorDetail::new(ErrorKind::Overloaded, "too many connections")));
+    let turned =
+        tokio::spawn(turn_away(connection.into(), ErrorDetail::new(ErrorKind::Overloaded, "too many connections")));
     let FrameError::Refused(detail) = reader.next::<OpBatch>().await.unwrap_err() else { panic!("no word") };
     assert!(detail.message.contains("too many connections"), "{detail}");
     drop((reader, writer));

@@ -13,7 +13,7 @@ use archon_frames::FrameError;
 use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Granted, Judged};
 use archon_proto::convert::session::Member;
-use archon_types::plaintext::check_plaintext;
+use archon_security::Transport;
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -34,8 +34,7 @@ const STALLED_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct BeatStreams {
     member: Member,
-    /// Plaintext may leave this machine.
-    insecure: bool,
+    transport: Transport,
     /// How long the answer to a heartbeat is waited for.
     deadline: Duration,
     open: Mutex<Open>,
@@ -69,12 +68,11 @@ struct Asked {
 }
 
 impl BeatStreams {
-    /// None yet, for the life of `member`, which waits for each answer for `deadline`; in plaintext beyond this machine only if
-    /// `insecure` was said. What arrives is for [`listen`](Self::listen).
-    pub fn new(member: Member, insecure: bool, deadline: Duration) -> (Self, Heard) {
+    /// None yet, for the life of `member`, which waits for each answer for `deadline`. What arrives is for [`listen`](Self::listen).
+    pub fn new(member: Member, transport: Transport, deadline: Duration) -> (Self, Heard) {
         let (said, heard) = mpsc::channel(SAID_MAX);
         let (open, asked) = (Mutex::default(), Mutex::default());
-        (Self { member, insecure, deadline, open, asked, said }, Heard(heard))
+        (Self { member, transport, deadline, open, asked, said }, Heard(heard))
     }
 
     /// Sends a heartbeat to one coordinator and waits for its answer, which [`listen`](Self::listen) takes in.
@@ -98,7 +96,7 @@ impl BeatStreams {
 
     /// Gives the heartbeat to the stream to this coordinator, which sends the newest that it has.
     fn send(&self, address: &str, beat: Beat, until: Instant) -> Result<(), ErrorDetail> {
-        check_plaintext(address, self.insecure)?;
+        self.transport.check(address)?;
         let batch = beat.number;
         let frame = Beats { cluster: self.member.cluster, batch, beats: vec![beat] };
         let waiting = Waiting { frame: Arc::new(frame.into()), until };
@@ -115,7 +113,8 @@ impl BeatStreams {
         newest.send_replace(Some(waiting));
         let stalled = STALLED_MIN.max(2 * self.deadline);
         let (address, said) = (address.to_owned(), self.said.clone());
-        let carrier = Carrier { address: address.clone(), stream: number, newest: heard, stalled, said };
+        let transport = self.transport.clone();
+        let carrier = Carrier { transport, address: address.clone(), stream: number, newest: heard, stalled, said };
         tokio::spawn(carrier.run());
         open.streams.insert(address, Stream { number, newest });
         Ok(())

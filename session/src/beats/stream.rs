@@ -2,6 +2,7 @@
 
 use archon_frames::{FrameError, StreamKind, connect};
 use archon_proto::v1;
+use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(super) struct Said {
 /// One stream, as its task has it.
 #[derive(Debug)]
 pub(super) struct Carrier {
+    pub(super) transport: Transport,
     pub(super) address: String,
     /// Its number.
     pub(super) stream: u64,
@@ -57,8 +59,15 @@ impl Carrier {
 
     async fn carry(&mut self) -> Result<(), FrameError> {
         let stalled = self.stalled;
-        let (mut reader, mut writer) =
-            connect(&self.address, StreamKind::Beats, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await?;
+        let (mut reader, mut writer) = connect(
+            &self.transport,
+            &self.address,
+            &Expected::Coordinators,
+            StreamKind::Beats,
+            MESSAGE_BYTES_MAX,
+            CONNECT_PATIENCE,
+        )
+        .await?;
         // Since when an answer is owed.
         let mut owed: Option<Instant> = None;
         loop {

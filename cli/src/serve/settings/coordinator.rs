@@ -1,9 +1,10 @@
 //! What a coordinator runs with.
 
-use super::{plaintext_allowed, required};
-use crate::args::{self, BootstrapArgs, CoordinatorArgs};
+use super::{allowed, required, transport};
+use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
+use archon_client::Transport;
 use archon_types::{Setting, Settings};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -24,16 +25,16 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) data_dir: PathBuf,
     /// Settings of the cluster, should this voter be the one that creates it.
     pub(crate) cluster: Settings,
-    /// Whether plaintext beyond this machine is allowed.
-    pub(crate) insecure: bool,
+    /// How it reaches others and is reached.
+    pub(crate) transport: Transport,
 }
 
 impl CoordinatorSettings {
-    /// Draws together what flags, environment and file say. `insecure` is the flag or its variable.
+    /// Draws together what flags, environment and file say. `connection` are the options of every verb.
     ///
     /// # Errors
     /// A missing or impossible setting, with where it came from and what to do.
-    pub(crate) fn resolve(args: &CoordinatorArgs, insecure: bool) -> Result<Self, Failure> {
+    pub(crate) fn resolve(args: &CoordinatorArgs, connection: &Connection) -> Result<Self, Failure> {
         let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
         let found = match &file {
             Some(file) => FromCoordinatorFile::read(file)?,
@@ -56,17 +57,18 @@ impl CoordinatorSettings {
             ));
         }
         let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
-        let insecure = insecure || found.insecure;
-        plaintext_allowed(&listen.to_string(), insecure)?;
+        let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
+        let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
+        allowed(&listen.to_string(), &transport)?;
         for address in peers.values() {
-            plaintext_allowed(address, insecure)?;
+            allowed(address, &transport)?;
         }
         let metrics_listen = args.metrics_listen.or(found.metrics_listen);
         if let Some(address) = metrics_listen {
-            plaintext_allowed(&address.to_string(), insecure)?;
+            allowed(&address.to_string(), &transport)?;
         }
         let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
-        Ok(Self { id, listen, metrics_listen, peers, data_dir, cluster, insecure })
+        Ok(Self { id, listen, metrics_listen, peers, data_dir, cluster, transport })
     }
 
     /// What can work and is probably not meant.
@@ -112,6 +114,7 @@ pub(crate) struct FromCoordinatorFile {
     peers: Option<Vec<(u64, String)>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
+    tls_dir: Option<PathBuf>,
     /// Settings of the cluster, and where in the file each stands.
     cluster: BTreeMap<Setting, (u64, String)>,
 }
@@ -136,6 +139,7 @@ impl FromCoordinatorFile {
             peers,
             data_dir: raw.data_dir.clone(),
             insecure: raw.insecure.unwrap_or(false),
+            tls_dir: raw.tls_dir.clone(),
             cluster: file.cluster()?,
         })
     }

@@ -1,18 +1,18 @@
 //! What a node runs with.
 
-use super::{plaintext_allowed, required};
-use crate::args::{self, NodeArgs};
+use super::{allowed, required, transport};
+use crate::args::{self, Connection, NodeArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, FileError, NodeFile};
 use archon_kvstore_node::{EngineKind, NodeConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Draws together what flags, environment and file say of a node. `coordinators` and `insecure` are the options of every verb.
+/// Draws together what flags, environment and file say of a node. `connection` are the options of every verb.
 ///
 /// # Errors
 /// A missing or impossible setting, with where it came from and what to do.
-pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bool) -> Result<NodeConfig, Failure> {
+pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<NodeConfig, Failure> {
     let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
     let found = match &file {
         Some(file) => FromNodeFile::read(file)?,
@@ -20,25 +20,27 @@ pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bo
     };
     let name = required(args.name.clone().or(found.name), "name", "--name athens")?;
     let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7201")?;
-    let said = if coordinators.is_empty() { found.coordinators } else { Some(coordinators.to_vec()) };
+    let coordinators = &connection.coordinators;
+    let said = if coordinators.is_empty() { found.coordinators } else { Some(coordinators.clone()) };
     let coordinators = required(
         said.filter(|list| !list.is_empty()),
         "coordinators",
         "--coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103",
     )?;
     let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
-    let insecure = insecure || found.insecure;
-    plaintext_allowed(&listen.to_string(), insecure)?;
+    let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
+    let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
+    allowed(&listen.to_string(), &transport)?;
     for address in &coordinators {
-        plaintext_allowed(address, insecure)?;
+        allowed(address, &transport)?;
     }
     let metrics_listen = args.metrics_listen.or(found.metrics_listen);
     if let Some(address) = metrics_listen {
-        plaintext_allowed(&address.to_string(), insecure)?;
+        allowed(&address.to_string(), &transport)?;
     }
     let advertise = args.advertise.clone().or(found.advertise);
     if let Some(address) = &advertise {
-        plaintext_allowed(address, insecure)?;
+        allowed(address, &transport)?;
     }
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(Failure::usage(
@@ -59,7 +61,7 @@ pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bo
             .copy_bytes_per_second
             .or(found.copy_bytes_per_second)
             .unwrap_or(plain.copy_bytes_per_second),
-        insecure,
+        transport,
         ..plain
     })
 }
@@ -73,6 +75,7 @@ pub(crate) struct FromNodeFile {
     coordinators: Option<Vec<String>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
+    tls_dir: Option<PathBuf>,
     zone: Option<String>,
     weight: Option<u32>,
     advertise: Option<String>,
@@ -104,6 +107,7 @@ impl FromNodeFile {
             coordinators,
             data_dir: raw.data_dir.clone(),
             insecure: raw.insecure.unwrap_or(false),
+            tls_dir: raw.tls_dir.clone(),
             zone: raw.zone.as_ref().map(|text| file.parse("zone", text, args::name)).transpose()?,
             weight: raw.weight.as_ref().map(|v| file.within("weight", v, 1..=10_000)).transpose()?,
             advertise: raw.advertise.as_ref().map(|text| file.parse("advertise", text, args::address)).transpose()?,

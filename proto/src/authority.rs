@@ -1,0 +1,67 @@
+//! Whether a role may make a call of gRPC, asked before anything of the call is looked at.
+
+use crate::convert::error::status_of;
+use archon_security::{Caller, Transport, callers};
+use futures::future::{Either, Ready, ready};
+use std::task::{Context, Poll};
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tower_layer::Layer;
+
+/// Refuses calls that the caller's role may not make. Without TLS nobody knows who calls, and everybody may.
+#[derive(Clone, Copy, Debug)]
+pub struct Authority {
+    asked: bool,
+}
+
+impl Authority {
+    /// As a process asks that is reached by `transport`.
+    pub const fn of(transport: &Transport) -> Self {
+        Self { asked: transport.tls().is_some() }
+    }
+}
+
+impl<S> Layer<S> for Authority {
+    type Service = Authorized<S>;
+
+    fn layer(&self, inner: S) -> Authorized<S> {
+        Authorized { inner, asked: self.asked }
+    }
+}
+
+/// A service whose callers are looked at.
+#[derive(Clone, Debug)]
+pub struct Authorized<S> {
+    inner: S,
+    asked: bool,
+}
+
+impl<S> Service<http::Request<Body>> for Authorized<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Either<Ready<Result<S::Response, S::Error>>, S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        if self.asked {
+            let path = request.uri().path();
+            // A connection that did not come through the doors would be nobody's: there is none.
+            let refused = match request.extensions().get::<Caller>() {
+                Some(caller) if caller.identity.is_some() => {
+                    caller.check_role(callers(path), path).err().map(|detail| status_of(&detail))
+                }
+                _ => Some(tonic::Status::unauthenticated("who calls is not known")),
+            };
+            if let Some(status) = refused {
+                return Either::Left(ready(Ok(status.into_http())));
+            }
+        }
+        Either::Right(self.inner.call(request))
+    }
+}
