@@ -7,11 +7,13 @@ use crate::network::Links;
 use crate::options::Options;
 use crate::ports::free_addresses;
 use crate::process::{environment, spawn};
-use archon_local_cluster::{Member, Place, Process, node_arguments};
+use archon_client::{Admin, Client, ClientBuilder, Role, Transport};
+use archon_local_cluster::{Issuer, Member, Place, Process, YOU, node_arguments};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub use archon_local_cluster::PATIENCE;
@@ -31,6 +33,8 @@ pub struct Cluster {
     /// Where members tell their metrics.
     metrics: BTreeMap<String, String>,
     links: Links,
+    /// Vouches for members, if they talk by TLS.
+    issuer: Option<Issuer>,
     options: Options,
     /// By member; unmounted before the directory goes.
     disks: BTreeMap<String, DiskImage>,
@@ -47,6 +51,7 @@ impl Cluster {
     pub fn start(exe: &str, options: &Options) -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
+        let issuer = options.tls.then(|| Issuer::new(&directory.path().join("tls")).expect("an authority"));
         let mut links = Links::new(options.network);
         let names: Vec<String> = (0..options.coordinators).map(coordinator_name).collect();
         let places: Vec<Place> = names.iter().map(|name| links.add(name)).collect();
@@ -56,6 +61,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             metrics: BTreeMap::new(),
             links,
+            issuer,
             options: options.clone(),
             disks: BTreeMap::new(),
             directory,
@@ -66,7 +72,7 @@ impl Cluster {
             let data = cluster.data_directory(name);
             let mut arguments = options.layout().coordinator(id, &place, &addresses, &data);
             arguments.extend(cluster.metrics_arguments(name));
-            let member = cluster.member(name, place, arguments);
+            let member = cluster.member((Role::Coordinator, &id.to_string()), name, place, arguments);
             cluster.coordinators.push(member);
         }
         for index in 0..options.coordinators {
@@ -98,6 +104,36 @@ impl Cluster {
         self.coordinators.iter().map(|member| member.address().to_owned()).collect()
     }
 
+    /// Builds a client that reads and writes.
+    pub fn client(&self) -> ClientBuilder {
+        Client::builder(self.coordinator_addresses()).transport(self.transport(Role::Client))
+    }
+
+    /// A handle for administration.
+    ///
+    /// # Panics
+    /// If there can be none.
+    pub fn admin(&self, timeout: Duration) -> Admin {
+        Admin::with_transport(self.coordinator_addresses(), timeout, self.transport(Role::Admin)).expect("addresses")
+    }
+
+    /// How somebody with this role talks to the cluster.
+    ///
+    /// # Panics
+    /// If there can be no certificate for that.
+    pub fn transport(&self, role: Role) -> Transport {
+        let insecure = Transport::plaintext(self.links.beyond_loopback());
+        self.issuer.as_ref().map_or(insecure, |issuer| issuer.transport(role, YOU).expect("a certificate"))
+    }
+
+    /// What vouches for members.
+    ///
+    /// # Panics
+    /// If they do not talk by TLS.
+    pub fn issuer(&self) -> &Issuer {
+        self.issuer.as_ref().expect("the cluster was started with TLS")
+    }
+
     /// The network between the members.
     pub fn links(&mut self) -> &mut Links {
         &mut self.links
@@ -123,7 +159,7 @@ impl Cluster {
             let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), &data);
             arguments.extend(self.options.engine.into_iter().flat_map(|engine| ["--engine".into(), engine.into()]));
             arguments.extend(self.metrics_arguments(name));
-            let member = self.member(name, place, arguments);
+            let member = self.member((Role::Node, name), name, place, arguments);
             self.nodes.insert(name.into(), member);
         }
         let member = self.nodes.get_mut(name).expect("inserted above");
@@ -149,12 +185,15 @@ impl Cluster {
         self.metrics.get(member).expect("the member tells its metrics")
     }
 
-    fn member(&self, name: &str, place: Place, arguments: Vec<OsString>) -> Member {
-        // Plaintext beyond loopback must be asked for.
-        let insecure = self.links.beyond_loopback().then(|| "--insecure".into());
+    fn member(&self, (role, own): (Role, &str), name: &str, place: Place, arguments: Vec<OsString>) -> Member {
+        let shown: Vec<OsString> = match &self.issuer {
+            Some(issuer) => issuer.member_arguments(role, own, &place).expect("a certificate").to_vec(),
+            // Plaintext beyond loopback must be asked for.
+            None => self.links.beyond_loopback().then(|| "--insecure".into()).into_iter().collect(),
+        };
         let program = [self.exe.clone().into()];
         let words = self.links.before(name).into_iter().map(OsString::from).chain(program);
-        Member::new(name, place, words.chain(arguments).chain(insecure).collect())
+        Member::new(name, place, words.chain(arguments).chain(shown).collect())
     }
 
     /// The arguments with which a node of this cluster would be started.

@@ -22,6 +22,9 @@ pub struct Options {
     pub engine: Option<&'static str>,
     /// Has each coordinator and node tell its metrics, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
     pub metrics: bool,
+    /// Has all members talk by TLS, with certificates of an authority of the cluster's own. The whole suite does so where
+    /// `ARCHON_TEST_TLS` is set.
+    pub tls: bool,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
 }
@@ -39,6 +42,7 @@ impl Default for Options {
             network: Network::Loopback,
             engine: None,
             metrics: false,
+            tls: std::env::var_os("ARCHON_TEST_TLS").is_some(),
             disks: false,
         }
     }

@@ -6,7 +6,6 @@ use crate::image::DiskImage;
 use crate::load::{Load, LoadReport};
 use crate::options::Options;
 use crate::wait::{check, wait_for};
-use archon_client::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,8 +58,7 @@ impl PowerLoss {
     pub fn run(&self, exe: &str, runtime: &tokio::runtime::Runtime) -> (LoadReport, Vec<String>) {
         let mut dice = Dice::new(self.seed);
         let mut cluster = Cluster::start(exe, &self.options());
-        let endpoints = cluster.coordinator_addresses();
-        let client = runtime.block_on(Client::builder(endpoints).timeout(CLIENT_PATIENCE).build()).expect("a client");
+        let client = runtime.block_on(cluster.client().timeout(CLIENT_PATIENCE).build()).expect("a client");
         let load = runtime.block_on(async { Load::start_with(&client, "power", WRITERS, value) });
         for round in 1..=self.rounds {
             let before = load.operations();

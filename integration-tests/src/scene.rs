@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, PATIENCE};
 use crate::history::{Workload, WorkloadOptions, WorkloadReport};
 use crate::options::Options;
 use crate::wait::{check, wait_for};
+use archon_client::Role;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -94,7 +95,7 @@ impl Scene {
             Some(node) => vec![self.cluster.node_address(node).to_owned()],
             None => self.cluster.coordinator_addresses(),
         };
-        let started = self.runtime.block_on(Workload::start(endpoints, load));
+        let started = self.runtime.block_on(Workload::start(endpoints, self.cluster.transport(Role::Client), load));
         self.workload = Some(started.unwrap_or_else(|error| panic!("{}: no client: {error}", self.name)));
         self.load = load.clone();
         self.progress(WARM_UP);

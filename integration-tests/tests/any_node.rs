@@ -1,6 +1,6 @@
 //! Any node answers: one that does not lead a key's partition passes the operation on (PROTOCOL rule 32).
 
-use archon_client::{Admin, Client};
+use archon_client::{Client, Role};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, wait_for};
 use archon_proto::v1::kv_client::KvClient;
@@ -23,7 +23,7 @@ fn cluster_ref(cluster: &Cluster) -> Option<ClusterRef> {
 
 /// What a node counts.
 async fn counted(cluster: &Cluster, node: &str, name: &str) -> u64 {
-    let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(10)).expect("addresses");
+    let admin = cluster.admin(Duration::from_secs(10));
     admin.node_stats(cluster.node_address(node)).await.expect("the node says what it counts").get(name)
 }
 
@@ -112,7 +112,10 @@ async fn increments_passed_on_to_a_leader_that_is_killed_count_once_each() {
     let mut cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let endpoint = cluster.node_address("athens").to_owned();
-    let builder = Client::builder([endpoint]).via_endpoints().timeout(Duration::from_secs(60));
+    let builder = Client::builder([endpoint])
+        .transport(cluster.transport(Role::Client))
+        .via_endpoints()
+        .timeout(Duration::from_secs(60));
     let client = builder.build().await.expect("a client of athens");
     let key = key_led_by(&cluster, "byzantium");
     let (stop, answered) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(0)));

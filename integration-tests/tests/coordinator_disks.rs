@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(60);
 const DISK_MEGABYTES: u32 = 64;
 
 async fn client(cluster: &Cluster) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(30)).build().await.expect("a client")
+    cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")
 }
 
 fn data(cluster: &Cluster, index: usize) -> PathBuf {

@@ -16,7 +16,7 @@ use tonic::transport::Endpoint;
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 async fn client(cluster: &Cluster) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(30)).build().await.expect("a client")
+    cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")
 }
 
 async fn until_operations(load: &Load, more: u64) {

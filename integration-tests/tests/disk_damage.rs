@@ -22,7 +22,7 @@ fn options() -> Options {
 }
 
 async fn client(cluster: &Cluster, timeout: Duration) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+    cluster.client().timeout(timeout).build().await.expect("a client")
 }
 
 /// Writes `count` keys of `bytes` bytes each and adds them to `written`.

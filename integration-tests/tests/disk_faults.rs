@@ -16,7 +16,7 @@ const NODE: &str = "athens";
 const SIGABRT: i32 = 6;
 
 async fn client(cluster: &Cluster, timeout: Duration) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+    cluster.client().timeout(timeout).build().await.expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

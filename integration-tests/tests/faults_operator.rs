@@ -10,15 +10,15 @@ use std::time::Duration;
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn client(coordinators: Vec<String>) -> Client {
-    Client::builder(coordinators).timeout(Duration::from_secs(20)).build().await.expect("a client")
+async fn client(cluster: &Cluster) -> Client {
+    cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
 }
 
 /// 75: whoever waits for a rebalance stops waiting; the rebalance goes on to its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     let mut cluster = Cluster::start(EXE, &Options::default());
-    let client = client(cluster.coordinator_addresses()).await;
+    let client = client(&cluster).await;
     for number in 0..100_usize {
         client.put(format!("large-{number}"), vec![7; 256 * 1024]).await.expect("a put");
     }
@@ -61,7 +61,7 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_pointed_at_another_clusters_coordinators() {
     let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
-    let client = client(cluster.coordinator_addresses()).await;
+    let client = client(&cluster).await;
     client.put("k", "mine").await.expect("a put");
     cluster.take_node("athens").terminate(Duration::from_secs(20));
     let address = free_addresses(1).remove(0);

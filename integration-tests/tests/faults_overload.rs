@@ -19,7 +19,7 @@ const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(20)).build().await.expect("a client")
+    cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
 }
 
 /// As many keys as lie in every partition, with great likelihood, each written and read back.

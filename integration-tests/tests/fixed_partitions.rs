@@ -17,7 +17,7 @@ fn moves(plan: &Value) -> usize {
 }
 
 async fn client(cluster: &Cluster) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(30)).build().await.expect("a client")
+    cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

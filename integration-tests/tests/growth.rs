@@ -1,6 +1,6 @@
 //! Tables by ranges whose partitions are split by themselves, on real processes: as they grow, under load, and what is no limit.
 
-use archon_client::{Admin, Client, Entry, Error};
+use archon_client::{Client, Entry, Error};
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::TryStreamExt;
 use serde_json::Value;
@@ -64,7 +64,7 @@ fn bytes(cluster: &Cluster, row: &Value) -> u64 {
 }
 
 async fn client(cluster: &Cluster, table: &str) -> Arc<Client> {
-    let built = Client::builder(cluster.coordinator_addresses()).table(table).timeout(Duration::from_secs(20));
+    let built = cluster.client().table(table).timeout(Duration::from_secs(20));
     Arc::new(built.build().await.expect("a client"))
 }
 
@@ -136,7 +136,7 @@ async fn write(client: Arc<Client>, writer: u64) -> u32 {
 /// The sum of a counter over some members.
 fn counted(cluster: &Cluster, addresses: &[String], name: &str) -> u64 {
     let runtime = Runtime::new().expect("a runtime");
-    let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(5)).expect("a handle");
+    let admin = cluster.admin(Duration::from_secs(5));
     let read = |address: &String| runtime.block_on(admin.node_stats(address)).expect("counters").get(name);
     addresses.iter().map(read).sum()
 }

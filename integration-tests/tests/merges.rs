@@ -1,6 +1,5 @@
 //! Partitions of tables by ranges, merged on real processes: under load, under kills, and where it cannot be done.
 
-use archon_client::Client;
 use archon_integration_tests::{Cluster, Counting, Options, wait_for};
 use serde_json::Value;
 use std::time::Duration;
@@ -163,7 +162,7 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     done(&cluster, &["kv", "put", "a", "first", "--table", "times"]);
     // More than the nodes have told of by the time it begins, or not: it is refused or given up.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let client = Client::builder(cluster.coordinator_addresses()).table("times");
+    let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");
     for number in 0..19 {
         let put = client.put(format!("n-{number:02}"), vec![b'v'; 900 * 1024]);

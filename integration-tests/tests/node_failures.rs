@@ -10,7 +10,7 @@ use std::time::Duration;
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 async fn client(cluster: &Cluster, timeout: Duration) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+    cluster.client().timeout(timeout).build().await.expect("a client")
 }
 
 /// Writes `count` keys and returns them with their values.

@@ -61,9 +61,7 @@ fn without_syncs_acknowledged_writes_are_lost() {
         skipped("this machine does not let a test trace a process");
         return;
     }
-    let endpoints = cluster.coordinator_addresses();
-    let patience = Duration::from_secs(10);
-    let client = runtime.block_on(archon_client::Client::builder(endpoints).timeout(patience).build());
+    let client = runtime.block_on(cluster.client().timeout(Duration::from_secs(10)).build());
     let client = client.expect("a client");
     let load = runtime.block_on(async { Load::start(&client, "unsynced", 4) });
     wait_for("some writes", Duration::from_secs(60), || {

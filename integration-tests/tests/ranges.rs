@@ -1,6 +1,6 @@
 //! Tables whose keys are in ranges, by the command line and the library on real processes.
 
-use archon_client::{Client, Entry};
+use archon_client::Entry;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn a_client_lists_many_keys_as_a_stream_in_either_order() {
     wait_served(&cluster);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let client = Client::builder(cluster.coordinator_addresses()).table("times").build().await.expect("a client");
+        let client = cluster.client().table("times").build().await.expect("a client");
         let names: Vec<String> = (0..1_000).map(|number| format!("key-{number:04}")).collect();
         let puts = names.iter().map(|key| archon_client::Op::Put { key: key.clone().into(), value: "v".into() });
         for put in client.batch(puts.collect()).await.expect("a batch") {

@@ -1,7 +1,7 @@
 //! One of three copies is wiped, flipped, deleted, made unreadable or started twice, on real processes under load: it is
 //! detected and loaded anew from its peers, the events say so, no operation fails and nothing acknowledged is lost.
 
-use archon_client::{Admin, Client};
+use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
@@ -170,7 +170,7 @@ fn wait_flushed(data: &Path) {
 }
 
 async fn client(cluster: &Cluster) -> Client {
-    let builder = Client::builder(cluster.coordinator_addresses());
+    let builder = cluster.client();
     builder.timeout(Duration::from_secs(60)).build().await.expect("a client")
 }
 
@@ -289,7 +289,7 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
 
 /// Log trims of a node: each says that an engine holds what was written, durably.
 async fn trims(cluster: &Cluster, node: &str) -> u64 {
-    let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(10)).expect("an admin client");
+    let admin = cluster.admin(Duration::from_secs(10));
     let stats = admin.node_stats(cluster.node_address(node)).await.expect("the node says what it counts");
     stats.get("archon_node_log_trims_total")
 }

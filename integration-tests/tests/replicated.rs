@@ -15,7 +15,7 @@ fn three_copies() -> Options {
 }
 
 async fn client(cluster: &Cluster, timeout: Duration) -> Client {
-    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+    cluster.client().timeout(timeout).build().await.expect("a client")
 }
 
 fn is_live(copy: &Value) -> bool {

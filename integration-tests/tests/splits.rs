@@ -1,6 +1,5 @@
 //! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
 
-use archon_client::{Admin, Client};
 use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::reply::Answer;
@@ -163,7 +162,7 @@ fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() 
 fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
     let cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
-    let client = Client::builder(cluster.coordinator_addresses()).table("times").timeout(Duration::from_secs(20));
+    let client = cluster.client().table("times").timeout(Duration::from_secs(20));
     let client = runtime.block_on(client.build()).expect("a client");
     for counter in 0..COUNTERS {
         runtime.block_on(client.put(key(counter), "before")).expect("a put");
@@ -207,7 +206,7 @@ fn all_nodes_killed_right_after_a_split_have_both_halves() {
 /// What a node says of one of its counters; zero while it does not answer.
 fn counter(runtime: &Runtime, cluster: &Cluster, node: &str, name: &str) -> u64 {
     let read = async {
-        let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(5)).ok()?;
+        let admin = cluster.admin(Duration::from_secs(5));
         Some(admin.node_stats(cluster.node_address(node)).await.ok()?.get(name))
     };
     runtime.block_on(read).unwrap_or_default()
@@ -217,7 +216,7 @@ fn counter(runtime: &Runtime, cluster: &Cluster, node: &str, name: &str) -> u64 
 fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_whole() {
     let mut cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
-    let client = Client::builder(cluster.coordinator_addresses()).table("times").timeout(Duration::from_secs(30));
+    let client = cluster.client().table("times").timeout(Duration::from_secs(30));
     let client = runtime.block_on(client.build()).expect("a client");
     let value = vec![7_u8; 16 * 1024];
     for batch in 0..32 {

@@ -1,6 +1,5 @@
 //! Reads at copies that need not lead (PROTOCOL rule 33): answered while nobody leads, and only from what is committed.
 
-use archon_client::Client;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use serde_json::Value;
@@ -19,7 +18,7 @@ fn followers(cluster: &Cluster, key: &str) -> (Vec<String>, String) {
 async fn followers_answer_while_their_leader_stands_still_and_nobody_can_name_another() {
     let mut cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);
-    let builder = Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(10));
+    let builder = cluster.client().timeout(Duration::from_secs(10));
     let client = builder.build().await.expect("a client");
     let key = "city/1";
     client.put(key, "old").await.expect("a put");

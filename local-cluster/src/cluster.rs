@@ -1,10 +1,11 @@
 //! The processes: coordinators and nodes on free ports, in a directory that goes away at the end.
 
 use crate::error::Error;
+use crate::issuer::Issuer;
 use crate::member::{Layout, Member, Place, node_arguments};
 use crate::ports::free_addresses;
 use crate::process::Process;
-use archon_client::{Admin, Status};
+use archon_client::{Admin, Role, Status, Transport};
 use archon_load::{Look, Wait, wait_for, watch};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,6 +27,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long one request may take while waiting for something.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(2);
+/// What certificates call whoever looks at the cluster.
+pub const YOU: &str = "you";
 /// How many lines of a log are told when something went wrong.
 const TAIL_LINES: usize = 12;
 
@@ -41,6 +44,8 @@ pub struct Cluster {
     // In this order: processes end before their directory goes.
     nodes: BTreeMap<String, Member>,
     coordinators: BTreeMap<u64, Member>,
+    /// Vouches for its processes, if they talk by TLS.
+    issuer: Option<Issuer>,
     directory: Directory,
 }
 
@@ -96,7 +101,40 @@ impl Cluster {
         let directory = tempfile::Builder::new().prefix("archon-cluster-").tempdir().map_err(Error::Directory)?;
         let directory = if keep { Directory::Kept(directory.keep()) } else { Directory::Temporary(directory) };
         let (nodes, coordinators) = Default::default();
-        Ok(Self { program: program.into(), layout, nodes, coordinators, directory })
+        Ok(Self { program: program.into(), layout, nodes, coordinators, issuer: None, directory })
+    }
+
+    /// Has its processes talk by TLS, with certificates of an authority of their own. To be said before anything is started.
+    ///
+    /// # Errors
+    /// When there can be no authority.
+    pub fn use_tls(&mut self) -> Result<(), Error> {
+        self.issuer = Some(Issuer::new(&self.directory().join("tls"))?);
+        Ok(())
+    }
+
+    /// How somebody with this role talks to it.
+    ///
+    /// # Errors
+    /// When there can be no certificate for that.
+    pub fn transport(&self, role: Role) -> Result<Transport, Error> {
+        self.issuer.as_ref().map_or(Ok(Transport::default()), |issuer| issuer.transport(role, YOU))
+    }
+
+    /// The directory of somebody's credentials, who serves nobody; nothing if it takes none to talk to it.
+    ///
+    /// # Errors
+    /// When there can be no certificate for that.
+    pub fn credentials(&self, role: Role, name: &str) -> Result<Option<PathBuf>, Error> {
+        self.issuer.as_ref().map(|issuer| issuer.credentials(role, name, [])).transpose()
+    }
+
+    /// The arguments by which a member shows who it is, if it is to.
+    fn tls_arguments(&self, role: Role, name: &str, place: &Place) -> Result<Vec<OsString>, Error> {
+        let issuer = self.issuer.iter();
+        let arguments: Result<Vec<_>, Error> =
+            issuer.map(|issuer| issuer.member_arguments(role, name, place)).collect();
+        Ok(arguments?.concat())
     }
 
     /// The coordinators' addresses.
@@ -124,7 +162,7 @@ impl Cluster {
     /// # Errors
     /// When the client cannot be made.
     pub fn admin(&self) -> Result<Admin, Error> {
-        Ok(Admin::new(self.endpoints(), REQUEST_LIMIT)?)
+        Ok(Admin::with_transport(self.endpoints(), REQUEST_LIMIT, self.transport(Role::Admin)?)?)
     }
 
     /// Starts the quorum on free ports and waits until it has a leader.
@@ -149,10 +187,11 @@ impl Cluster {
         let data = self.directory().join(format!("attempt-{attempt}"));
         let member = |(id, address): (u64, &String)| {
             let (name, place) = (format!("coordinator-{id}"), Place::from(address.clone()));
-            let arguments = self.layout.coordinator(id, &place, &addresses, &data.join(&name));
-            (id, Member::new(&name, place, self.command(arguments)))
+            let mut arguments = self.layout.coordinator(id, &place, &addresses, &data.join(&name));
+            arguments.extend(self.tls_arguments(Role::Coordinator, &id.to_string(), &place)?);
+            Ok((id, Member::new(&name, place, self.command(arguments))))
         };
-        self.coordinators = (1..).zip(&addresses).map(member).collect();
+        self.coordinators = (1..).zip(&addresses).map(member).collect::<Result<_, Error>>()?;
         Ok(())
     }
 
@@ -195,7 +234,8 @@ impl Cluster {
     pub fn start_node(&mut self, name: &str) -> Result<(), Error> {
         if !self.nodes.contains_key(name) {
             let place = Place::from(free_addresses(1)?.concat());
-            let arguments = node_arguments(name, &place, &self.endpoints(), &self.directory().join(name));
+            let mut arguments = node_arguments(name, &place, &self.endpoints(), &self.directory().join(name));
+            arguments.extend(self.tls_arguments(Role::Node, name, &place)?);
             self.nodes.insert(name.to_owned(), Member::new(name, place, self.command(arguments)));
         }
         let member = self.nodes.get_mut(name).ok_or_else(|| Error::NotRunning(name.to_owned()))?;

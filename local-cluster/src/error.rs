@@ -9,6 +9,9 @@ pub enum Error {
     /// There is no place for its data.
     #[error("making a temporary directory: {0}; point TMPDIR to a directory with some free space")]
     Directory(#[source] std::io::Error),
+    /// There are no certificates.
+    #[error("making certificates: {0}")]
+    Certificates(String),
     /// Loopback has no free port.
     #[error("looking for a free port on 127.0.0.1: {0}")]
     Port(#[source] std::io::Error),
@@ -60,6 +63,12 @@ pub enum Error {
     /// The cluster answered with an error.
     #[error(transparent)]
     Client(#[from] archon_client::Error),
+}
+
+impl From<archon_certificates::CertificatesError> for Error {
+    fn from(error: archon_certificates::CertificatesError) -> Self {
+        Self::Certificates(error.to_string())
+    }
 }
 
 #[cfg(test)]

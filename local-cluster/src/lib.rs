@@ -4,13 +4,15 @@
 
 mod cluster;
 mod error;
+mod issuer;
 mod member;
 mod parent_death;
 mod ports;
 mod process;
 
-pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, PATIENCE, REQUEST_LIMIT, SMALL};
+pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, PATIENCE, REQUEST_LIMIT, SMALL, YOU};
 pub use error::Error;
+pub use issuer::Issuer;
 pub use member::{Layout, Member, Place, node_arguments};
 pub use parent_death::end_with_parent;
 pub use ports::free_addresses;

@@ -146,6 +146,9 @@ pub(crate) struct LocalArgs {
     /// Keep its data and logs.
     #[arg(long, requires = "local")]
     pub(crate) keep: bool,
+    /// Have its processes talk by TLS, with certificates of an authority that is made for it.
+    #[arg(long, requires = "local")]
+    pub(crate) tls: bool,
 }
 
 /// What is done to a cluster of the measurement's own.

@@ -131,6 +131,9 @@ pub(crate) struct DemoArgs {
     /// Keep the temporary directory with data and logs.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Have all processes talk by TLS, with certificates of an authority that is made for the story.
+    #[arg(long)]
+    pub(crate) tls: bool,
     /// Be a process of the service in the story, under this name.
     #[arg(long, hide = true, value_name = "NAME")]
     pub(crate) worker: Option<String>,

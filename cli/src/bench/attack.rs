@@ -70,7 +70,7 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let local = local::start(&args.local, output).await?;
-    let connection = local::connection(local.as_ref(), connection);
+    let connection = local::connection(local.as_ref(), connection)?;
     drop(connect::client(&connection, table, None).await?);
     let admin = connect::admin(&connection)?;
     let endpoints = connection.coordinators.clone();

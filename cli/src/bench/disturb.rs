@@ -88,7 +88,7 @@ pub(super) async fn failover(
 ) -> Result<Exit, Failure> {
     let victim = args.pid.map(Victim::check).transpose()?;
     let mut local = local::start(&args.probe.local, output).await?;
-    let connection = local::connection(local.as_ref(), connection);
+    let connection = local::connection(local.as_ref(), connection)?;
     let mut stage = Stage::set(&connection, table, &args.probe, output).await?;
     let mut rounds = Vec::new();
     match &mut local {

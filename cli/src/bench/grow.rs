@@ -72,7 +72,7 @@ struct Scanned {
 /// Nobody there, writes that failed, or keys that are missing in the end.
 pub(super) async fn run(args: &GrowArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let local = local::start(&args.local, output).await?;
-    let connection = local::connection(local.as_ref(), connection);
+    let connection = local::connection(local.as_ref(), connection)?;
     let admin = connect::admin(&connection)?;
     let limits = RangeLimits { split_above_bytes: Some(args.split_above), ..RangeLimits::NONE };
     admin.create_range_table(TABLE, Vec::new(), limits, args.local.replication).await?;

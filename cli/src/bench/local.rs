@@ -3,7 +3,8 @@
 use crate::args::{Connection, LocalArgs};
 use crate::exit::Failure;
 use crate::output::Output;
-use archon_local_cluster::{Cluster, Layout, SMALL};
+use archon_client::Role;
+use archon_local_cluster::{Cluster, Layout, SMALL, YOU};
 
 /// Starts three coordinators and three nodes, if that is asked for, and waits until every partition has all its copies.
 ///
@@ -15,15 +16,26 @@ pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cl
     }
     let layout = Layout { partitions: args.partitions, replication: args.replication, ..SMALL };
     let mut cluster = Cluster::new(crate::own_program()?, layout, args.keep)?;
+    if args.tls {
+        cluster.use_tls()?;
+    }
     output.talk(format!("starting a cluster of its own under {}", cluster.directory().display()));
     cluster.start_all().await?;
     Ok(Some(cluster))
 }
 
 /// The options with which other verbs reach it; the reader's own if there is none.
-pub(super) fn connection(cluster: Option<&Cluster>, connection: &Connection) -> Connection {
-    match cluster {
-        Some(cluster) => Connection { coordinators: cluster.endpoints(), ..connection.clone() },
+///
+/// # Errors
+/// If there can be no certificate for that.
+pub(super) fn connection(cluster: Option<&Cluster>, connection: &Connection) -> Result<Connection, Failure> {
+    Ok(match cluster {
+        Some(cluster) => Connection {
+            coordinators: cluster.endpoints(),
+            // An administrator may read and write keys as well.
+            tls_dir: cluster.credentials(Role::Admin, YOU)?,
+            ..connection.clone()
+        },
         None => connection.clone(),
-    }
+    })
 }

@@ -75,7 +75,7 @@ pub(super) async fn rebalance(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let mut local = local::start(&args.probe.local, output).await?;
-    let connection = local::connection(local.as_ref(), connection);
+    let connection = local::connection(local.as_ref(), connection)?;
     if local.is_none() && connect::admin(&connection)?.plan().await?.moves.is_empty() {
         return Err(Failure::new(Exit::Refused, "there is nothing to move, so there is nothing to measure")
             .with_remedy("start another node, or drain one (`archon node drain`), or say --local"));

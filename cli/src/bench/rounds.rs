@@ -4,7 +4,7 @@ use super::disturb::{PATIENCE, Stage};
 use crate::args::{Disturbance, FailoverArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use archon_client::{Admin, NodeGoal, NodeStatus};
+use archon_client::{Admin, NodeGoal, NodeStatus, Role};
 use archon_load::{Look, Wait, Window, wait_for, watch};
 use archon_local_cluster::{Cluster, LATE_NODE};
 use serde::Serialize;
@@ -185,7 +185,8 @@ impl<'a> Rounds<'a> {
 
     /// Waits until a coordinator leads that is not the `former` one.
     async fn leader(&mut self, former: u64) -> Result<(u64, Duration), Failure> {
-        let admin = Admin::new(self.cluster.endpoints(), REQUEST_LIMIT)?;
+        let admin =
+            Admin::with_transport(self.cluster.endpoints(), REQUEST_LIMIT, self.cluster.transport(Role::Admin)?)?;
         wait_for("a leading coordinator", PATIENCE, Wait::EVERY, async || {
             self.cluster.check_alive()?;
             Ok(match admin.status().await.map(|status| status.leader_id.filter(|id| *id != former)) {

@@ -54,7 +54,7 @@ struct Gaps {
 /// Nobody there, a split that is refused or given up, or an acknowledged write that is lost.
 pub(super) async fn run(args: &SplitArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let local = local::start(&args.local, output).await?;
-    let connection = local::connection(local.as_ref(), connection);
+    let connection = local::connection(local.as_ref(), connection)?;
     let admin = connect::admin(&connection)?;
     admin.create_range_table(TABLE, Vec::new(), RangeLimits::NONE, args.local.replication).await?;
     let measured = measure(args, &connection, &admin, output).await;

@@ -35,6 +35,9 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
     let mut hangup = install(SignalKind::hangup())?;
     let narrator = Narrator::new(*output);
     let mut cluster = Cluster::new(crate::own_program()?, SMALL, args.keep)?;
+    if args.tls {
+        cluster.use_tls()?;
+    }
     let told = tokio::select! {
         told = story::tell(args, &mut cluster, &narrator) => told,
         _ = interrupt.recv() => Err(Failure::failed("interrupted")),

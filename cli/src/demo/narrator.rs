@@ -1,7 +1,8 @@
 //! The voice of the story: numbered steps, a sentence each, what was seen.
 
 use crate::output::{Output, talk};
-use archon_local_cluster::Cluster;
+use archon_client::Role;
+use archon_local_cluster::{Cluster, YOU};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +96,9 @@ impl Narrator {
         self.say(self.output.bold("The cluster stays up until you press Ctrl-C. In another terminal, try:"));
         self.say("");
         self.show(&format!("export ARCHON_COORDINATORS={endpoints}\nalias archon={program}"));
+        if let Ok(Some(credentials)) = cluster.credentials(Role::Admin, YOU) {
+            self.show(&format!("export ARCHON_TLS_DIR={}", quoted(&credentials)));
+        }
         TO_TRY.iter().for_each(|line| self.show(line));
         TO_TRY_WITH_ANOTHER.iter().for_each(|line| self.show(line));
         self.say("");

@@ -4,10 +4,11 @@ use super::looks::{ensure, wait_for};
 use super::narrator::Narrator;
 use super::worker::{JOBS, Note};
 use crate::exit::Failure;
-use archon_client::{Admin, Client, Routes};
+use archon_client::{Admin, Client, Role, Routes};
 use archon_load::Look;
 use archon_local_cluster::{Cluster, Process};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 const NAMES: [&str; 3] = ["ada", "grace", "mary"];
 const PARTITIONS: u32 = 6;
@@ -35,10 +36,14 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     let mut workers = BTreeMap::new();
     for name in NAMES {
         let program = crate::own_program()?.display().to_string();
-        let command = [&program, "demo", "--worker", name, "--coordinators", &cluster.endpoints().join(",")];
+        let words = [&program, "demo", "--worker", name, "--coordinators", &cluster.endpoints().join(",")];
+        let mut command = words.map(OsString::from).to_vec();
+        if let Some(credentials) = cluster.credentials(Role::Participant, name)? {
+            command.extend(["--tls-dir".into(), credentials.into()]);
+        }
         workers.insert(name.to_owned(), Process::start(name, &command, &[], cluster.directory())?);
     }
-    let routes = Client::builder(cluster.endpoints()).routes(JOBS).await?;
+    let routes = Client::builder(cluster.endpoints()).transport(cluster.transport(Role::Client)?).routes(JOBS).await?;
     let share = PARTITIONS as usize / NAMES.len();
     wait_for("two partitions at each process", async || {
         cluster.check_alive()?;

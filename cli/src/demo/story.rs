@@ -16,7 +16,7 @@ use crate::args::DemoArgs;
 use crate::documents::{Plan, Status};
 use crate::exit::Failure;
 use crate::output::{bytes_text, count_text};
-use archon_client::{Admin, Client, CoordinatorRole};
+use archon_client::{Admin, Client, CoordinatorRole, Role};
 use archon_load::Look;
 use archon_local_cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL};
 use serde::Serialize;
@@ -63,7 +63,11 @@ pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator)
     let admin = cluster.admin()?;
     let assigned = three_cities(cluster, &admin, say).await?;
 
-    let client = Client::builder(cluster.endpoints()).timeout(OPERATION_LIMIT).build().await?;
+    let client = Client::builder(cluster.endpoints())
+        .transport(cluster.transport(Role::Client)?)
+        .timeout(OPERATION_LIMIT)
+        .build()
+        .await?;
     let (puts_per_second, gets_per_second) = keys(args.keys, &client, say).await?;
 
     let lost_node = node_dies(cluster, &admin, &client, say).await?;
@@ -260,7 +264,8 @@ async fn rebalance(
         killed.duration_since(applied).as_millis()
     ));
 
-    let impatient = Admin::new(cluster.endpoints(), FAILOVER_REQUEST_LIMIT)?;
+    let impatient =
+        Admin::with_transport(cluster.endpoints(), FAILOVER_REQUEST_LIMIT, cluster.transport(Role::Admin)?)?;
     let (status, _) = wait_for("a new leading coordinator", async || {
         cluster.check_alive()?;
         Ok(match impatient.status().await {
@@ -331,7 +336,8 @@ async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: 
         Ok(if back { Look::Yes(()) } else { Look::NotYet(format!("{:?}", status.coordinators)) })
     })
     .await?;
-    let its_own = Admin::new([cluster.address(id).to_owned()], REQUEST_LIMIT)?;
+    let its_own =
+        Admin::with_transport(vec![cluster.address(id).to_owned()], REQUEST_LIMIT, cluster.transport(Role::Admin)?)?;
     wait_for("the returned coordinator to serve the same table", async || {
         let (newest, its) = match (table(admin).await, its_own.table(TABLE).await) {
             (Ok(newest), Ok(its)) => (newest, its),

@@ -3,6 +3,8 @@
 use super::{Cluster, PATIENCE};
 use crate::contract;
 use crate::wait::{check, wait_for};
+use archon_client::Role;
+use archon_local_cluster::YOU;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -30,12 +32,15 @@ impl Cluster {
     /// # Panics
     /// If the program cannot be started.
     pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
-        let output = Command::new(&self.exe)
-            .args(arguments)
-            .env("ARCHON_COORDINATORS", coordinators)
-            .env("ARCHON_INSECURE", self.links.beyond_loopback().to_string())
-            .output()
-            .expect("the program under test starts");
+        let mut command = Command::new(&self.exe);
+        command.args(arguments).env("ARCHON_COORDINATORS", coordinators);
+        match &self.issuer {
+            Some(issuer) => {
+                command.env("ARCHON_TLS_DIR", issuer.credentials(Role::Admin, YOU, []).expect("a certificate"))
+            }
+            None => command.env("ARCHON_INSECURE", self.links.beyond_loopback().to_string()),
+        };
+        let output = command.output().expect("the program under test starts");
         Ran {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

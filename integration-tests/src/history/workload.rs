@@ -5,7 +5,7 @@ use super::notes::{Noted, Shared};
 use super::operation::{Outcome, Record, Request};
 use super::violation::Violation;
 use crate::dice::Dice;
-use archon_client::{Client, Error};
+use archon_client::{Client, Error, Transport};
 use archon_types::Revision;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,17 +99,18 @@ pub struct Workload {
     shared: Arc<Shared>,
     clients: JoinSet<()>,
     patient: Client,
+    transport: Transport,
 }
 
 impl Workload {
-    /// Starts the clients on a cluster whose members are reached at `endpoints`; with a node that everything goes through, that
+    /// Starts the clients on a cluster whose members are reached at `endpoints` by `transport`; with a node that everything goes through, that
     /// is where it is reached.
     ///
     /// # Errors
     /// If the cluster cannot be found.
-    pub async fn start(endpoints: Vec<String>, options: &WorkloadOptions) -> Result<Self, Error> {
+    pub async fn start(endpoints: Vec<String>, transport: Transport, options: &WorkloadOptions) -> Result<Self, Error> {
         let begin = || {
-            let builder = Client::builder(endpoints.clone()).timeout(options.patience);
+            let builder = Client::builder(endpoints.clone()).transport(transport.clone()).timeout(options.patience);
             if options.via.is_some() { builder.via_endpoints() } else { builder }
         };
         let patient = begin().build().await?;
@@ -135,7 +136,7 @@ impl Workload {
                 clients.spawn(worker.run());
             }
         }
-        Ok(Self { shared, clients, patient })
+        Ok(Self { shared, clients, patient, transport })
     }
 
     /// The patient client.
@@ -194,7 +195,8 @@ impl Workload {
     /// # Errors
     /// If the member gives no table.
     pub async fn read_through(&self, endpoint: &str, duration: Duration) -> Result<u64, Error> {
-        let newcomer = Client::builder([endpoint]).timeout(NEWCOMERS_PATIENCE).build().await?;
+        let newcomer =
+            Client::builder([endpoint]).transport(self.transport.clone()).timeout(NEWCOMERS_PATIENCE).build().await?;
         let (until, mut answered) = (Instant::now() + duration, 0);
         while Instant::now() < until {
             for key in self.latest_keys() {

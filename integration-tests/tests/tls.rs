@@ -1,0 +1,208 @@
+//! Clusters that talk by TLS: who is let in, who may do what, and what everybody else is told.
+
+use archon_client::{Role, Tls, Transport};
+use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions};
+use archon_local_cluster::Issuer;
+use archon_proto::v1;
+use archon_security::{Expected, Protocol};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(3);
+
+fn options() -> Options {
+    Options { tls: true, replication: 3, ..Options::default() }
+}
+
+/// A channel of gRPC to the process at an address.
+fn channel(transport: &Transport, address: &str) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
+    transport.channel(&endpoint, address, Expected::Servers)
+}
+
+/// Runs the command line with other credentials than the administrator's, or none. Returns its exit code and what it said.
+fn archon_as(cluster: &Cluster, credentials: Option<&Path>, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(EXE);
+    command.args(arguments).env("ARCHON_COORDINATORS", cluster.coordinator_list());
+    match credentials {
+        Some(directory) => command.env("ARCHON_TLS_DIR", directory),
+        None => command.env_remove("ARCHON_TLS_DIR"),
+    };
+    let output = command.output().expect("the program under test starts");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+fn credentials(cluster: &Cluster, role: Role, name: &str) -> PathBuf {
+    let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
+    cluster.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
+}
+
+#[test]
+fn histories_are_linearizable_by_tls_while_members_are_killed() {
+    let load = WorkloadOptions { seed: 91, ..WorkloadOptions::default() };
+    Scene::play(EXE, "tls", &options(), &load, |scene| {
+        scene.cluster.take_node("athens").kill();
+        scene.everyone_is_served();
+        scene.progress(100);
+        scene.heal();
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.cluster.take_coordinator(leader).kill();
+        scene.progress(100);
+        scene.heal();
+    });
+}
+
+#[test]
+fn whoever_has_no_certificate_of_the_cluster_is_told_so_and_gets_nothing() {
+    let cluster = Cluster::start(EXE, &options());
+    for arguments in [&["status", "--timeout", "2s"][..], &["kv", "get", "a", "--timeout", "2s"]] {
+        let (code, said) = archon_as(&cluster, None, arguments);
+        assert!(code == Some(5) && said.contains("this member speaks TLS"), "{code:?}: {said}");
+    }
+    // One of another cluster's, whose names are the same.
+    let directory = tempfile::tempdir().expect("a directory");
+    let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
+    let foreign = foreign.expect("another authority");
+    let (code, said) = archon_as(&cluster, Some(&foreign), &["status", "--timeout", "2s"]);
+    assert!(code == Some(5) && said.contains("is it of another cluster?"), "{code:?}: {said}");
+}
+
+#[test]
+fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
+    let cluster = Cluster::start(EXE, &options());
+    let run =
+        |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&credentials(&cluster, role, "somebody")), arguments);
+    // A client works with keys, and neither looks at the cluster nor changes it.
+    assert_eq!(run(Role::Client, &["kv", "put", "a", "1"]).0, Some(0));
+    let (code, said) = run(Role::Client, &["status"]);
+    assert!(code == Some(4) && said.contains("client/somebody may not") && said.contains("operator, admin"), "{said}");
+    // An operator looks, and does neither.
+    assert_eq!(run(Role::Operator, &["status"]).0, Some(0));
+    assert_eq!(run(Role::Operator, &["rebalance", "plan"]).0, Some(0));
+    let (code, said) = run(Role::Operator, &["table", "create", "forbidden", "--partitions", "3"]);
+    assert!(code == Some(4) && said.contains("that is for admin"), "{code:?}: {said}");
+    let (code, said) = run(Role::Operator, &["kv", "get", "a"]);
+    assert!(code == Some(4) && said.contains("operator/somebody may not"), "{code:?}: {said}");
+    // A member does what members do.
+    let (code, said) = run(Role::Node, &["kv", "delete", "a"]);
+    assert_eq!(cluster.archon(&["kv", "get", "a"]).stdout.trim(), "1", "{code:?}: {said}");
+    let (code, said) = run(Role::Node, &["node", "drain", "athens"]);
+    assert!(code == Some(4) && said.contains("node/somebody may not"), "{code:?}: {said}");
+    let tables = cluster.archon(&["table", "list"]);
+    assert!(!tables.stdout.contains("forbidden"), "an operator has made a table: {}", tables.stdout);
+}
+
+/// Messages in somebody else's name, and such that a role may not send: refused before anything is looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_speaks_in_the_name_of_another_member() {
+    let cluster = Cluster::start(EXE, &options());
+    let status = cluster.json(&["status"]).expect("status");
+    let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
+    let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
+    let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
+    let delphi = Tls::open(&credentials(&cluster, Role::Node, "delphi")).map(Transport::Tls).expect("credentials");
+    let in_the_name = |refused: tonic::Status| {
+        let said = refused.message().to_owned();
+        assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
+    };
+    let mut session = v1::session_client::SessionClient::new(channel(&delphi, &leader));
+    in_the_name(session.register(registration("athens")).await.expect_err("delphi is not athens"));
+    let sender = Some(v1::Sender { id: 1, incarnation: 1 });
+    let leave = v1::LeaveRequest { cluster: named.clone(), sender };
+    in_the_name(session.leave(leave).await.expect_err("delphi is not the first node"));
+    let report = v1::ReportRequest { cluster: named, sender, ..Default::default() };
+    in_the_name(session.report(report).await.expect_err("delphi is not the first node"));
+    // A node among coordinators, and a node that gives others orders.
+    let mut raft = v1::raft_client::RaftClient::new(channel(&delphi, &leader));
+    let refused = raft.vote(v1::RaftMessage::default()).await.expect_err("a node does not vote");
+    assert!(refused.message().contains("that is for coordinator"), "{refused}");
+    let mut control = v1::control_client::ControlClient::new(channel(&delphi, cluster.node_address("athens")));
+    let refused = control.push(v1::PushRequest::default()).await.expect_err("a node gives no orders");
+    assert!(refused.message().contains("that is for coordinator"), "{refused}");
+    // Coordinators do not speak for each other either.
+    let second = Tls::open(&credentials(&cluster, Role::Coordinator, "9")).map(Transport::Tls).expect("credentials");
+    let mut raft = v1::raft_client::RaftClient::new(channel(&second, &leader));
+    let vote = v1::RaftMessage { sender: 1, ..Default::default() };
+    let refused = raft.vote(vote).await.expect_err("the ninth is not the first");
+    assert!(refused.message().contains("coordinator/9 speaks in the name of coordinator/1"), "{refused}");
+    // Nor in orders to nodes.
+    let mut control = v1::control_client::ControlClient::new(channel(&second, cluster.node_address("athens")));
+    let asked = v1::ConfirmBootRequest { boot_id: vec![0; 16].into() };
+    control.confirm_boot(asked).await.expect("any coordinator may ask");
+}
+
+fn registration(name: &str) -> v1::RegisterRequest {
+    let bytes = |number: u128| uuid::Uuid::from_u128(number).as_bytes().to_vec().into();
+    v1::RegisterRequest {
+        name: name.into(),
+        address: "127.0.0.1:1".into(),
+        storage_id: bytes(7),
+        boot_id: bytes(8),
+        weight: 100,
+        protocol_min: 1,
+        protocol_max: 1,
+        ..Default::default()
+    }
+}
+
+/// A name and a role are looked at, not only who has signed: an address that leads elsewhere leads nowhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dials_one_member_meets_no_other() {
+    let cluster = Cluster::start(EXE, &options());
+    let (transport, address) = (cluster.transport(Role::Admin), cluster.node_address("athens"));
+    let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames).await;
+    dial(Expected::Node("athens".into())).await.expect("it is athens");
+    let said = dial(Expected::Node("cyrene".into())).await.expect_err("it is athens, not cyrene").to_string();
+    assert!(said.contains("node/athens") && said.contains("node/cyrene"), "{said}");
+    let said = dial(Expected::Coordinators).await.expect_err("a node is no coordinator").to_string();
+    assert!(said.contains("node/athens") && said.contains("a coordinator"), "{said}");
+    // The host is looked at as well.
+    let port = address.rsplit_once(':').expect("host:port").1;
+    let elsewhere = transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames).await;
+    let said = elsewhere.expect_err("its certificate does not name localhost").to_string();
+    assert!(said.contains("localhost") && said.contains("--host"), "{said}");
+}
+
+#[test]
+fn a_member_with_somebody_elses_certificate_does_not_start() {
+    let cluster = Cluster::start(EXE, &options());
+    let credentials = credentials(&cluster, Role::Node, "delphi");
+    let data = tempfile::tempdir().expect("a directory");
+    let data = data.path().to_str().expect("paths of tests are text");
+    let node = ["node", "--name", "olympia", "--listen", "127.0.0.1:0", "--data-dir", data];
+    let (code, said) = archon_as(&cluster, Some(&credentials), &node);
+    assert!(code == Some(2) && said.contains("node/olympia") && said.contains("node/delphi"), "{code:?}: {said}");
+    std::fs::set_permissions(credentials.join("tls.key"), Permissions::from_mode(0o644)).expect("the file is ours");
+    let (code, said) = archon_as(&cluster, Some(&credentials), &["kv", "get", "a"]);
+    assert!(code == Some(2) && said.contains("others may read this key"), "{code:?}: {said}");
+}
+
+/// Certificates are renewed by replacing files: nobody restarts anything, and no operation fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewed_certificate_is_taken_while_everything_runs() {
+    let cluster = Cluster::start(EXE, &options());
+    let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
+    let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
+    let shown = async || {
+        let stream = transport.connect(&address, &Expected::Servers, Protocol::Frames).await.expect("the node answers");
+        stream.peer_certificate().expect("it shows a certificate").to_vec()
+    };
+    let before = shown().await;
+    cluster.issuer().renew(Role::Node, "athens", [address.as_str()]).expect("a certificate");
+    let mut writes = 0;
+    let renewed = async {
+        while shown().await == before {
+            let key = format!("key-{writes}");
+            client.put(key, "value").await.expect("no write fails while a certificate is renewed");
+            writes += 1;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), renewed).await.expect("the new certificate is shown within a minute");
+    assert!(writes > 0, "nothing was written meanwhile");
+}

@@ -1,0 +1,94 @@
+//! The certificates of a cluster on this machine.
+
+use crate::error::Error;
+use crate::member::Place;
+use archon_certificates::{Authority, Host, validity, write_credentials};
+use archon_client::{Identity, Role, Tls, Transport};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// An authority of the cluster's own, which vouches for its processes and for whoever looks after them. Its key is kept in memory alone.
+#[derive(Debug)]
+pub struct Issuer {
+    authority: Authority,
+    directory: PathBuf,
+}
+
+impl Issuer {
+    /// A new authority, whose certificates go below `directory`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn new(directory: &Path) -> Result<Self, Error> {
+        let authority = Authority::create("this-machine", SystemTime::now())?;
+        Ok(Self { authority, directory: directory.to_owned() })
+    }
+
+    /// The directory of somebody's credentials, which are issued if there are none yet. A server is reached at `addresses`.
+    ///
+    /// # Errors
+    /// If they cannot be issued or written.
+    pub fn credentials<'a>(
+        &self,
+        role: Role,
+        name: &str,
+        addresses: impl IntoIterator<Item = &'a str>,
+    ) -> Result<PathBuf, Error> {
+        let identity = identity(role, name)?;
+        let directory = self.directory.join(format!("{role}-{name}"));
+        if !directory.exists() {
+            self.issue(&identity, addresses, &directory, false)?;
+        }
+        Ok(directory)
+    }
+
+    /// New credentials in the place of somebody's.
+    ///
+    /// # Errors
+    /// As [`Issuer::credentials`].
+    pub fn renew<'a>(&self, role: Role, name: &str, addresses: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
+        self.issue(&identity(role, name)?, addresses, &self.directory.join(format!("{role}-{name}")), true)
+    }
+
+    fn issue<'a>(
+        &self,
+        identity: &Identity,
+        addresses: impl IntoIterator<Item = &'a str>,
+        directory: &Path,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let hosts: BTreeSet<Host> = addresses.into_iter().filter_map(host_of).collect();
+        let hosts: Vec<Host> = hosts.into_iter().collect();
+        let issued = self.authority.issue(identity, &hosts, validity(identity.role()), SystemTime::now())?;
+        Ok(write_credentials(directory, &issued, replace)?)
+    }
+
+    /// The arguments by which a member with this role and name shows who it is.
+    ///
+    /// # Errors
+    /// As [`Issuer::credentials`].
+    pub fn member_arguments(&self, role: Role, name: &str, place: &Place) -> Result<[OsString; 2], Error> {
+        let directory = self.credentials(role, name, [place.listen.as_str(), place.reached_at.as_str()])?;
+        Ok(["--tls-dir".into(), directory.into()])
+    }
+
+    /// How somebody with this role, who serves nobody, talks to the cluster.
+    ///
+    /// # Errors
+    /// As [`Issuer::credentials`].
+    pub fn transport(&self, role: Role, name: &str) -> Result<Transport, Error> {
+        let directory = self.credentials(role, name, [])?;
+        let tls = Tls::open(&directory).map_err(|error| Error::Certificates(error.to_string()))?;
+        Ok(Transport::Tls(tls))
+    }
+}
+
+fn identity(role: Role, name: &str) -> Result<Identity, Error> {
+    Identity::new(role, name).map_err(|error| Error::Certificates(error.to_string()))
+}
+
+fn host_of(address: &str) -> Option<Host> {
+    address.rsplit_once(':').and_then(|(host, _)| host.parse().ok())
+}
