@@ -6,7 +6,7 @@ use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer};
 use archon_proto::convert::ids::check_address;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::Transport;
+use archon_security::{Expected, Transport};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -217,7 +217,10 @@ impl CoordinatorClient {
     where
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let channel = self.links.channel(address).map_err(Failed::at_once)?;
+        // A person may name a node, which knows the coordinators; whoever was learned of is one.
+        let named = self.endpoints.iter().any(|endpoint| endpoint == address);
+        let expected = if named { Expected::Servers } else { Expected::Coordinators };
+        let channel = self.links.channel(address, expected).map_err(Failed::at_once)?;
         let mut request = Request::new(message);
         // The server must not work on what nobody waits for.
         request.set_timeout(limit);

@@ -60,10 +60,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
+    /// Without [`ClientBuilder::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
     /// endpoint that was given is beyond it.
     pub fn insecure(mut self, insecure: bool) -> Self {
-        self.transport = Transport::plaintext(insecure);
+        if self.transport.tls().is_none() {
+            self.transport = Transport::plaintext(insecure);
+        }
         self
     }
 

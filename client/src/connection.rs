@@ -7,7 +7,6 @@ use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind,
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
-use archon_security::Expected;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, RemovedNodes, Version};
 use parking_lot::RwLock;
@@ -255,7 +254,7 @@ impl Task {
         transport.check(&address)?;
         let opening = async {
             let (kind, patience) = (StreamKind::Exchange, shared.links.connect_timeout());
-            let expected = Expected::Servers;
+            let expected = shared.expected(node);
             let connected = connect(transport, &address, &expected, kind, MESSAGE_BYTES_MAX, patience).await;
             let (mut reader, mut writer) = connected?;
             let cluster = shared.cluster_ref();

@@ -27,7 +27,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 pub(crate) struct Links {
     connect_timeout: Duration,
     transport: Transport,
-    channels: Mutex<HashMap<String, Channel>>,
+    channels: Mutex<HashMap<(String, Expected), Channel>>,
 }
 
 impl Links {
@@ -46,12 +46,13 @@ impl Links {
         &self.transport
     }
 
-    /// The channel to `address` (`host:port`).
+    /// The channel to `address` (`host:port`), where `expected` is to be.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if it is not an address; as [`Transport::check`].
-    pub(crate) fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
-        if let Some(channel) = self.channels.lock().get(address) {
+    pub(crate) fn channel(&self, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
+        let to = (address.to_owned(), expected);
+        if let Some(channel) = self.channels.lock().get(&to) {
             return Ok(channel.clone());
         }
         check_address(address, "address")?;
@@ -60,19 +61,18 @@ impl Links {
             ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
         })?;
         let endpoint = endpoint
-            .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-        let channel = self.transport.channel(&endpoint, address, Expected::Servers);
+        let channel = self.transport.channel(&endpoint, address, to.1.clone(), self.connect_timeout);
         let mut channels = self.channels.lock();
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
         }
-        Ok(channels.entry(address.to_owned()).or_insert(channel).clone())
+        Ok(channels.entry(to).or_insert(channel).clone())
     }
 }
 
@@ -110,6 +110,7 @@ pub(crate) fn beyond(endpoints: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpStream;
 
     #[test]
     fn endpoints_are_checked_before_anything_is_sent() {
@@ -121,9 +122,9 @@ mod tests {
     #[tokio::test]
     async fn an_address_beyond_this_machine_that_a_table_names_is_not_dialled_in_plaintext() {
         let (told, links) = ("10.0.0.1:7201", Links::new(Duration::from_secs(1), Transport::plaintext(false)));
-        let refused = links.channel(told).unwrap_err();
+        let refused = links.channel(told, Expected::Servers).unwrap_err();
         assert!(refused.kind == ErrorKind::Refused && refused.message.contains("--insecure"), "{refused}");
-        Links::new(Duration::from_secs(1), Transport::plaintext(true)).channel(told).unwrap();
+        Links::new(Duration::from_secs(1), Transport::plaintext(true)).channel(told, Expected::Servers).unwrap();
         assert!(beyond(&[told.to_owned(), "127.0.0.1:1".to_owned()]) && !beyond(&["127.0.0.1:1".to_owned()]));
     }
 
@@ -131,10 +132,28 @@ mod tests {
     async fn a_refused_connection_is_known_not_to_have_sent_anything() {
         let links = Links::new(Duration::from_secs(1), Transport::plaintext(false));
         // Port 1 of loopback: nobody listens there.
-        let channel = links.channel("127.0.0.1:1").unwrap();
+        let channel = links.channel("127.0.0.1:1", Expected::Servers).unwrap();
         let mut table = archon_proto::v1::table_client::TableClient::new(channel);
         let status = table.get_table(archon_proto::v1::GetTableRequest::default()).await.unwrap_err();
         assert!(never_sent(&status), "{status:?}");
         assert!(!never_sent(&Status::unavailable("an answer")));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_not_made_in_time_was_taken_for_one_on_which_a_call_was_sent() {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        // Nobody accepts: once these wait, the system lets all others try in vain.
+        let mut waiting = Vec::new();
+        while let Ok(Ok(one)) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+            waiting.push(one);
+        }
+        let links = Links::new(Duration::from_millis(200), Transport::default());
+        let channel = links.channel(&address.to_string(), Expected::Servers).unwrap();
+        let mut table = archon_proto::v1::table_client::TableClient::new(channel);
+        let status = table.get_table(archon_proto::v1::GetTableRequest::default()).await.unwrap_err();
+        assert!(never_sent(&status), "{status:?}");
     }
 }

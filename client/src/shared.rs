@@ -9,7 +9,7 @@ use crate::table::TableCache;
 use crate::via::Via;
 use arc_swap::ArcSwap;
 use archon_proto::v1;
-use archon_security::Transport;
+use archon_security::{Expected, Transport};
 use archon_types::{ClientId, ClusterId, ErrorDetail, ErrorKind, Holds, NodeId, PartitionId, TableId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -74,6 +74,13 @@ impl Shared {
     /// The cluster as requests name it; empty until it is known.
     pub(crate) fn cluster_ref(&self) -> Option<v1::ClusterRef> {
         self.cluster.get().map(|id| (*id).into())
+    }
+
+    /// Whom a stream to a node is to reach, as far as any table says how it is called.
+    pub(crate) fn expected(&self, node: Option<NodeId>) -> Expected {
+        let tables = self.tables.lock();
+        let name = |id| tables.values().find_map(|table| table.load().node(id).map(|row| row.name.clone()));
+        node.and_then(name).map_or(Expected::Servers, Expected::Node)
     }
 
     /// Takes the first cluster that answers for ours and refuses every other.

@@ -6,6 +6,7 @@ use crate::retry::Backoff;
 use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, kv_client::KvClient};
+use archon_security::Expected;
 use archon_types::limits::check_key;
 use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionId, PartitionTable, ReplicaState, Revision};
 use bytes::Bytes;
@@ -58,10 +59,10 @@ impl Client {
                 return Err(Error::Closed);
             }
             let (table, copies) = self.copies(&shared, &key);
-            for address in copies {
+            for (address, expected) in copies {
                 let request =
                     v1::GetStaleRequest { cluster: shared.cluster_ref(), table: table.clone(), key: key.clone() };
-                match ask(&shared, &address, request).await {
+                match ask(&shared, &address, expected, request).await {
                     Ok(found) => return Ok(found),
                     Err(detail) if may_pass(detail.kind) => *last = Some(detail),
                     Err(detail) => return Err(detail.into()),
@@ -74,28 +75,33 @@ impl Client {
     }
 
     /// The table's name, and where copies of the key's partition are: in any order, the leader last.
-    fn copies(&self, shared: &Shared, key: &[u8]) -> (String, Vec<String>) {
+    fn copies(&self, shared: &Shared, key: &[u8]) -> (String, Vec<(String, Expected)>) {
         let table = self.held();
         let name = table.table().name.clone();
         match &shared.via {
-            Some(via) => (name, vec![via.current().to_owned()]),
+            Some(via) => (name, vec![(via.current().to_owned(), Expected::Servers)]),
             None => (name, live_copies(&table, table.partition_of(key))),
         }
     }
 }
 
-fn live_copies(table: &PartitionTable, partition: PartitionId) -> Vec<String> {
+fn live_copies(table: &PartitionTable, partition: PartitionId) -> Vec<(String, Expected)> {
     let Some(row) = table.partition(partition.index) else { return Vec::new() };
     let live = row.placements.iter().filter(|placed| placed.state == ReplicaState::Live);
     let mut copies: Vec<_> = live.filter_map(|placed| Some((placed.id, table.node(placed.node)?))).collect();
     copies.shuffle(&mut rand::rng());
     // One that counts as failed may be there all the same.
     copies.sort_by_key(|(id, node)| (node.status != NodeStatus::Alive, Some(*id) == row.leader));
-    copies.into_iter().map(|(_, node)| node.address.clone()).collect()
+    copies.into_iter().map(|(_, node)| (node.address.clone(), Expected::Node(node.name.clone()))).collect()
 }
 
-async fn ask(shared: &Shared, address: &str, request: v1::GetStaleRequest) -> Result<StaleValue, ErrorDetail> {
-    let mut node = KvClient::new(shared.links.channel(address)?);
+async fn ask(
+    shared: &Shared,
+    address: &str,
+    expected: Expected,
+    request: v1::GetStaleRequest,
+) -> Result<StaleValue, ErrorDetail> {
+    let mut node = KvClient::new(shared.links.channel(address, expected)?);
     let mut answer = match timeout(ATTEMPT, node.get_stale(request)).await {
         Ok(Ok(answer)) => answer.into_inner(),
         Ok(Err(status)) => {
@@ -166,6 +172,7 @@ mod tests {
         for _ in 0..20 {
             let mut copies = live_copies(&table, id);
             copies[..2].sort();
+            let copies: Vec<String> = copies.into_iter().map(|(address, _)| address).collect();
             assert_eq!(copies, ["n2:1", "n5:1", "n1:1", "n4:1"], "who counts as failed comes last");
         }
     }

@@ -6,7 +6,8 @@ use crate::readiness;
 use crate::service::Context;
 use archon_coordinator_core::Totals;
 use archon_telemetry::{
-    Definition, DiskReadings, Distribution, Family, Label, Labelled, LogReadings, ProcessReadings, Source, metrics,
+    Definition, DiskReadings, Distribution, Family, Label, Labelled, LogReadings, ProcessReadings, Source,
+    TransportReadings, metrics,
 };
 use archon_types::{MovePhase, NodeStatus, PartitionStatus};
 use std::path::PathBuf;
@@ -108,6 +109,7 @@ pub(crate) fn definitions() -> impl Iterator<Item = &'static Definition> {
         LogReadings::DEFINITIONS,
         ClusterReadings::DEFINITIONS,
         DiskReadings::DEFINITIONS,
+        TransportReadings::DEFINITIONS,
         ProcessReadings::DEFINITIONS,
     ]
     .into_iter()
@@ -174,6 +176,7 @@ impl Source for Stats {
             or_none(quorum.map(|quorum| quorum.log_readings().families())),
             or_none(self.cluster().map(|cluster| cluster.families())),
             DiskReadings::of(&self.data_dir).families(),
+            TransportReadings::of(&self.context.transport).families(),
             ProcessReadings::now(self.ready().is_ok()).families(),
         ]
         .concat()

@@ -1,15 +1,18 @@
 //! Clusters that talk by TLS: who is let in, who may do what, and what everybody else is told.
 
 use archon_client::{Role, Tls, Transport};
+use archon_frames::{StreamKind, connect};
 use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions};
 use archon_local_cluster::Issuer;
 use archon_proto::v1;
-use archon_security::{Expected, Protocol};
+use archon_security::{Expected, Protocol, rights};
+use prost::Message;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -22,7 +25,7 @@ fn options() -> Options {
 /// A channel of gRPC to the process at an address.
 fn channel(transport: &Transport, address: &str) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
-    transport.channel(&endpoint, address, Expected::Servers)
+    transport.channel(&endpoint, address, Expected::Servers, PATIENCE)
 }
 
 /// Runs the command line with other credentials than the administrator's, or none. Returns its exit code and what it said.
@@ -85,7 +88,8 @@ fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
     // An operator looks, and does neither.
     assert_eq!(run(Role::Operator, &["status"]).0, Some(0));
     assert_eq!(run(Role::Operator, &["rebalance", "plan"]).0, Some(0));
-    let (code, said) = run(Role::Operator, &["table", "create", "forbidden", "--partitions", "3"]);
+    let (code, said) =
+        run(Role::Operator, &["table", "create", "forbidden", "--partitions", "3", "--replication", "1"]);
     assert!(code == Some(4) && said.contains("that is for admin"), "{code:?}: {said}");
     let (code, said) = run(Role::Operator, &["kv", "get", "a"]);
     assert!(code == Some(4) && said.contains("operator/somebody may not"), "{code:?}: {said}");
@@ -133,8 +137,67 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     assert!(refused.message().contains("coordinator/9 speaks in the name of coordinator/1"), "{refused}");
     // Nor in orders to nodes.
     let mut control = v1::control_client::ControlClient::new(channel(&second, cluster.node_address("athens")));
-    let asked = v1::ConfirmBootRequest { boot_id: vec![0; 16].into() };
+    let asked = v1::ConfirmBootRequest { boot_id: vec![1; 16].into() };
     control.confirm_boot(asked).await.expect("any coordinator may ask");
+}
+
+/// What a stream is told that begins with this message.
+async fn told<M: Message>(transport: &Transport, address: &str, kind: StreamKind, first: &M) -> String {
+    let connected = connect(transport, address, &Expected::Servers, kind, 1 << 20, PATIENCE).await;
+    let (mut reader, mut writer) = connected.expect("the server is there");
+    writer.push(first);
+    writer.flush().await.expect("the server listens");
+    loop {
+        match reader.next::<v1::ReplyBatch>().await {
+            Ok(_) => {}
+            Err(ended) => return ended.into_detail().message,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_are_for_those_whose_they_are() {
+    let cluster = Cluster::start(EXE, &options());
+    let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
+    let athens = cluster.node_address("athens").to_owned();
+    let status = cluster.json(&["status"]).expect("status");
+    let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
+    let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
+    let open = |role, name| Tls::open(&credentials(&cluster, role, name)).map(Transport::Tls).expect("credentials");
+    let (delphi, client) = (open(Role::Node, "delphi"), open(Role::Client, "somebody"));
+    // A heartbeat in the name of another took that one's stream away before it was refused.
+    let push_key = vec![1; 16].into();
+    let beat = v1::Beat { node: 1, incarnation: 1, number: 1, push_key, ..Default::default() };
+    let beats = v1::Beats { cluster: named.clone(), batch: 1, beats: vec![beat], ..Default::default() };
+    let said = told(&delphi, &leader, StreamKind::Beats, &beats).await;
+    assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
+    let said = told(&client, &leader, StreamKind::Beats, &beats).await;
+    assert!(said.contains("client/somebody may not call a stream of heartbeats"), "{said}");
+    // A node passes on and does not ask; a client asks and does not pass on.
+    let ops = |hops| v1::OpBatch { cluster: named.clone(), hops, ..Default::default() };
+    let said = told(&delphi, &athens, StreamKind::Exchange, &ops(0)).await;
+    assert!(said.contains("node/delphi asks for keys"), "{said}");
+    let said = told(&client, &athens, StreamKind::Exchange, &ops(1)).await;
+    assert!(said.contains("client/somebody passes operations on"), "{said}");
+    let said = told(&client, &athens, StreamKind::Replicate, &v1::ReplicationBatch::default()).await;
+    assert!(said.contains("client/somebody may not call a stream of messages between replicas"), "{said}");
+}
+
+/// Each says that a handshake begins, and nothing after that. They held all the places there were for handshakes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_handshakes_of_strangers_kept_everybody_else_out() {
+    let cluster = Cluster::start(EXE, &options());
+    let address = cluster.node_address("athens").to_owned();
+    let mut half = Vec::new();
+    for _ in 0..300 {
+        let mut stranger = tokio::net::TcpStream::connect(&address).await.expect("a connection");
+        stranger.write_all(&[0x16]).await.expect("a byte");
+        half.push(stranger);
+    }
+    let transport = cluster.transport(Role::Client);
+    let within = Duration::from_secs(2);
+    let met = transport.connect(&address, &Expected::Node("athens".into()), Protocol::Frames, within).await;
+    met.expect("a client with a certificate is let in meanwhile");
 }
 
 fn registration(name: &str) -> v1::RegisterRequest {
@@ -151,12 +214,42 @@ fn registration(name: &str) -> v1::RegisterRequest {
     }
 }
 
+/// Each call of each service to each kind of server by each role: those that the table of rights names get past it, all others hear so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
+    let cluster = Cluster::start(EXE, &options());
+    let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
+    let servers = [leader, cluster.node_address("athens").to_owned()];
+    let (mut refused, mut let_through) = (0, 0);
+    for role in Role::ALL {
+        let name = if role == Role::Coordinator { "9" } else { "matrix" };
+        let transport = Tls::open(&credentials(&cluster, role, name)).map(Transport::Tls).expect("credentials");
+        for server in &servers {
+            let mut caller = tonic::client::Grpc::new(channel(&transport, server));
+            for call in rights::known_calls() {
+                caller.ready().await.expect("the server is there");
+                let path = call.parse().expect("a path");
+                // An empty message: whatever becomes of it is another matter.
+                let codec = tonic_prost::ProstCodec::<(), ()>::default();
+                let called = caller.unary(tonic::Request::new(()), path, codec);
+                // A refusal comes at once; a stream that was begun has no end.
+                let said = tokio::time::timeout(Duration::from_millis(500), called).await.ok().and_then(Result::err);
+                let said = said.map(|status| status.message().to_owned()).unwrap_or_default();
+                let expected = !rights::callers(&call).contains(&role);
+                assert_eq!(said.contains("may not call"), expected, "{role} called {call} of {server}: {said}");
+                *(if expected { &mut refused } else { &mut let_through }) += 1;
+            }
+        }
+    }
+    assert!(refused > 300 && let_through > 100, "{refused} refused, {let_through} let through");
+}
+
 /// A name and a role are looked at, not only who has signed: an address that leads elsewhere leads nowhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_dials_one_member_meets_no_other() {
     let cluster = Cluster::start(EXE, &options());
     let (transport, address) = (cluster.transport(Role::Admin), cluster.node_address("athens"));
-    let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames).await;
+    let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames, PATIENCE).await;
     dial(Expected::Node("athens".into())).await.expect("it is athens");
     let said = dial(Expected::Node("cyrene".into())).await.expect_err("it is athens, not cyrene").to_string();
     assert!(said.contains("node/athens") && said.contains("node/cyrene"), "{said}");
@@ -164,7 +257,8 @@ async fn whoever_dials_one_member_meets_no_other() {
     assert!(said.contains("node/athens") && said.contains("a coordinator"), "{said}");
     // The host is looked at as well.
     let port = address.rsplit_once(':').expect("host:port").1;
-    let elsewhere = transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames).await;
+    let elsewhere =
+        transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames, PATIENCE).await;
     let said = elsewhere.expect_err("its certificate does not name localhost").to_string();
     assert!(said.contains("localhost") && said.contains("--host"), "{said}");
 }
@@ -190,7 +284,10 @@ async fn a_renewed_certificate_is_taken_while_everything_runs() {
     let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
     let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
     let shown = async || {
-        let stream = transport.connect(&address, &Expected::Servers, Protocol::Frames).await.expect("the node answers");
+        let stream = transport
+            .connect(&address, &Expected::Servers, Protocol::Frames, PATIENCE)
+            .await
+            .expect("the node answers");
         stream.peer_certificate().expect("it shows a certificate").to_vec()
     };
     let before = shown().await;

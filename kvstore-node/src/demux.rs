@@ -64,7 +64,7 @@ impl Streams {
 
     async fn serve(self, caller: Caller, kind: StreamKind, reader: FrameReader, writer: FrameWriter) {
         match kind {
-            StreamKind::Exchange => self.kv.exchange(caller.from, reader, writer).await,
+            StreamKind::Exchange => self.kv.exchange(caller, reader, writer).await,
             StreamKind::Replicate => self.replication.replicate(&caller, reader, writer).await,
             StreamKind::Beats => {
                 let why = "a node takes no heartbeats; correct the coordinators' addresses";

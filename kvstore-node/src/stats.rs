@@ -5,7 +5,9 @@ use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::shared::Shared;
 use archon_kv::MemtableBudget;
-use archon_telemetry::{Definition, DiskReadings, Family, Histogram, LogReadings, ProcessReadings, Source, metrics};
+use archon_telemetry::{
+    Definition, DiskReadings, Family, Histogram, LogReadings, ProcessReadings, Source, TransportReadings, metrics,
+};
 use archon_wal::Wal;
 use std::sync::Arc;
 
@@ -48,6 +50,7 @@ pub(crate) fn definitions() -> impl Iterator<Item = &'static Definition> {
         LogReadings::DEFINITIONS,
         NodeReadings::DEFINITIONS,
         DiskReadings::DEFINITIONS,
+        TransportReadings::DEFINITIONS,
         ProcessReadings::DEFINITIONS,
     ]
     .into_iter()
@@ -116,6 +119,7 @@ impl Source for Stats {
             self.log().families(),
             self.node().families(),
             DiskReadings::of(&self.shared.config.data_dir).families(),
+            TransportReadings::of(&self.shared.config.transport).families(),
             ProcessReadings::now(self.ready().is_ok()).families(),
         ]
         .concat()

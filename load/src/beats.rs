@@ -27,7 +27,7 @@ impl BeatStream {
     /// [`FrameError::Connect`].
     pub async fn connect(address: &str, cluster: ClusterId) -> Result<Self, FrameError> {
         let (reader, writer) = connect(
-            &Transport::default(),
+            &Transport::plaintext(true),
             address,
             &Expected::Coordinators,
             StreamKind::Beats,

@@ -129,6 +129,14 @@ impl Cluster {
         self.issuer.as_ref().map(|issuer| issuer.credentials(role, name, [])).transpose()
     }
 
+    /// The directory of the credentials of a node on this machine that somebody else starts; nothing if it takes none.
+    ///
+    /// # Errors
+    /// When there can be no certificate for that.
+    pub fn node_credentials(&self, name: &str) -> Result<Option<PathBuf>, Error> {
+        self.issuer.as_ref().map(|issuer| issuer.credentials(Role::Node, name, ["127.0.0.1:0"])).transpose()
+    }
+
     /// The arguments by which a member shows who it is, if it is to.
     fn tls_arguments(&self, role: Role, name: &str, place: &Place) -> Result<Vec<OsString>, Error> {
         let issuer = self.issuer.iter();

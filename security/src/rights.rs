@@ -76,7 +76,7 @@ const CALLS: &[(&str, &[(&str, &[Role])])] = &[
     ("archon.v1.Session", &[("Register", MEMBERS), ("Report", MEMBERS), ("Duties", MEMBERS), ("Leave", MEMBERS)]),
     ("archon.v1.Stats", &[("Read", READERS)]),
     ("archon.v1.Table", &[("GetTable", ALL)]),
-    ("grpc.health.v1.Health", &[("Check", ALL), ("Watch", ALL), ("List", ALL)]),
+    ("grpc.health.v1.Health", &[("Check", ALL), ("Watch", ALL)]),
     ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", READERS)]),
 ];
 

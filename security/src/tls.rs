@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
@@ -24,8 +23,6 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the other side may take to show who it is.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
-/// Handshakes of others under way at once. Each costs a fraction of a millisecond of CPU, which strangers must not have all of.
-const HANDSHAKES_MAX: usize = 64;
 
 /// The credentials of a process, renewed while it runs: whoever replaces the files of the directory need not restart it.
 #[derive(Debug)]
@@ -33,7 +30,6 @@ pub struct Tls {
     directory: PathBuf,
     now: ArcSwap<Loaded>,
     looks: Mutex<Looks>,
-    handshakes: Semaphore,
 }
 
 #[derive(Debug)]
@@ -74,7 +70,6 @@ impl Tls {
             directory: directory.to_owned(),
             now: ArcSwap::from_pointee(loaded),
             looks: Mutex::new(looks),
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
         }))
     }
 
@@ -101,7 +96,8 @@ impl Tls {
     /// Looks at the files if that is due, and takes what fits: the old credentials are kept otherwise, and it is said why. Whoever
     /// shakes hands looks; those who want to know how things stand may as well.
     pub fn look(&self) {
-        let mut looks = self.looks.lock();
+        // Whoever finds somebody at it goes on with what there is.
+        let Some(mut looks) = self.looks.try_lock() else { return };
         if Instant::now() >= looks.next {
             self.take(&mut looks);
         }
@@ -154,15 +150,12 @@ impl Tls {
     /// # Errors
     /// If it does not speak TLS, or is nobody that the authority vouches for.
     pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
-        let shaken = timeout(HANDSHAKE_PATIENCE, async {
-            // Whoever says nothing takes nobody's place.
-            stream.peek(&mut [0]).await?;
-            let _permit = self.handshakes.acquire().await;
-            self.look();
-            let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
-            acceptor.accept(stream).await
-        });
-        let shaken = shaken.await.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
+        self.look();
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
+        // How many handshakes are under way is bounded by the doors through which connections come. A place among them for whoever has
+        // begun one would be anybody's to hold for as long as this waits.
+        let shaken = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await;
+        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
         let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
         let peer = Some(Arc::new(peer(&stream)?));
         Ok(Stream { io: Io::Tls(Box::new(stream)), peer })

@@ -10,10 +10,13 @@ use archon_types::plaintext::check_plaintext;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::net::TcpStream;
+use std::time::Duration;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
@@ -84,12 +87,33 @@ impl Transport {
         self.tls().map(|tls| tls.identity())
     }
 
-    /// Connects to `address`, `host:port`.
+    /// Connects to `address`, `host:port`, within `patience`.
     ///
     /// # Errors
-    /// If there is nobody, or not who is expected. There is no deadline for the connection itself.
-    pub async fn connect(&self, address: &str, expected: &Expected, protocol: Protocol) -> io::Result<Stream> {
-        let stream = TcpStream::connect(address).await?;
+    /// If there is nobody, or not who is expected, or plaintext must not go there.
+    pub async fn connect(
+        &self,
+        address: &str,
+        expected: &Expected,
+        protocol: Protocol,
+        patience: Duration,
+    ) -> io::Result<Stream> {
+        self.check(address).map_err(|refused| io::Error::other(refused.message))?;
+        let connected = timeout(patience, self.reach(address, expected, protocol, patience)).await;
+        connected.unwrap_or_else(|_| {
+            let why = format!("no connection within {} ms", patience.as_millis());
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        })
+    }
+
+    async fn reach(
+        &self,
+        address: &str,
+        expected: &Expected,
+        protocol: Protocol,
+        patience: Duration,
+    ) -> io::Result<Stream> {
+        let stream = reach(address, patience).await?;
         stream.set_nodelay(true)?;
         match self {
             Self::Plaintext { .. } => Ok(stream.into()),
@@ -109,13 +133,14 @@ impl Transport {
     }
 
     /// A channel that connects to `address` when it is first used, and again when it must.
-    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected) -> Channel {
-        endpoint.connect_with_connector_lazy(self.connector(address, expected))
+    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected, patience: Duration) -> Channel {
+        endpoint.connect_with_connector_lazy(self.connector(address, expected, patience))
     }
 
-    /// What makes a channel's connections.
-    pub fn connector(&self, address: &str, expected: Expected) -> Connector {
-        Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected) }
+    /// What makes a channel's connections, each within `patience`. The channel is to have no such deadline of its own: whoever has called
+    /// would not know that nothing was sent.
+    pub fn connector(&self, address: &str, expected: Expected, patience: Duration) -> Connector {
+        Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), patience }
     }
 }
 
@@ -125,12 +150,28 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// Connects to the first address of a name that answers; each has its share of the time.
+async fn reach(address: &str, patience: Duration) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = lookup_host(address).await?.collect();
+    let share = patience / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer")),
+        }
+    }
+    Err(failed)
+}
+
 /// Makes the connections of one channel.
 #[derive(Clone, Debug)]
 pub struct Connector {
     transport: Transport,
     address: Arc<str>,
     expected: Arc<Expected>,
+    patience: Duration,
 }
 
 impl Service<Uri> for Connector {
@@ -143,8 +184,11 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { transport, address, expected } = self.clone();
-        Box::pin(async move { transport.connect(&address, &expected, Protocol::Grpc).await.map(TokioIo::new) })
+        let Self { transport, address, expected, patience } = self.clone();
+        Box::pin(async move {
+            let connected = transport.connect(&address, &expected, Protocol::Grpc, patience).await;
+            connected.map(TokioIo::new)
+        })
     }
 }
 

@@ -35,7 +35,8 @@ impl Links {
         if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
         }
-        let channel = self.transport.channel(&endpoint(address, &self.transport)?, address, Expected::Coordinators);
+        let channel = endpoint(address, &self.transport)?;
+        let channel = self.transport.channel(&channel, address, Expected::Coordinators, CONNECT_TIMEOUT);
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
         }
@@ -54,7 +55,6 @@ fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetai
         ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
     })?;
     Ok(endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
@@ -67,7 +67,7 @@ fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetai
 /// As [`Links::channel`]; `Unreachable` if it is not there, or not who is expected.
 pub async fn connect(transport: &Transport, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
     let endpoint = endpoint(address, transport)?;
-    let connected = endpoint.connect_with_connector(transport.connector(address, expected)).await;
+    let connected = endpoint.connect_with_connector(transport.connector(address, expected, CONNECT_TIMEOUT)).await;
     connected.map_err(|error| {
         let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
         let causes: Vec<String> = causes.map(ToString::to_string).collect();

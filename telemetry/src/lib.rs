@@ -16,6 +16,7 @@ mod metric;
 mod per_thread;
 mod process;
 mod source;
+mod transport;
 
 pub use definition::{Definition, Kind, Label};
 pub use disk::DiskReadings;
@@ -28,3 +29,4 @@ pub use metric::{Elapsed, Metric};
 pub use per_thread::PerThread;
 pub use process::ProcessReadings;
 pub use source::Source;
+pub use transport::TransportReadings;

@@ -20,6 +20,8 @@ const TO_TRY: &[&str] = &[
     "archon partition describe 0 --table jobs    a lease that waits for a service of yours: docs/LEASES.md",
     "archon events",
 ];
+/// What the node is called that a reader adds.
+const ANOTHER: &str = "delphi";
 /// And with one more node.
 ///
 /// Its directory is a new one each time, so that it does not meet the next demonstration's cluster, and none of the
@@ -100,7 +102,15 @@ impl Narrator {
             self.show(&format!("export ARCHON_TLS_DIR={}", quoted(&credentials)));
         }
         TO_TRY.iter().for_each(|line| self.show(line));
-        TO_TRY_WITH_ANOTHER.iter().for_each(|line| self.show(line));
+        let own = cluster.node_credentials(ANOTHER).ok().flatten();
+        for line in TO_TRY_WITH_ANOTHER {
+            // A node shows a certificate of its own.
+            let shown = own.as_ref().filter(|_| line.starts_with("archon node --name"));
+            match shown {
+                Some(own) => self.show(&line.replacen("node", &format!("node --tls-dir {}", quoted(own)), 1)),
+                None => self.show(line),
+            }
+        }
         self.say("");
         self.say(format!("     logs: {}", cluster.directory().display()));
     }

@@ -118,10 +118,12 @@ impl ParticipantBuilder {
         self
     }
 
-    /// Whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
+    /// Without [`Self::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
     /// endpoint that was given is beyond it.
     pub fn insecure(mut self, insecure: bool) -> Self {
-        self.config.transport = Transport::plaintext(insecure);
+        if self.config.transport.tls().is_none() {
+            self.config.transport = Transport::plaintext(insecure);
+        }
         self
     }
 

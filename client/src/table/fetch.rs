@@ -6,6 +6,7 @@ use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::{check_address, cluster_id};
 use archon_proto::v1::{self, table_client::TableClient};
+use archon_security::Expected;
 use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, TableDelta, TablePiece, Version};
 use futures::stream::{FuturesUnordered, StreamExt};
 use rand::seq::SliceRandom;
@@ -119,7 +120,7 @@ pub(super) async fn fetch(
     wait: Duration,
     limit: Duration,
 ) -> Result<Fetched, ErrorDetail> {
-    let channel = shared.links.channel(source)?;
+    let channel = shared.links.channel(source, Expected::Servers)?;
     let mut client = TableClient::new(channel);
     let mut request = v1::GetTableRequest {
         cluster: shared.cluster_ref(),

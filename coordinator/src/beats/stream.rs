@@ -79,7 +79,7 @@ impl Stream {
                     heard = Instant::now();
                     let beats = Beats::try_from(beats?).map_err(|error| FrameError::Refused(error.into()))?;
                     under_way += 1;
-                    self.take(beats, &answered).await;
+                    self.take(beats, &answered).await?;
                 }
                 Some(answer) = answers.recv() => {
                     under_way -= 1;
@@ -110,10 +110,13 @@ impl Stream {
     }
 
     /// Has heartbeats answered, or says why they are not.
-    async fn take(&mut self, beats: Beats, answers: &mpsc::Sender<BeatAnswers>) {
+    async fn take(&mut self, beats: Beats, answers: &mpsc::Sender<BeatAnswers>) -> Result<(), FrameError> {
         let batch = beats.batch;
+        let leader = self.leader().await;
+        // Before it is known whose stream it is: a beat in the name of another member would end that one's.
+        self.check_own(&beats).map_err(FrameError::Refused)?;
         self.know(&beats);
-        let put = match self.check_own(&beats).and(self.leader().await) {
+        let put = match leader {
             Ok(queue) => queue.put(beats, answers.clone()),
             Err(detail) => Err(detail),
         };
@@ -121,6 +124,7 @@ impl Stream {
             // There is room: frames are counted.
             let _ = answers.try_send(BeatAnswers { batch, outcome: Err(detail) });
         }
+        Ok(())
     }
 
     /// Refuses heartbeats that somebody sends for somebody else.
@@ -128,7 +132,8 @@ impl Stream {
         if self.caller.identity.is_none() {
             return Ok(());
         }
-        let quorum = self.context.quorum()?;
+        // Before there is a quorum nobody is a member, and nothing is granted.
+        let Ok(quorum) = self.context.quorum() else { return Ok(()) };
         quorum
             .replicated()
             .read(|state| beats.beats.iter().try_for_each(|beat| check_own(&self.caller, state, beat.node)))

@@ -100,11 +100,10 @@ impl Network {
 pub(crate) fn connect(transport: &Transport, address: &str, expected: Expected) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let endpoint = endpoint
-        .connect_timeout(CONNECT_DEADLINE)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(Duration::from_secs(2))
         .keep_alive_timeout(Duration::from_secs(2));
-    Some(transport.channel(&endpoint, address, expected))
+    Some(transport.channel(&endpoint, address, expected, CONNECT_DEADLINE))
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {

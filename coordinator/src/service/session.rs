@@ -54,6 +54,9 @@ impl Sessions {
                 Some(_) => state.participants.named(&node.name).next(),
                 None => state.node_by_storage(node.storage),
             };
+            if let Some(row) = known {
+                check_own(caller, state, row.node.id)?;
+            }
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
         })?;

@@ -13,10 +13,11 @@ use archon_host::Origin;
 use archon_proto::convert::kv::{TaggedOp, passed_on};
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
+use archon_security::{Caller, Role};
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
+use archon_types::{ErrorDetail, ErrorKind};
 use archon_types::{Millis, NodeId, Version};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -34,17 +35,29 @@ const STALLED: Duration = Duration::from_secs(3);
 /// How long it may take for all of one message of them.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
+/// A node passes on what is asked of it and asks for nothing itself; nobody else passes anything on.
+fn check_hops(caller: &Caller, passed_on: bool) -> Result<(), ErrorDetail> {
+    match &caller.identity {
+        Some(identity) if (identity.role() == Role::Node) != passed_on => {
+            let does =
+                if passed_on { "passes operations on, which nodes do" } else { "asks for keys, which clients do" };
+            Err(ErrorDetail::new(ErrorKind::Refused, format!("{identity} {does}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl KvService {
     /// Serves a client's stream until it ends, the node stops, or the client has gone. What was admitted is finished all the
     /// same.
-    pub(crate) async fn exchange(self, from: IpAddr, mut reader: FrameReader, mut writer: FrameWriter) {
+    pub(crate) async fn exchange(self, caller: Caller, mut reader: FrameReader, mut writer: FrameWriter) {
         let (connection, answers) = Connection::new(self.connections.fetch_add(1, Ordering::Relaxed));
         let ended = async {
             let first = self.accepted(&mut reader).await?;
             // Whoever is refused has sent no operation yet, and knows it: a client waits for this one.
             writer.push(&v1::ReplyBatch { table_version: self.shared.tables.version().get(), ..Default::default() });
             tokio::select! {
-                ended = self.read_stream(first, from, &mut reader, &connection) => ended,
+                ended = self.read_stream(first, &caller, &mut reader, &connection) => ended,
                 ended = write_stream(&self.shared, answers, &mut writer) => ended,
             }
         };
@@ -76,13 +89,13 @@ impl KvService {
     async fn read_stream(
         &self,
         first: v1::OpBatch,
-        from: IpAddr,
+        caller: &Caller,
         reader: &mut FrameReader,
         connection: &Arc<Connection>,
     ) -> Result<(), FrameError> {
-        let admission = self.shared.admission.client(from).stream();
+        let admission = self.shared.admission.client(caller.from).stream();
         let asks = first.pass_on;
-        let mut refused = self.take(first, asks, connection, &admission)?;
+        let mut refused = self.take(first, caller, asks, connection, &admission)?;
         let mut keepalive = Keepalive::default();
         loop {
             if refused > 0 {
@@ -94,7 +107,7 @@ impl KvService {
                     if batch.cluster.is_some() || batch.node != 0 {
                         self.meant_for_us(&batch)?;
                     }
-                    refused = self.take(batch, asks, connection, &admission)?;
+                    refused = self.take(batch, caller, asks, connection, &admission)?;
                     // Others on this thread, its shard above all, are not to wait for message after message.
                     tokio::task::consume_budget().await;
                 }
@@ -109,6 +122,7 @@ impl KvService {
     fn take(
         &self,
         batch: v1::OpBatch,
+        caller: &Caller,
         asks: bool,
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
@@ -116,6 +130,7 @@ impl KvService {
         let now = Instant::now();
         let known = Version::new(batch.table_version);
         let passed_on = passed_on(batch.hops).map_err(|error| FrameError::Refused(error.into()))?;
+        check_hops(caller, passed_on).map_err(FrameError::Refused)?;
         let origin = Origin::of(passed_on, asks);
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();

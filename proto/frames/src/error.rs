@@ -1,5 +1,6 @@
 //! Why a stream of frames ended.
 
+use archon_security::in_words;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
@@ -43,12 +44,13 @@ impl FrameError {
         match self {
             Self::Refused(detail) => detail,
             Self::Unreadable(_) => ErrorDetail::new(ErrorKind::Internal, self.to_string()),
-            Self::Connect { .. }
-            | Self::Io(_)
-            | Self::Closed
-            | Self::Silent(_)
-            | Self::Incomplete(_)
-            | Self::Stalled(_) => ErrorDetail::new(ErrorKind::Unreachable, self.to_string()),
+            Self::Io(ref error) => {
+                let said = in_words(error).map_or_else(|| self.to_string(), |refused| refused.to_string());
+                ErrorDetail::new(ErrorKind::Unreachable, said)
+            }
+            Self::Connect { .. } | Self::Closed | Self::Silent(_) | Self::Incomplete(_) | Self::Stalled(_) => {
+                ErrorDetail::new(ErrorKind::Unreachable, self.to_string())
+            }
         }
     }
 }

@@ -103,13 +103,9 @@ pub async fn connect(
     bytes_max: usize,
     patience: Duration,
 ) -> Result<(FrameReader, FrameWriter), FrameError> {
+    let connected = transport.connect(address, expected, Protocol::Frames, patience).await;
     let failed = |source| FrameError::Connect { address: address.to_owned(), source };
-    let late = || {
-        let why = format!("no connection within {} ms", patience.as_millis());
-        failed(std::io::Error::new(std::io::ErrorKind::TimedOut, why))
-    };
-    let connected = timeout(patience, transport.connect(address, expected, Protocol::Frames)).await;
-    let (from, to) = connected.map_err(|_| late())?.map_err(failed)?.into_split();
+    let (from, to) = connected.map_err(failed)?.into_split();
     Ok((FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind)))
 }
 

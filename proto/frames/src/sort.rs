@@ -138,12 +138,12 @@ async fn open(connection: TcpStream, transport: &Transport) -> Option<(Protocol,
             let from = connection.peer_addr().ok();
             match tls.accept(connection).await {
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
-                Err(error @ TlsError::Broken(_)) => {
-                    tracing::debug!(?from, %error, "a connection came to nothing");
+                Err(error @ (TlsError::Certificate(_) | TlsError::Nobody(_) | TlsError::NoCertificate)) => {
+                    tracing::warn!(target: "audit", ?from, %error, "a connection is refused");
                     None
                 }
                 Err(error) => {
-                    tracing::warn!(target: "audit", ?from, %error, "a connection is refused");
+                    tracing::debug!(?from, %error, "a connection came to nothing");
                     None
                 }
             }

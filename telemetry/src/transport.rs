@@ -1,0 +1,44 @@
+//! How a member talks to others.
+
+use crate::definition::Definition;
+use crate::metrics;
+use archon_security::Transport;
+use std::time::SystemTime;
+
+metrics! {
+    /// How a member talks to others, and until when its certificate holds; nothing is told of certificates without TLS.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct TransportReadings {
+        insecure: bool = Definition::gauge(
+            "archon_transport_insecure",
+            "1 where plaintext may leave this machine (--insecure)"
+        );
+        certificate_expires: Option<u64> = Definition::gauge(
+            "archon_certificate_expires_timestamp_seconds",
+            "when this member's certificate ends, in seconds since 1970"
+        );
+        authority_expires: Option<u64> = Definition::gauge(
+            "archon_certificate_authority_expires_timestamp_seconds",
+            "when the first of the certificate authorities ends that this member believes, in seconds since 1970"
+        );
+        not_taken: Option<bool> = Definition::gauge(
+            "archon_certificate_not_taken",
+            "1 while the files of --tls-dir are not what is used, because something is wrong with them; the log says what"
+        );
+    }
+}
+
+impl TransportReadings {
+    /// Of a member that is reached by `transport`. Its files are looked at first, if that is due.
+    pub fn of(transport: &Transport) -> Self {
+        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let tls = transport.tls().inspect(|tls| tls.look());
+        let credentials = tls.map(|tls| tls.credentials());
+        Self {
+            insecure: transport.is_insecure(),
+            certificate_expires: credentials.as_ref().map(|shown| seconds(shown.certificate.not_after)),
+            authority_expires: credentials.as_ref().map(|shown| seconds(shown.authorities_expire)),
+            not_taken: tls.map(|tls| tls.not_taken().is_some()),
+        }
+    }
+}
