@@ -13,8 +13,11 @@ const CLIENTS: &[Role] = &[Client, Admin];
 const READERS: &[Role] = &[Operator, Admin];
 const ADMINS: &[Role] = &[Admin];
 
+/// The methods of a service, each with the roles that may call it.
+type Methods = &'static [(&'static str, &'static [Role])];
+
 /// Calls of gRPC, by service and method.
-const CALLS: &[(&str, &[(&str, &[Role])])] = &[
+const CALLS: &[(&str, Methods)] = &[
     (
         "archon.v1.Admin",
         &[
