@@ -2,16 +2,24 @@
 
 use crate::args::Connection;
 use crate::exit::Failure;
-use crate::serve::{allowed, transport};
+use crate::serve::{allowed, transport as transport_of};
 use archon_client::{Admin, Client, Transport};
 use std::time::Duration;
+
+/// How the cluster is reached.
+///
+/// # Errors
+/// Credentials that cannot be used, or TLS and plaintext both.
+pub(crate) fn transport(connection: &Connection) -> Result<Transport, Failure> {
+    transport_of(connection.insecure, connection.tls_dir.as_deref())
+}
 
 /// A handle for administration. Nothing is sent yet.
 ///
 /// # Errors
 /// No address given, or one beyond this machine without TLS or `--insecure`; credentials that cannot be used.
 pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
-    let transport = transport(connection.insecure, connection.tls_dir.as_deref())?;
+    let transport = transport(connection)?;
     Ok(Admin::with_transport(endpoints(connection, &transport)?, connection.timeout, transport)?)
 }
 
@@ -35,7 +43,7 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
 /// # Errors
 /// As [`admin`], and whatever the cluster says.
 pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&str>) -> Result<Client, Failure> {
-    let transport = transport(connection.insecure, connection.tls_dir.as_deref())?;
+    let transport = transport(connection)?;
     let builder = match via {
         Some(node) => {
             allowed(node, &transport)?;

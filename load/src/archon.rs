@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::store::{Connect, Scanned, Store};
-use archon_client::Client;
+use archon_client::{Client, Transport};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub struct Archon {
     pub table: String,
     /// How long one operation may take, retries included.
     pub timeout: Duration,
+    /// How it is reached.
+    pub transport: Transport,
 }
 
 /// One client library with its connections, one per node.
@@ -25,7 +27,8 @@ impl Connect for Archon {
     type Store = ArchonStore;
 
     async fn connect(&self) -> Result<ArchonStore, Failure> {
-        let builder = Client::builder(self.endpoints.clone()).timeout(self.timeout).table(&self.table);
+        let builder = Client::builder(self.endpoints.clone()).transport(self.transport.clone());
+        let builder = builder.timeout(self.timeout).table(&self.table);
         Ok(ArchonStore(builder.build().await?))
     }
 }

@@ -7,7 +7,7 @@
 
 use anyhow::Context;
 use archon_bench::{ToolArgs, become_archon, resident_bytes};
-use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
+use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState, Role};
 use archon_integration_tests::{Cluster, Ending, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, End, KEY_BYTES, Mix, Run, Workload};
@@ -108,8 +108,12 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     sleep(SETTLE).await;
     let (node_idle, coordinator_idle) = memory(cluster);
 
-    let archon =
-        Archon { endpoints: cluster.coordinator_addresses(), table: "many".into(), timeout: Duration::from_secs(60) };
+    let archon = Archon {
+        endpoints: cluster.coordinator_addresses(),
+        table: "many".into(),
+        timeout: Duration::from_secs(60),
+        transport: cluster.transport(Role::Admin),
+    };
     let archon = Arc::new(archon);
     let workload = Workload { keys: args.keys, value_bytes: args.value_bytes as usize, ..Workload::puts(1) };
     let loading = Run::start(&archon, &workload.each_key_once(Mix::Load, 512))?;

@@ -2,13 +2,13 @@
 
 use super::local;
 use super::report::micros_text;
-use super::{LOADERS, settled, watched};
+use super::{LOADERS, archon, settled, watched};
 use crate::args::{AttackArgs, Connection};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_load::attack::{Attack, Attackers, Target};
-use archon_load::{Archon, Distribution, End, Latency, Measured, Mix, Workload};
+use archon_load::{Distribution, End, Latency, Measured, Mix, Workload};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,12 +69,14 @@ pub(super) async fn run(
     connection: &Connection,
     output: &Output,
 ) -> Result<Exit, Failure> {
+    if args.local.tls || connection.tls_dir.is_some() {
+        return Err(Failure::usage("the abusive clients speak plaintext", "measure a cluster without TLS"));
+    }
     let local = local::start(&args.local, output).await?;
     let connection = local::connection(local.as_ref(), connection)?;
     drop(connect::client(&connection, table, None).await?);
     let admin = connect::admin(&connection)?;
-    let endpoints = connection.coordinators.clone();
-    let archon = Arc::new(Archon { endpoints, table: table.to_owned(), timeout: connection.timeout });
+    let archon = Arc::new(archon(table, &connection)?);
     let workload = Workload {
         mix: Mix::Mixed { get_percent: 50 },
         keys: KEYS,

@@ -97,7 +97,7 @@ async fn drop_table(admin: &Admin, name: &str) -> Result<(), Failure> {
 
 async fn measure(args: &GrowArgs, connection: &Connection, admin: &Admin, output: &Output) -> Result<Growing, Failure> {
     watch::until_served(admin, TABLE, 1, PATIENCE).await?;
-    let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection);
+    let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection)?;
     let mix = match args.order {
         WriteOrder::Ascending => Mix::Load,
         WriteOrder::Spread => Mix::LoadSpread,
@@ -229,7 +229,7 @@ async fn scans(
     admin.create_table(HASHED, HASHED_PARTITIONS, args.local.replication).await?;
     let hashed = async {
         watch::until_served(admin, HASHED, HASHED_PARTITIONS as usize, PATIENCE).await?;
-        let load = Load::new(keys, args.value_bytes, 1, HASHED, connection);
+        let load = Load::new(keys, args.value_bytes, 1, HASHED, connection)?;
         settled(&load.every_key(Mix::Load, "writing the keys into a table whose keys are hashed", output).await?)?;
         scan(HASHED, "hashed", keys, connection, admin).await
     };

@@ -1,7 +1,7 @@
 //! Readers and writers of many keys, under way beside what is measured.
 
 use super::report::micros_text;
-use super::{LOADERS, over, watched};
+use super::{LOADERS, archon, over, watched};
 use crate::args::Connection;
 use crate::exit::Failure;
 use crate::output::{Column, Output};
@@ -34,9 +34,14 @@ pub(super) struct Running {
 
 impl Load {
     /// Of so many keys, with so many readers and as many writers.
-    pub(super) fn new(keys: u64, value_bytes: u32, clients: u32, table: &str, connection: &Connection) -> Self {
-        let endpoints = connection.coordinators.clone();
-        let archon = Archon { endpoints, table: table.to_owned(), timeout: connection.timeout };
+    pub(super) fn new(
+        keys: u64,
+        value_bytes: u32,
+        clients: u32,
+        table: &str,
+        connection: &Connection,
+    ) -> Result<Self, Failure> {
+        let archon = archon(table, connection)?;
         let workload = Workload {
             keys,
             value_bytes: value_bytes as usize,
@@ -44,7 +49,7 @@ impl Load {
             end: End::After(LONGEST),
             ..Workload::puts(clients as usize)
         };
-        Self { archon: Arc::new(archon), workload }
+        Ok(Self { archon: Arc::new(archon), workload })
     }
 
     /// The table that they use.

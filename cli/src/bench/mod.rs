@@ -106,14 +106,20 @@ fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit,
     crate::run_on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
+/// A table of the cluster, to be put under load.
+fn archon(table: &str, connection: &Connection) -> Result<Archon, Failure> {
+    Ok(Archon {
+        endpoints: connection.coordinators.clone(),
+        table: table.to_owned(),
+        timeout: connection.timeout,
+        transport: connect::transport(connection)?,
+    })
+}
+
 async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     // Tells at once, and in the words of the other verbs, if nobody is there.
     let client = connect::client(connection, &plan.table, None).await?;
-    let archon = Arc::new(Archon {
-        endpoints: connection.coordinators.clone(),
-        table: plan.table.clone(),
-        timeout: connection.timeout,
-    });
+    let archon = Arc::new(archon(&plan.table, connection)?);
     let workload = &plan.workload;
     if plan.load_first {
         let loading = workload.each_key_once(Mix::Load, workload.connections.max(LOADERS));

@@ -80,7 +80,7 @@ pub(super) async fn rebalance(
         return Err(Failure::new(Exit::Refused, "there is nothing to move, so there is nothing to measure")
             .with_remedy("start another node, or drain one (`archon node drain`), or say --local"));
     }
-    let load = args.keys.map(|keys| Load::new(keys, args.value_bytes, args.clients, table, &connection));
+    let load = args.keys.map(|keys| Load::new(keys, args.value_bytes, args.clients, table, &connection)).transpose()?;
     if let Some(load) = &load {
         settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     }

@@ -75,7 +75,7 @@ async fn measure(
     output: &Output,
 ) -> Result<Splitting, Failure> {
     watch::until_served(admin, TABLE, 1, PATIENCE).await?;
-    let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection);
+    let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection)?;
     settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     let client: Client = connect::client(connection, TABLE, None).await?;
     let middle = args.keys / 2;

@@ -1,8 +1,8 @@
 //! A process of the service in the story: it owns partitions and notes when, nothing else.
 
 use crate::args::Connection;
+use crate::connect::transport;
 use crate::exit::{Exit, Failure};
-use crate::serve::transport;
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_local_cluster::end_with_parent;
 use rustix::time::{ClockId, clock_gettime};
@@ -37,7 +37,7 @@ async fn take_part(name: &str, connection: &Connection) -> Result<Exit, Failure>
     let mut terminate = signal(SignalKind::terminate())?;
     // Nobody calls it: it is shown to whoever asks for the owner.
     let participant = Participant::builder(connection.coordinators.clone()).table(JOBS).name(name);
-    let participant = participant.transport(transport(connection.insecure, connection.tls_dir.as_deref())?);
+    let participant = participant.transport(transport(connection)?);
     let participant = participant.address(format!("{name}.example:80")).start(Jobs).await?;
     let mut ask = interval(ASK_EVERY);
     loop {

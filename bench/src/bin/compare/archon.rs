@@ -2,7 +2,7 @@
 
 use crate::system::{START_LIMIT, Seen, System, drive};
 use archon_bench::own_path;
-use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState};
+use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState, Transport};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, Workload};
@@ -59,7 +59,12 @@ pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<
         Ok::<_, anyhow::Error>(())
     })?;
     let system = |copies: u8, kind: Kind, table: &str| {
-        let target = Archon { endpoints: endpoints.clone(), table: table.into(), timeout: Duration::from_secs(10) };
+        let target = Archon {
+            endpoints: endpoints.clone(),
+            table: table.into(),
+            timeout: Duration::from_secs(10),
+            transport: Transport::default(),
+        };
         let ranges = if kind == Kind::Ranges { ", ranges" } else { "" };
         let name = format!("Archon, R = {copies}{ranges}");
         Box::new(ArchonSystem { name, copies, kind, target: Arc::new(target), cluster: Rc::clone(&cluster) })

@@ -13,7 +13,7 @@ mod syscalls;
 
 use allocations::{Allocations, Children, Counting, report_to_parent};
 use archon_bench::{TableArgs, ToolArgs, become_archon};
-use archon_client::Admin;
+use archon_client::{Admin, Transport};
 use archon_integration_tests::Cluster;
 use archon_load::watch::until_whole;
 use archon_load::{Archon, End, Measured, Mix, Run, Workload};
@@ -117,7 +117,12 @@ async fn count_all(args: &Args, cluster: &Cluster, children: &Children) -> anyho
     let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(10))?;
     until_whole(&admin, usize::from(args.table.replication), PATIENCE).await?;
     let endpoints = cluster.coordinator_addresses();
-    let archon = Arc::new(Archon { endpoints, table: "default".into(), timeout: Duration::from_secs(10) });
+    let archon = Arc::new(Archon {
+        endpoints,
+        table: "default".into(),
+        timeout: Duration::from_secs(10),
+        transport: Transport::default(),
+    });
     let keys = Workload { keys: args.keys, value_bytes: args.value_bytes as usize, ..Workload::puts(LOADERS) };
     succeeded(block_in_place(|| Run::start(&archon, &keys.each_key_once(Mix::Load, LOADERS))?.wait())?)?;
     let operations = match &args.operations[..] {
