@@ -68,7 +68,8 @@ fn by_name(definitions: impl Iterator<Item = &'static Definition>) -> BTreeMap<&
 
 #[test]
 fn every_metric_is_told_once_and_says_what_happened() {
-    let cluster = cluster();
+    // By TLS, so that there are certificates to tell of; the metrics are plain all the same.
+    let cluster = Cluster::start(EXE, &Options { metrics: true, tls: true, ..Options::default() });
     for number in 0..40 {
         let key = format!("key-{number}");
         assert_eq!(cluster.archon(&["kv", "put", &key, "value"]).code, 0);
@@ -85,6 +86,9 @@ fn every_metric_is_told_once_and_says_what_happened() {
         assert!(scrape.get("archon_node_shard_turn_seconds_count") > 0.0, "{name}: {scrape:?}");
         let infinite = scrape.get("archon_wal_sync_seconds_bucket{le=\"+Inf\"}");
         assert_eq!(infinite, scrape.get("archon_wal_sync_seconds_count"), "{name}");
+        let ends = scrape.get("archon_certificate_expires_timestamp_seconds");
+        assert!(ends > 0.0 && ends < scrape.get("archon_certificate_authority_expires_timestamp_seconds"), "{name}");
+        assert_eq!((scrape.get("archon_certificate_not_taken"), scrape.get("archon_transport_insecure")), (0.0, 0.0));
     }
     let sum = |series: &str| told.iter().map(|scrape| scrape.get(series)).sum::<f64>();
     assert_eq!(sum("archon_node_partitions_led"), 9.0);
