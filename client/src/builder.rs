@@ -60,8 +60,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Without [`ClientBuilder::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
-    /// endpoint that was given is beyond it.
+    /// Without [`ClientBuilder::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is
+    /// said, it may where an endpoint that was given is beyond it.
     pub fn insecure(mut self, insecure: bool) -> Self {
         if self.transport.tls().is_none() {
             self.transport = Transport::plaintext(insecure);

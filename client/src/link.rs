@@ -61,7 +61,6 @@ impl Links {
             ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
         })?;
         let endpoint = endpoint
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true)

@@ -1,6 +1,6 @@
 //! What an operator tells a coordinator.
 
-use archon_security::Transport;
+use archon_security::{Role, Transport};
 use archon_types::limits::check_address;
 use archon_types::{Settings, SettingsError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,8 +51,8 @@ pub enum ConfigError {
     #[error("--peers gives coordinator {id} the address {address:?}; write it as host:port")]
     Address { id: u64, address: String },
     /// Others would not believe it.
-    #[error("this is coordinator/{id}, and its certificate is of {identity}; give it its own")]
-    Certificate { id: u64, identity: String },
+    #[error("{0}")]
+    Certificate(String),
     /// Two coordinators cannot share an address.
     #[error("--peers gives {address} to two coordinators; every one needs its own")]
     AddressTwice { address: String },
@@ -94,11 +94,8 @@ impl CoordinatorConfig {
                 return Err(ConfigError::AddressTwice { address: address.clone() });
             }
         }
-        if let Some(identity) = self.transport.identity()
-            && identity.coordinator() != Some(self.id)
-        {
-            return Err(ConfigError::Certificate { id: self.id, identity: identity.to_string() });
-        }
+        let own = self.transport.check_own(Role::Coordinator, &self.id.to_string());
+        own.map_err(|detail| ConfigError::Certificate(detail.message))?;
         check_settings(&self.settings)
     }
 }

@@ -124,14 +124,7 @@ impl NodeConfig {
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
         }
-        if let Some(identity) = self.transport.identity()
-            && (identity.role() != Role::Node || identity.name() != self.name)
-        {
-            return Err(wrong(
-                "name",
-                format!("this is node/{}, and its certificate is of {identity}; give it its own", self.name),
-            ));
-        }
+        self.transport.check_own(Role::Node, &self.name).map_err(|detail| wrong("name", detail.message))?;
         Ok(listen)
     }
 

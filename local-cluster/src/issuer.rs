@@ -37,7 +37,7 @@ impl Issuer {
         addresses: impl IntoIterator<Item = &'a str>,
     ) -> Result<PathBuf, Error> {
         let identity = identity(role, name)?;
-        let directory = self.directory.join(format!("{role}-{name}"));
+        let directory = self.place_of(role, name);
         if !directory.exists() {
             self.issue(&identity, addresses, &directory, false)?;
         }
@@ -49,7 +49,11 @@ impl Issuer {
     /// # Errors
     /// As [`Issuer::credentials`].
     pub fn renew<'a>(&self, role: Role, name: &str, addresses: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
-        self.issue(&identity(role, name)?, addresses, &self.directory.join(format!("{role}-{name}")), true)
+        self.issue(&identity(role, name)?, addresses, &self.place_of(role, name), true)
+    }
+
+    fn place_of(&self, role: Role, name: &str) -> PathBuf {
+        self.directory.join(format!("{role}-{name}"))
     }
 
     fn issue<'a>(

@@ -61,14 +61,6 @@ impl Stream {
         stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(AsRef::as_ref)
     }
 
-    /// The connection below.
-    pub fn tcp(&self) -> &TcpStream {
-        match &self.io {
-            Io::Plain(stream) => stream,
-            Io::Tls(stream) => stream.get_ref().0,
-        }
-    }
-
     /// What was agreed on; without TLS nothing is.
     pub fn protocol(&self) -> Option<Protocol> {
         let Io::Tls(stream) = &self.io else { return None };

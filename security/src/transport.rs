@@ -1,12 +1,11 @@
 //! How a process reaches others and is reached: in plaintext on this machine or on a network that is trusted, or by TLS.
 
-use crate::error::TlsError;
 use crate::expected::Expected;
-use crate::identity::Identity;
+use crate::identity::{Identity, Role};
 use crate::stream::{Protocol, Stream};
 use crate::tls::Tls;
-use archon_types::ErrorDetail;
 use archon_types::plaintext::check_plaintext;
+use archon_types::{ErrorDetail, ErrorKind};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -82,6 +81,20 @@ impl Transport {
         }
     }
 
+    /// Refuses to be somebody whom the own certificate does not name: others would not believe it.
+    ///
+    /// # Errors
+    /// Who was to be, and whom the certificate names.
+    pub fn check_own(&self, role: Role, name: &str) -> Result<(), ErrorDetail> {
+        match self.identity() {
+            Some(identity) if identity.role() != role || identity.name() != name => {
+                let why = format!("this is {role}/{name}, and its certificate is of {identity}; give it its own");
+                Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Who this process is to others; without TLS it is whoever it says.
     pub fn identity(&self) -> Option<Identity> {
         self.tls().map(|tls| tls.identity())
@@ -99,37 +112,20 @@ impl Transport {
         patience: Duration,
     ) -> io::Result<Stream> {
         self.check(address).map_err(|refused| io::Error::other(refused.message))?;
-        let connected = timeout(patience, self.reach(address, expected, protocol, patience)).await;
-        connected.unwrap_or_else(|_| {
+        let connecting = async {
+            let stream = reach(address, patience).await?;
+            stream.set_nodelay(true)?;
+            match self {
+                Self::Plaintext { .. } => Ok(stream.into()),
+                Self::Tls(tls) => {
+                    tls.connect(stream, host_of(address), expected, protocol).await.map_err(io::Error::other)
+                }
+            }
+        };
+        timeout(patience, connecting).await.unwrap_or_else(|_| {
             let why = format!("no connection within {} ms", patience.as_millis());
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         })
-    }
-
-    async fn reach(
-        &self,
-        address: &str,
-        expected: &Expected,
-        protocol: Protocol,
-        patience: Duration,
-    ) -> io::Result<Stream> {
-        let stream = reach(address, patience).await?;
-        stream.set_nodelay(true)?;
-        match self {
-            Self::Plaintext { .. } => Ok(stream.into()),
-            Self::Tls(tls) => tls.connect(stream, host_of(address), expected, protocol).await.map_err(io::Error::other),
-        }
-    }
-
-    /// Takes a connection that was accepted.
-    ///
-    /// # Errors
-    /// If whoever is there cannot show who it is.
-    pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
-        match self {
-            Self::Plaintext { .. } => Ok(stream.into()),
-            Self::Tls(tls) => tls.accept(stream).await,
-        }
     }
 
     /// A channel that connects to `address` when it is first used, and again when it must.

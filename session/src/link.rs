@@ -35,8 +35,8 @@ impl Links {
         if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
         }
-        let channel = endpoint(address, &self.transport)?;
-        let channel = self.transport.channel(&channel, address, Expected::Coordinators, CONNECT_TIMEOUT);
+        let endpoint = endpoint(address, &self.transport)?;
+        let channel = self.transport.channel(&endpoint, address, Expected::Coordinators, CONNECT_TIMEOUT);
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
         }
@@ -55,7 +55,6 @@ fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetai
         ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
     })?;
     Ok(endpoint
-        .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .keep_alive_while_idle(true))

@@ -118,8 +118,8 @@ impl ParticipantBuilder {
         self
     }
 
-    /// Without [`Self::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
-    /// endpoint that was given is beyond it.
+    /// Without [`Self::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it
+    /// may where an endpoint that was given is beyond it.
     pub fn insecure(mut self, insecure: bool) -> Self {
         if self.config.transport.tls().is_none() {
             self.config.transport = Transport::plaintext(insecure);
@@ -150,14 +150,7 @@ impl ParticipantBuilder {
         check_member_name("participant", &config.name)?;
         check_address(&config.address)?;
         config.served.check()?;
-        if let Some(identity) = config.transport.identity()
-            && (identity.role() != Role::Participant || identity.name() != config.name)
-        {
-            let name = &config.name;
-            return Err(Error::invalid(format!(
-                "this is participant/{name}, and its certificate is of {identity}; give it its own"
-            )));
-        }
+        config.transport.check_own(Role::Participant, &config.name)?;
         Ok(())
     }
 }

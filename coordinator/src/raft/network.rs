@@ -96,13 +96,11 @@ impl Network {
     }
 }
 
-/// A channel that connects when it is first used; `None` for an address that is none, or to which nothing may go.
+/// A channel that connects when it is first used; `None` for an address that is none.
 pub(crate) fn connect(transport: &Transport, address: &str, expected: Expected) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
-    let endpoint = endpoint
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(Duration::from_secs(2))
-        .keep_alive_timeout(Duration::from_secs(2));
+    let endpoint =
+        endpoint.http2_keep_alive_interval(Duration::from_secs(2)).keep_alive_timeout(Duration::from_secs(2));
     Some(transport.channel(&endpoint, address, expected, CONNECT_DEADLINE))
 }
 
