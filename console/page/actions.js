@@ -1,0 +1,71 @@
+// What can be asked of the cluster, each with the command that does the same.
+
+import { partitionArguments, quoted } from "./words.js";
+
+/** An answer takes no longer, or there is none. */
+const PATIENCE_MS = 30_000;
+
+/** Why a call was refused or not answered. */
+export class Refusal extends Error {
+  constructor(message, remedy = null, code = "failed") {
+    super(message);
+    this.remedy = remedy;
+    this.code = code;
+  }
+}
+
+async function call(method, path, body) {
+  const options = { method, signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" };
+  if (method === "POST") {
+    options.headers = { "content-type": "application/json", "x-archon-console": "1" };
+    options.body = JSON.stringify(body ?? {});
+  }
+  let response;
+  let answer = null;
+  try {
+    response = await fetch(`api/v1/${path}`, options);
+    answer = await response.json();
+  } catch (error) {
+    if (!response) {
+      const late = error.name === "TimeoutError";
+      const message = late ? `no answer within ${PATIENCE_MS / 1_000} s` : "the console does not answer";
+      const remedy = method === "GET" ? null : "It may have been done nevertheless: look before you try again.";
+      throw new Refusal(message, remedy, "unreachable");
+    }
+  }
+  if (response.ok && answer !== null) return answer;
+  const { message, remedy, code } = answer?.error ?? {};
+  throw new Refusal(message ?? `the console answered ${response.status} ${response.statusText}`, remedy, code);
+}
+
+const partitionPath = (table, number) => `partitions/${encodeURIComponent(table)}/${number}`;
+
+export const nodeCheck = (node) => call("GET", `nodes/${encodeURIComponent(node)}`);
+export const partitionDescription = (table, number) => call("GET", partitionPath(table, number));
+export const plan = () => call("GET", "rebalance/plan");
+
+/** Orders about a node: `{label, command, run}`. */
+export const nodeOrder = (verb, node) => ({
+  command: `archon node ${verb} ${quoted(node)}`,
+  run: () => call("POST", `nodes/${encodeURIComponent(node)}/${verb}`),
+});
+
+/** Orders about a partition: bump, split or merge. */
+export const partitionOrder = (verb, table, number, body = {}) => {
+  const options = Object.entries(body).filter(([, value]) => value !== "");
+  const extra = options.map(([name, value]) => ` --${name} ${quoted(value)}`).join("");
+  return {
+    command: `archon partition ${verb} ${partitionArguments(table, number)}${extra}`,
+    run: () => call("POST", `${partitionPath(table, number)}/${verb}`, body),
+  };
+};
+
+export const applyOrder = (made) => ({
+  command: "archon rebalance apply",
+  run: () => call("POST", "rebalance/apply", made),
+});
+
+export const cancelOrder = () => ({
+  command: "archon rebalance cancel",
+  run: () => call("POST", "rebalance/cancel"),
+});

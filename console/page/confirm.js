@@ -1,0 +1,58 @@
+// Asks before anything is changed: what it comes to, which command does the same, and whether it is wanted.
+
+import { commandBox } from "./command.js";
+import { announce, openDialog, refusalBox } from "./dialog.js";
+import { el, say } from "./dom.js";
+import { store } from "./store.js";
+
+/**
+ * Asks for an order. `about` says in a sentence what it does; `order(fields)` gives `{command, run}`; `check`, if there is
+ * one, asks the cluster first and gives `{lines, obstacles}`; `fields` are texts that the reader may give, `{name, label}`;
+ * `done` turns the answer into a sentence.
+ */
+export function confirmOrder({ title, about, label, order, check = null, fields = [], done }) {
+  const inputs = fields.map(({ name, label: text, hint }) =>
+    el("label", { class: "field" }, el("span", {}, text), el("input", { name, type: "text", maxlength: 200, placeholder: hint ?? "", autocomplete: "off" })),
+  );
+  const body = () => Object.fromEntries(inputs.map((input) => [input.lastChild.name, input.lastChild.value.trim()]));
+  const command = commandBox(order(body()).command);
+  const outcome = el("div", { class: "outcome", "aria-live": "polite" });
+  const button = el("button", { type: "submit", class: "primary", "data-action": "confirm" }, label);
+  const close = el("button", { type: "button", class: "quiet", "data-close": true }, "Not now");
+  const form = el("form", { method: "dialog" }, el("p", {}, about), ...inputs, outcome);
+  form.append(el("p", { class: "dim same" }, "The same on the command line:"), command.element, el("div", { class: "buttons" }, close, button));
+  form.addEventListener("input", () => command.set(order(body()).command));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    if (button.disabled) return;
+    button.disabled = true;
+    say(button, "Asking …");
+    try {
+      const answer = await order(body()).run();
+      dialog.close();
+      announce(done(answer));
+    } catch (refusal) {
+      outcome.replaceChildren(refusalBox(refusal));
+      button.disabled = false;
+      say(button, label);
+    }
+  });
+  const dialog = openDialog("confirm", title, form);
+  (inputs[0]?.lastChild ?? button).focus();
+  if (!store.hello?.may_change) button.disabled = true;
+  if (check) look(check, outcome, button);
+}
+
+/** What it would come to: while that is not known, it may still be ordered; what cannot be done is not offered. */
+async function look(check, outcome, button) {
+  outcome.replaceChildren(el("p", { class: "dim" }, "Asking what it comes to …"));
+  try {
+    const { lines, obstacles } = await check();
+    outcome.replaceChildren(el("ul", {}, ...lines.map((line) => el("li", {}, line))));
+    if (obstacles.length === 0) return;
+    button.disabled = true;
+    outcome.append(el("div", { class: "refusal" }, el("p", {}, "It cannot be done now:"), el("ul", {}, ...obstacles.map((text) => el("li", {}, text)))));
+  } catch (refusal) {
+    outcome.replaceChildren(refusalBox(refusal));
+  }
+}

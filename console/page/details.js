@@ -1,0 +1,98 @@
+// Everything about one partition, asked anew while it is looked at.
+
+import { partitionDescription, partitionOrder } from "./actions.js";
+import { commandBox } from "./command.js";
+import { confirmOrder } from "./confirm.js";
+import { openDialog, refusalBox, sentence } from "./dialog.js";
+import { byId, el, mark } from "./dom.js";
+import { bytes, count, counted } from "./format.js";
+import { store } from "./store.js";
+import { partitionArguments, spaced } from "./words.js";
+
+const EVERY_MS = 3_000;
+
+/** Opens it. */
+export function showDetails(table, number) {
+  const content = el("div", { class: "details" }, el("p", { class: "dim" }, "Asking …"));
+  const command = commandBox(`archon partition describe ${partitionArguments(table, number)}`);
+  const dialog = openDialog("details", `Partition ${table}/${number}`, content, el("div", { class: "orders" }), command.element);
+  mark(dialog, "data-partition", `${table}/${number}`);
+  let timer = null;
+  const over = new AbortController();
+  dialog.addEventListener("close", () => (clearTimeout(timer), over.abort()), { once: true, signal: over.signal });
+  const ask = async () => {
+    let next;
+    try {
+      const description = await partitionDescription(table, number);
+      next = describe(description);
+      if (!over.signal.aborted) offer(dialog.querySelector(".orders"), description);
+    } catch (refusal) {
+      next = [refusalBox(refusal)];
+    }
+    if (over.signal.aborted) return;
+    content.replaceChildren(...next);
+    timer = setTimeout(ask, EVERY_MS);
+  };
+  ask();
+}
+
+function describe(partition) {
+  const parts = [facts(partition), copies(partition)];
+  for (const reason of partition.reasons ?? []) {
+    const remedy = reason.remedy ? el("p", { class: "remedy" }, sentence(reason.remedy)) : null;
+    parts.unshift(el("div", { class: "reason" }, el("p", {}, sentence(reason.message)), remedy));
+  }
+  return parts;
+}
+
+function facts(partition) {
+  const leads = partition.holds === "lease" ? "Owner" : "Leader";
+  const rows = [
+    ["State", spaced(partition.status)],
+    [leads, partition.leader ?? "nobody"],
+    ["Epoch", count(partition.epoch)],
+    ["Version", count(partition.version)],
+  ];
+  if (partition.holds !== "lease") rows.push(["Copies", `${partition.replication} wanted, ${partition.min_in_sync} must be in sync for writes`]);
+  if (partition.range) rows.push(["Keys", rangeText(partition.range)]);
+  if (partition.move) rows.push(["Move", `${partition.move.from} → ${partition.move.to}, ${spaced(partition.move.phase)}, ${partition.move.percent}%`]);
+  if (partition.split) rows.push(["Split", `${spaced(partition.split.split_phase)}: ${partition.split.copies_ready} of ${partition.split.copies_total} copies of partition ${partition.split.right} are ready`]);
+  if (partition.merge) rows.push(["Merge", partition.merge.absorbs ? `gets the keys of partition ${partition.merge.neighbour}` : `gives its keys to partition ${partition.merge.neighbour}`]);
+  for (const bar of partition.bars ?? []) rows.push(["Barred", bar.why ? `${bar.node}: ${bar.why}` : bar.node]);
+  return el("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+const rangeText = ({ begin, end }) => `from ${begin === "" ? "the first" : `“${begin}”`} up to ${end === null ? "the last" : `not including “${end}”`}`;
+
+function copies(partition) {
+  if (!partition.copies?.length) return el("p", { class: "dim" }, partition.holds === "lease" ? "A lease has no copies." : "It has no copies yet.");
+  const row = (copy) =>
+    el("tr", { "data-node": copy.node },
+      el("td", {}, copy.node, copy.leads ? el("span", { class: "tag" }, "leads") : null),
+      el("td", {}, copy.state === "live" ? "in sync" : spaced(copy.state)),
+      el("td", {}, spaced(copy.node_status)),
+      el("td", { class: "number" }, bytes(copy.bytes_stored)));
+  const head = ["Copy on", "Copy", "Node", "Stores"].map((text, at) => el("th", { scope: "col", class: at === 3 ? "number" : null }, text));
+  return el("table", { class: "copies" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...partition.copies.map(row)));
+}
+
+/** The orders stay what they are while the facts are asked anew, or a button would vanish under a finger. */
+function offer(home, { table, partition: number, range, holds }) {
+  if (home.childElementCount > 0 || !store.hello?.may_change) return;
+  const name = `${table}/${number}`;
+  const ask = (verb, label, about, fields, done) => {
+    const open = () => {
+      byId("details").close();
+      confirmOrder({ title: `${label} ${name}?`, about, label, fields, order: (body) => partitionOrder(verb, table, number, body), done });
+    };
+    home.append(el("button", { type: "button", class: "quiet", "data-action": verb, onclick: open }, label));
+  };
+  const who = holds === "lease" ? "Its owner releases it and begins anew" : "The same leader begins anew";
+  const why = [{ name: "why", label: "Why", hint: "for those who wonder later" }];
+  ask("bump", "Bump", `${who}, in the next epoch.`, why, (answer) => `${name} is bumped${answer?.epoch ? `, to epoch ${answer.epoch}` : ""}.`);
+  if (!range) return;
+  const at = [{ name: "at", label: "At the key", hint: "without one: at the middle of its bytes" }];
+  ask("split", "Split", "Its upper keys become a partition of their own, while all is served.", at, (answer) => `${name} is being split: partition ${answer.right} gets the upper keys.`);
+  ask("merge", "Merge", "It gets all keys of its right neighbour, which ends.", [], (answer) => `${name} is being merged with partition ${answer.right}.`);
+}
+

@@ -1,0 +1,51 @@
+// Draws very many partitions: one pixel each in a small picture, which is then drawn enlarged. A call per cell would be felt.
+
+import { fixedColour } from "./colours.js";
+
+export class Dots {
+  #small = document.createElement("canvas");
+  #smallContext = this.#small.getContext("2d");
+  #picture = null;
+  #pixels = null;
+
+  /** A picture of so many columns and rows. */
+  resize(columns, rows) {
+    if (this.#picture?.width === columns && this.#picture.height === rows) return;
+    this.#small.width = columns;
+    this.#small.height = rows;
+    this.#picture = this.#smallContext.createImageData(columns, rows);
+    this.#pixels = new Uint32Array(this.#picture.data.buffer);
+  }
+
+  /** Draws the partitions `changed`, or all if it is null; `colourOf` says in which colour. */
+  draw(context, map, colourOf, cell, changed) {
+    if (changed === null) {
+      this.#pixels.fill(0);
+      for (let number = 0; number < map.length; number += 1) this.#dot(map, number, colourOf);
+      this.#smallContext.putImageData(this.#picture, 0, 0);
+      context.clearRect(0, 0, context.canvas.width, context.canvas.height);
+      this.#enlarge(context, 0, 0, this.#small.width, this.#small.height, cell);
+      return;
+    }
+    const columns = this.#small.width;
+    for (const number of changed) {
+      this.#dot(map, number, colourOf);
+      const [x, y] = [number % columns, Math.floor(number / columns)];
+      this.#smallContext.putImageData(this.#picture, 0, 0, x, y, 1, 1);
+      context.clearRect(x * cell, y * cell, cell, cell);
+      this.#enlarge(context, x, y, 1, 1, cell);
+    }
+  }
+
+  /** There is no room for a shape: what is not as it should be has the colour of its state, whoever leads. */
+  #dot(map, number, colourOf) {
+    const letter = map.state(number);
+    if (letter === ".") this.#pixels[number] = 0;
+    else this.#pixels[number] = (letter === "o" ? colourOf(number) : fixedColour(letter)).packed;
+  }
+
+  #enlarge(context, x, y, width, height, cell) {
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.#small, x, y, width, height, x * cell, y * cell, width * cell, height * cell);
+  }
+}

@@ -1,0 +1,87 @@
+// The stream of what happens in the cluster. The browser reconnects by itself where it can; this does so where it gives up.
+
+import { store } from "./store.js";
+
+/** After so much silence the connection is taken for dead, though nobody said so. */
+const SILENT_MS = 30_000;
+/** While the cluster cannot be asked, the server has little to say. */
+const SILENT_IN_TROUBLE_MS = 120_000;
+const RETRY_MIN_MS = 1_000;
+const RETRY_MAX_MS = 15_000;
+
+const SECTIONS = {
+  hello: (hello) => store.greet(hello),
+  status: (status) => store.set("status", status),
+  nodes: (nodes) => store.set("nodes", nodes),
+  tables: (tables) => store.setTables(tables),
+  rebalance: (rebalance) => store.set("rebalance", rebalance),
+  events: (events) => store.set("events", events),
+  quorum: (quorum) => store.set("quorum", quorum),
+  load: (load) => store.addLoad(load),
+  map: (map) => store.setMap(map),
+  map_change: (change) => store.changeMap(change),
+  gone: ({ table_id: table }) => store.dropMap(table),
+  trouble: ({ message }) => store.set("trouble", message),
+};
+
+let source = null;
+let retryMs = RETRY_MIN_MS;
+let retryTimer = null;
+
+/** Opens the feed, and keeps it open for as long as the page is. */
+export function follow() {
+  open();
+  setInterval(watch, 5_000);
+  // A machine that slept or had no network should not wait for the next try.
+  window.addEventListener("online", () => reopen(0));
+}
+
+function open() {
+  retryTimer = null;
+  source?.close();
+  const opened = (source = new EventSource("api/v1/feed"));
+  for (const [section, take] of Object.entries(SECTIONS)) {
+    opened.addEventListener(section, (event) => {
+      if (opened !== source) return;
+      heard();
+      try {
+        take(JSON.parse(event.data));
+      } catch (error) {
+        // What cannot be read is left out: the next whole document comes soon.
+        console.error(`feed: ${section} cannot be read`, error);
+      }
+    });
+  }
+  opened.addEventListener("error", () => {
+    if (opened !== source) return;
+    state("reconnecting");
+    // An answer that is no stream, such as 503, ends the browser's own tries.
+    if (opened.readyState === EventSource.CLOSED) reopen(retryMs);
+  });
+}
+
+function heard() {
+  store.heardAtMs = Date.now();
+  retryMs = RETRY_MIN_MS;
+  state("live");
+}
+
+function state(connection) {
+  if (store.connection !== connection) store.set("connection", connection);
+}
+
+function reopen(afterMs) {
+  clearTimeout(retryTimer);
+  retryTimer = setTimeout(open, afterMs);
+  retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
+}
+
+/** A connection through a network that lost it may stay open and silent for hours. */
+function watch() {
+  if (retryTimer !== null || store.heardAtMs === null || store.connection !== "live") return;
+  const limit = store.trouble === null ? SILENT_MS : SILENT_IN_TROUBLE_MS;
+  if (Date.now() - store.heardAtMs < limit) return;
+  state("reconnecting");
+  store.heardAtMs = Date.now();
+  reopen(0);
+}

@@ -1,0 +1,108 @@
+// The partitions of one table as a picture: where each cell stands, and what is drawn when.
+
+import { faint, fixedColour, loadColour, ownerColour } from "./colours.js";
+import { Dots } from "./dots.js";
+import { drawTile } from "./tiles.js";
+
+/** In pixels of the page. A cell is never larger, or a table of three partitions would fill the screen. */
+const CELL_MAX = 34;
+const CELL_MIN = 2;
+/** From this size on there is a gap between cells. */
+const GAP_FROM = 5;
+
+export class Grid {
+  #dots = new Dots();
+  #context;
+  #columns = 1;
+  /** Of a cell with its gap, and of the gap, in pixels of the screen. */
+  #cell = 1;
+  #gap = 0;
+  #scale = 1;
+  #laidOut = "";
+  #drawnMap = null;
+  #drawnAs = "";
+
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.#context = canvas.getContext("2d");
+  }
+
+  /** Columns of the picture, by which arrow keys go up and down. */
+  get columns() {
+    return this.#columns;
+  }
+
+  /**
+   * Draws what changed; everything if the room, the map or the way of colouring did. `look` has `mode` (owner, state or
+   * load), `picked`, `loads` (percent by owner) and `stamp`, which differs when colours do.
+   */
+  draw(map, look, width, heightMax) {
+    const anew = this.#layOut(map.length, width, heightMax);
+    const as = `${look.mode} ${look.picked} ${look.stamp}`;
+    const taken = map.takeChanged();
+    const all = anew || map !== this.#drawnMap || as !== this.#drawnAs;
+    this.#drawnMap = map;
+    this.#drawnAs = as;
+    const changed = all ? null : taken;
+    if (changed?.size === 0) return;
+    const colourOf = (number) => this.#colour(map, look, number);
+    if (this.#gap === 0) {
+      this.#dots.draw(this.#context, map, colourOf, this.#cell, changed);
+      return;
+    }
+    const size = this.#cell - this.#gap;
+    const tile = (number) => {
+      const [x, y] = [(number % this.#columns) * this.#cell, Math.floor(number / this.#columns) * this.#cell];
+      drawTile(this.#context, x, y, size, map.state(number), colourOf(number));
+    };
+    if (changed) changed.forEach(tile);
+    else {
+      this.#context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+      for (let number = 0; number < map.length; number += 1) tile(number);
+    }
+  }
+
+  /** Number of the partition at a place of the page within the picture; null beside all of them. */
+  at(x, y) {
+    const cell = this.#cell / this.#scale;
+    const column = Math.floor(x / cell);
+    if (column < 0 || column >= this.#columns || y < 0) return null;
+    return Math.floor(y / cell) * this.#columns + column;
+  }
+
+  /** Where a cell is, in pixels of the page within the picture. */
+  place(number) {
+    const cell = this.#cell / this.#scale;
+    const size = (this.#cell - this.#gap) / this.#scale;
+    return { x: (number % this.#columns) * cell, y: Math.floor(number / this.#columns) * cell, size };
+  }
+
+  #colour(map, look, number) {
+    const leader = map.leaders[number];
+    let colour;
+    if (look.mode === "state") colour = fixedColour(map.state(number));
+    else if (leader === 0) colour = fixedColour("nobody");
+    else colour = look.mode === "load" ? loadColour(look.loads.get(leader)) : ownerColour(leader);
+    return look.picked === null || look.picked === leader ? colour : faint(colour);
+  }
+
+  /** Takes the largest cells with which all have room; false if nothing is other than it was. */
+  #layOut(length, width, heightMax) {
+    const scale = window.devicePixelRatio || 1;
+    const key = `${length} ${width} ${heightMax} ${scale}`;
+    if (key === this.#laidOut) return false;
+    this.#laidOut = key;
+    this.#scale = scale;
+    let cell = CELL_MAX;
+    while (cell > CELL_MIN && Math.ceil(length / Math.max(1, Math.floor(width / cell))) * cell > heightMax) cell -= 1;
+    this.#cell = Math.max(1, Math.round(cell * scale));
+    this.#gap = cell < GAP_FROM ? 0 : Math.max(1, Math.round((cell >= 12 ? 2 : 1) * scale));
+    this.#columns = Math.max(1, Math.min(length, Math.floor((width * scale) / this.#cell)));
+    const rows = Math.ceil(length / this.#columns);
+    const [wide, high] = [this.#columns * this.#cell, rows * this.#cell];
+    Object.assign(this.canvas, { width: wide, height: high });
+    Object.assign(this.canvas.style, { width: `${wide / scale}px`, height: `${high / scale}px` });
+    this.#dots.resize(this.#columns, Math.max(1, rows));
+    return true;
+  }
+}

@@ -1,0 +1,95 @@
+// How the cluster is, in one sentence, and every reason why something waits, with what would help.
+
+import { sentence } from "./dialog.js";
+import { byId, el, keep, mark, say } from "./dom.js";
+import { count, counted, lasting } from "./format.js";
+import { store } from "./store.js";
+import { subjectText } from "./words.js";
+
+/** Reasons that are seen at once; the others after a press. */
+const OPEN_MAX = 3;
+const LISTED_MAX = 100;
+
+let unfolded = false;
+
+export function health() {
+  byId("reasons-more").addEventListener("click", () => {
+    unfolded = !unfolded;
+    draw();
+  });
+  store.on(["status", "trouble", "connection", "clock"], draw);
+}
+
+function draw() {
+  const { status, trouble, connection } = store;
+  const [level, text] = verdict(status, trouble, connection);
+  mark(byId("health"), "data-level", level);
+  say(byId("health-text"), text);
+  say(byId("health-sign"), { good: "●", warn: "◐", bad: "▲" }[level] ?? "○");
+  const old = trouble !== null || (connection !== "live" && status !== null);
+  byId("old").hidden = !old;
+  if (old) say(byId("old-text"), oldText(trouble));
+  const reasons = (status?.reasons ?? []).slice(0, LISTED_MAX);
+  const seen = new Map();
+  const keyOf = (reason) => {
+    const key = `${reason.code} ${subjectText(reason.subject)} ${reason.message}`;
+    seen.set(key, (seen.get(key) ?? 0) + 1);
+    return `${key} ${seen.get(key)}`;
+  };
+  keep(byId("reasons"), unfolded ? reasons : reasons.slice(0, OPEN_MAX), keyOf, make, update);
+  const more = byId("reasons-more");
+  more.hidden = reasons.length <= OPEN_MAX;
+  mark(more, "aria-expanded", String(unfolded));
+  say(more, unfolded ? "Fewer" : `${count(reasons.length - OPEN_MAX)} more`);
+}
+
+/** What matters most, and how much. */
+function verdict(status, trouble, connection) {
+  if (!status) {
+    if (trouble !== null) return ["bad", `The cluster cannot be asked: ${sentence(trouble)}`];
+    return ["none", connection === "live" ? "Asking the cluster …" : "Waiting for the console …"];
+  }
+  const { partitions_online: online, partitions_total: total, nodes_alive: alive, nodes_min: least } = status;
+  const waits = status.reasons.length > 0 ? ` ${counted(status.reasons.length, "thing")} ${status.reasons.length === 1 ? "waits" : "wait"}:` : "";
+  if (status.leader_id === null) return ["bad", `No coordinator leads: what is served goes on, but nothing can be changed.${waits}`];
+  if (total === 0 || (status.cluster_id === "" && alive < least)) return ["none", emptyText(status)];
+  if (online < total) return [status.cluster_id === "" ? "none" : "bad", `${counted(total - online, "partition")} of ${count(total)} ${total - online === 1 ? "is" : "are"} not served.${waits}`];
+  const short = status.partitions_under_replicated;
+  if (short > 0) return ["warn", `All ${counted(total, "partition")} are served, ${count(short)} with fewer copies than wanted.${waits}`];
+  if (status.reasons.length > 0) return ["warn", `All ${counted(total, "partition")} are served with all their copies.${waits}`];
+  return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${counted(alive, "node")}.`];
+}
+
+function emptyText({ nodes_alive: alive, nodes_min: least, cluster_id: id }) {
+  if (alive < least) return `The cluster is empty: it waits for ${counted(least, "node")}, ${alive === 0 ? "none is" : alive === 1 ? "1 is" : `${count(alive)} are`} alive.`;
+  return id === "" ? "The cluster is about to be made." : "The cluster has no partitions yet: no table was made.";
+}
+
+function oldText(trouble) {
+  const since = store.heardAtMs === null ? "" : ` What is shown is ${lasting(Date.now() - (shownAtMs() ?? Date.now()))} old.`;
+  return `${trouble === null ? "The console does not answer." : sentence(trouble)}${since}`;
+}
+
+/** The time of the last news of the cluster, by this machine's clock. */
+let troubleSinceMs = null;
+store.on(["trouble"], () => {
+  troubleSinceMs = store.trouble === null ? null : (troubleSinceMs ?? Date.now());
+});
+const shownAtMs = () => troubleSinceMs ?? store.heardAtMs;
+
+function make() {
+  const parts = { message: el("span", { class: "message" }), about: el("span", { class: "dim" }), remedy: el("span", { class: "remedy" }) };
+  const element = el("li", {}, el("p", {}, parts.message, " ", parts.about), parts.remedy);
+  element.parts = parts;
+  return element;
+}
+
+function update(element, reason) {
+  const { parts } = element;
+  mark(element, "data-code", reason.code);
+  say(parts.message, sentence(reason.message));
+  const since = reason.began_at_ms ? `, for ${lasting(store.nowMs() - reason.began_at_ms)}` : "";
+  say(parts.about, `${subjectText(reason.subject)}${since}`);
+  parts.remedy.hidden = !reason.remedy;
+  say(parts.remedy, reason.remedy ? sentence(reason.remedy) : "");
+}

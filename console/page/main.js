@@ -1,0 +1,24 @@
+// Starts the parts of the page; each shows one section of what the feed tells.
+
+import { appearance } from "./appearance.js";
+import { onTheme } from "./colours.js";
+import { dialogs } from "./dialog.js";
+import { events } from "./events.js";
+import { follow } from "./feed.js";
+import { head } from "./head.js";
+import { health } from "./health.js";
+import { keyboard } from "./keyboard.js";
+import { lines } from "./lines.js";
+import { moves } from "./moves.js";
+import { nodeMenu } from "./node_menu.js";
+import { nodes } from "./nodes.js";
+import { plan } from "./plan.js";
+import { quorum } from "./quorum.js";
+import { store } from "./store.js";
+import { tables } from "./tables.js";
+
+for (const start of [appearance, dialogs, keyboard, head, health, tables, lines, nodes, nodeMenu, moves, plan, quorum, events]) start();
+onTheme(() => store.touch("theme"));
+// Ages go on while nothing happens.
+setInterval(() => store.touch("clock"), 1_000);
+follow();

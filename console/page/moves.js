@@ -1,0 +1,124 @@
+// Moves under way: from where to where, how far, how long still, and why.
+
+import { cancelOrder } from "./actions.js";
+import { confirmOrder } from "./confirm.js";
+import { byId, el, keep, mark, say } from "./dom.js";
+import { bytes, coming, count, counted } from "./format.js";
+import { Speed } from "./speed.js";
+import { store } from "./store.js";
+import { spaced } from "./words.js";
+
+const OVER = new Set(["done", "cancelled", "superseded", "failed"]);
+/** What is seen first: what is furthest on, and what waits for its turn last. */
+const PHASES = ["hand_over", "in_sync", "copying", "cleanup", "queued"];
+
+let whole = new Speed();
+let planId = null;
+const speeds = new Map();
+
+export function moves() {
+  byId("cancel").addEventListener("click", askToCancel);
+  store.on(["rebalance"], measure);
+  store.on(["rebalance", "hello"], draw);
+}
+
+function measure() {
+  const { summary, moves: list = [] } = store.rebalance ?? {};
+  if (!summary) return;
+  if (summary.plan_id !== planId) {
+    planId = summary.plan_id;
+    whole = new Speed();
+    speeds.clear();
+  }
+  const now = Date.now();
+  whole.add(now, summary.bytes_done);
+  const there = new Set();
+  for (const move of list) {
+    if (OVER.has(move.phase)) continue;
+    there.add(move.move_id);
+    if (!speeds.has(move.move_id)) speeds.set(move.move_id, new Speed());
+    speeds.get(move.move_id).add(now, move.bytes_done);
+  }
+  for (const id of speeds.keys()) if (!there.has(id)) speeds.delete(id);
+}
+
+function draw() {
+  const { running = false, summary, moves: list = [] } = store.rebalance ?? {};
+  const open = list.filter((move) => !OVER.has(move.phase));
+  const rank = (move) => (PHASES.indexOf(move.phase) + PHASES.length + 1) % (PHASES.length + 1);
+  open.sort((left, right) => rank(left) - rank(right) || right.percent - left.percent || left.move_id - right.move_id);
+  const failed = list.filter((move) => move.phase === "failed");
+  keep(byId("move-list"), [...failed, ...open], (move) => move.move_id, make, update);
+  say(byId("moves-count"), running ? counted(summary.moves_total - overCount(summary), "move") : "");
+  say(byId("moves-sum"), summaryText(running, summary));
+  const total = byId("moves-progress");
+  total.hidden = !running;
+  if (running) total.value = summary.percent;
+  byId("cancel").hidden = !(running && store.hello?.may_change);
+}
+
+const overCount = ({ done, cancelled, superseded, failed }) => done + cancelled + superseded + failed;
+
+function summaryText(running, summary) {
+  if (!summary || summary.moves_total === 0) return running ? "A rebalance begins." : "Nothing moves, and nothing has moved yet.";
+  const ends = ["done", "cancelled", "superseded", "failed"].filter((word) => summary[word] > 0).map((word) => `${count(summary[word])} ${word}`);
+  if (!running) return `Nothing moves. The last plan: ${ends.join(", ") || "no moves"}.`;
+  const parts = [`${summary.percent}%`];
+  if (summary.bytes_total > 0) parts.push(`${bytes(summary.bytes_done)} of ${bytes(summary.bytes_total)}`);
+  const rate = whole.perSecond;
+  if (rate > 0) parts.push(`${bytes(rate)} per second`);
+  const left = whole.leftMs(summary.bytes_total);
+  if (left !== null) parts.push(`about ${coming(left)} left`);
+  const waits = summary.queued > 0 ? [`${count(summary.queued)} wait`] : [];
+  return [...parts, ...waits, ...ends].join(" · ");
+}
+
+function make() {
+  const element = el("li", { class: "move" });
+  const parts = {
+    name: el("span", { class: "what" }),
+    way: el("span", { class: "way" }),
+    phase: el("span", { class: "tag" }),
+    progress: el("progress", { max: 100 }),
+    percent: el("span", { class: "number percent" }),
+    amount: el("span", { class: "dim amount" }),
+    why: el("span", { class: "dim why" }),
+  };
+  element.append(parts.name, parts.way, parts.phase, parts.progress, parts.percent, parts.amount, parts.why);
+  element.parts = parts;
+  return element;
+}
+
+function update(element, move) {
+  const { parts } = element;
+  const name = `${move.table}/${move.partition}`;
+  mark(element, "data-partition", move.partition);
+  mark(element, "data-table", move.table);
+  mark(element, "data-phase", move.phase);
+  say(parts.name, name);
+  say(parts.way, `${move.from} → ${move.to}`);
+  mark(parts.way, "title", `${move.from} → ${move.to}`);
+  say(parts.phase, move.kind === "leadership" ? `leadership, ${spaced(move.phase)}` : spaced(move.phase));
+  if (parts.progress.value !== move.percent) parts.progress.value = move.percent;
+  mark(parts.progress, "aria-label", `Move of ${name}`);
+  say(parts.percent, `${move.percent}%`);
+  say(parts.amount, amountText(move));
+  say(parts.why, move.message);
+  mark(parts.why, "title", move.message);
+}
+
+function amountText({ move_id: id, phase, bytes_done: done, bytes_total: total }) {
+  if (total === 0) return "";
+  const left = phase === "copying" ? speeds.get(id)?.leftMs(total) : null;
+  return `${bytes(done)} of ${bytes(total)}${left ? `, ${coming(left)} left` : ""}`;
+}
+
+function askToCancel() {
+  confirmOrder({
+    title: "Cancel the rebalance?",
+    label: "Cancel it",
+    about: "Moves that can still be undone are undone: their new copies are deleted, and everything stays where it is. Those past the point of return go on.",
+    order: cancelOrder,
+    done: ({ moves_cancelled: undone, moves_too_late: late }) => `${counted(undone, "move")} undone${late > 0 ? `, ${count(late)} too late and going on` : ""}.`,
+  });
+}

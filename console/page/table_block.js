@@ -1,0 +1,169 @@
+// One table on the page: its heading, its picture, the cursor in it, and a line that says what the cursor is on.
+
+import { el, mark, say } from "./dom.js";
+import { count } from "./format.js";
+import { Grid } from "./grid.js";
+import { showDetails } from "./details.js";
+import { store } from "./store.js";
+import { hideTip, showTip } from "./tooltip.js";
+import { stateWord, STATES } from "./words.js";
+
+const LETTERS = STATES.map((state) => state.letter);
+/** Rows that PageUp and PageDown go. */
+const PAGE_ROWS = 10;
+
+export class TableBlock {
+  #map;
+  #cursor = null;
+  #canvas = el("canvas", { "aria-hidden": "true" });
+  #grid = new Grid(this.#canvas);
+  #name = el("h3");
+  #about = el("span", { class: "dim" });
+  #frame = el("span", { class: "cursor", hidden: true });
+  #line = el("output", { class: "cell-line" });
+  #field;
+
+  constructor(map) {
+    this.#field = el("div", { class: "cells", tabindex: 0, role: "application", "aria-roledescription": "grid of partitions" });
+    this.#field.append(this.#canvas, this.#frame);
+    this.element = el("div", { class: "table" }, el("div", { class: "table-head" }, this.#name, this.#about, this.#line), this.#field);
+    this.#listen();
+    this.show(map);
+  }
+
+  get map() {
+    return this.#map;
+  }
+
+  /** Shows this map from now on. */
+  show(map) {
+    this.#map = map;
+    const { table, holds } = map;
+    say(this.#name, table);
+    mark(this.element, "data-table", table);
+    mark(this.#canvas, "data-table", table);
+    const help = "Arrow keys move, Enter opens a partition, x goes to the next that is not online.";
+    mark(this.#field, "aria-label", `Partitions of the table ${table}. ${help}`);
+    mark(this.element, "data-holds", holds);
+  }
+
+  /** Draws what changed, into so much room. */
+  draw(look, width, heightMax) {
+    const map = this.#map;
+    this.#grid.draw(map, look, width, heightMax);
+    const keys = store.tables?.find((table) => table.table_id === map.tableId)?.keys;
+    const what = map.holds === "leases" || map.holds === "lease" ? "leases" : keys === "range" ? "partitions by ranges" : "partitions";
+    say(this.#about, `${count(map.total)} ${what}`);
+    const counts = JSON.stringify(map.countsOf(LETTERS));
+    mark(this.element, "data-counts", counts);
+    mark(this.#canvas, "data-counts", counts);
+    this.#showCursor();
+  }
+
+  /** Moves the cursor to a partition, and says what it is. */
+  goTo(number, focus = false) {
+    this.#cursor = Math.min(Math.max(number, 0), this.#map.length - 1);
+    if (focus) this.#field.focus({ preventScroll: true });
+    this.#showCursor();
+    this.#frame.scrollIntoView({ block: "nearest" });
+  }
+
+  /** To the next partition in this state; the first one if the cursor is nowhere. */
+  goToState(letter) {
+    const found = this.#map.nextInState(letter, this.#cursor ?? -1);
+    if (found !== null) this.goTo(found, true);
+    return found !== null;
+  }
+
+  #describe(number) {
+    const map = this.#map;
+    const state = map.state(number);
+    const leader = map.leaders[number];
+    if (state === ".") return `${number}: no partition has this number`;
+    const verb = map.holds === "data" || map.holds === "rows" ? "led by" : "owned by";
+    const node = store.nodeOf(leader);
+    const who = leader === 0 ? "led by nobody" : `${verb} ${node?.node ?? `number ${leader}`}`;
+    return `${map.table}/${number} ${who}, ${stateWord(state)}`;
+  }
+
+  #showCursor() {
+    if (this.#cursor === null || this.#cursor >= this.#map.length) {
+      this.#frame.hidden = true;
+      say(this.#line, "");
+      return;
+    }
+    const { x, y, size } = this.#grid.place(this.#cursor);
+    this.#frame.hidden = false;
+    const side = Math.max(size, 6);
+    const shift = (size - side) / 2;
+    const transform = `translate(${x + shift}px, ${y + shift}px)`;
+    const length = `${side}px`;
+    if (this.#frame.style.transform !== transform || this.#frame.style.width !== length) {
+      Object.assign(this.#frame.style, { transform, width: length, height: length });
+    }
+    say(this.#line, this.#describe(this.#cursor));
+    mark(this.#line, "data-partition", this.#cursor);
+    mark(this.#line, "data-state", this.#map.state(this.#cursor));
+    mark(this.#line, "data-leader", this.#map.leaders[this.#cursor]);
+  }
+
+  #under(event) {
+    const box = this.#canvas.getBoundingClientRect();
+    const number = this.#grid.at(event.clientX - box.left, event.clientY - box.top);
+    return number !== null && number < this.#map.length && this.#map.state(number) !== "." ? number : null;
+  }
+
+  #listen() {
+    const field = this.#field;
+    field.addEventListener("pointermove", (event) => {
+      const number = this.#under(event);
+      if (number === null) hideTip();
+      else showTip(this.#describe(number), event.clientX, event.clientY);
+    });
+    field.addEventListener("pointerleave", hideTip);
+    field.addEventListener("click", (event) => {
+      const number = this.#under(event);
+      if (number === null) return;
+      hideTip();
+      this.goTo(number);
+      showDetails(this.#map.table, number);
+    });
+    field.addEventListener("focus", () => {
+      if (this.#cursor === null && this.#map.length > 0 && field.matches(":focus-visible")) this.goTo(0);
+    });
+    field.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || this.#map.length === 0) return;
+    const at = this.#cursor ?? 0;
+    const columns = this.#grid.columns;
+    const to = {
+      ArrowLeft: at - 1,
+      ArrowRight: at + 1,
+      ArrowUp: at - columns,
+      ArrowDown: at + columns,
+      PageUp: at - PAGE_ROWS * columns,
+      PageDown: at + PAGE_ROWS * columns,
+      Home: 0,
+      End: this.#map.length - 1,
+    }[event.key];
+    if (to !== undefined) {
+      // A step beyond the first or last row stays where it is.
+      if ((to >= 0 && to < this.#map.length) || event.key.startsWith("Page")) this.goTo(to);
+    } else if (event.key === "Enter" || event.key === " ") {
+      if (this.#map.state(at) !== ".") showDetails(this.#map.table, at);
+    } else if (event.key === "x") {
+      this.#nextTrouble(at);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  #nextTrouble(at) {
+    const found = LETTERS.filter((letter) => letter !== "o").map((letter) => this.#map.nextInState(letter, at));
+    const ahead = found.filter((number) => number !== null).sort((left, right) => left - right);
+    const next = ahead.find((number) => number > at) ?? ahead[0];
+    if (next !== undefined) this.goTo(next);
+  }
+}

@@ -1,0 +1,79 @@
+// Draws partitions as tiles large enough for a shape: each state looks its own way without its colour.
+
+import { fixedColour } from "./colours.js";
+
+/** Below so many pixels of the screen a shape cannot be told any more, and the state is told by colour over the whole cell. */
+const SHAPE_FROM = 7;
+
+/** Draws one tile of `size` pixels with its corner at `x`, `y`, over whatever was there. */
+export function drawTile(context, x, y, size, letter, colour) {
+  context.clearRect(x, y, size, size);
+  if (letter === ".") return;
+  context.fillStyle = colour.css;
+  if (size < SHAPE_FROM) {
+    if (letter !== "o") context.fillStyle = fixedColour(letter).css;
+    context.fillRect(x, y, size, size);
+    return;
+  }
+  (SHAPES[letter] ?? plain)(context, x, y, size);
+}
+
+function plain(context, x, y, size) {
+  context.fillRect(x, y, size, size);
+}
+
+const stroke = (size) => Math.max(1, Math.round(size / 9));
+
+const SHAPES = {
+  o: plain,
+  /** Too few copies: only the lower half is filled. */
+  d(context, x, y, size) {
+    const half = Math.floor(size / 2);
+    const width = stroke(size);
+    context.fillRect(x, y + half, size, size - half);
+    context.strokeStyle = fixedColour("d").css;
+    context.lineWidth = width;
+    context.strokeRect(x + width / 2, y + width / 2, size - width, size - width);
+  },
+  /** Moving: an outline with a gap around what is inside. */
+  m(context, x, y, size) {
+    const width = stroke(size);
+    context.strokeStyle = fixedColour("ink").css;
+    context.lineWidth = width;
+    context.strokeRect(x + width / 2, y + width / 2, size - width, size - width);
+    const inset = 2 * width;
+    context.fillRect(x + inset, y + inset, size - 2 * inset, size - 2 * inset);
+  },
+  /** Splitting or merging: two halves beside each other. */
+  s(context, x, y, size) {
+    const gap = Math.max(1, Math.round(size / 6));
+    const part = Math.floor((size - gap) / 2);
+    context.fillRect(x, y, part, size);
+    context.fillStyle = fixedColour("s").css;
+    context.fillRect(x + size - part, y, part, size);
+  },
+  /** Nobody leads: crossed out, nothing inside. */
+  l(context, x, y, size) {
+    const width = stroke(size);
+    const inset = Math.round(size * 0.25);
+    context.strokeStyle = fixedColour("l").css;
+    context.lineWidth = width;
+    context.strokeRect(x + width / 2, y + width / 2, size - width, size - width);
+    context.lineWidth = width * 1.4;
+    context.beginPath();
+    context.moveTo(x + inset, y + inset);
+    context.lineTo(x + size - inset, y + size - inset);
+    context.moveTo(x + size - inset, y + inset);
+    context.lineTo(x + inset, y + size - inset);
+    context.stroke();
+  },
+  /** Offline: one bar in an empty frame. */
+  x(context, x, y, size) {
+    const width = stroke(size);
+    const high = Math.max(2, Math.round(size / 5));
+    context.strokeStyle = context.fillStyle = fixedColour("x").css;
+    context.lineWidth = width;
+    context.strokeRect(x + width / 2, y + width / 2, size - width, size - width);
+    context.fillRect(x + 2 * width, y + Math.floor((size - high) / 2), size - 4 * width, high);
+  },
+};
