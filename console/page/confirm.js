@@ -38,7 +38,8 @@ export function confirmOrder({ title, about, label, order, check = null, fields 
     }
   });
   const dialog = openDialog("confirm", title, form);
-  (inputs[0]?.lastChild ?? button).focus();
+  // Not the button that does it: who holds Enter a little long in the menu has not decided yet.
+  (inputs[0]?.lastChild ?? close).focus();
   if (!store.hello?.may_change) button.disabled = true;
   if (check) look(check, outcome, button);
 }

@@ -27,11 +27,8 @@ export function refusalBox(refusal) {
   return el("div", { class: "refusal", role: "alert", "data-code": refusal.code ?? "failed" }, el("p", {}, sentence(refusal.message)), remedy);
 }
 
-/** Messages of the cluster begin small, as in a log. */
-export const sentence = (text) => {
-  const whole = String(text ?? "");
-  return whole.charAt(0).toUpperCase() + whole.slice(1) + (/[.!?…]$/.test(whole) ? "" : ".");
-};
+/** Messages of the cluster end without a full stop, as in a log. They begin as they are: often with a name. */
+export const sentence = (text) => `${text ?? ""}${/[.!?…]$/.test(text ?? "") ? "" : "."}`;
 
 let saidTimer = null;
 

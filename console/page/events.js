@@ -65,7 +65,7 @@ function make(event) {
   const element = el("li", { "data-kind": its, "data-code": event.code },
     el("i", { class: "sign", "aria-hidden": "true" }, sign),
     time,
-    el("span", { class: "text" }, el("b", {}, subjectText(event.subject)), ` ${event.message}`, el("span", { class: "by" }, `by ${causeText(event.by)}`)),
+    el("span", { class: "text" }, el("b", {}, subjectText(event.subject)), ` ${event.message}\u2002`, el("span", { class: "by" }, `by ${causeText(event.by)}`)),
     el("span", { class: "age dim" }));
   element.atMs = event.at_ms;
   mark(element, "data-by", event.by?.kind ?? null);

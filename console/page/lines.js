@@ -20,7 +20,7 @@ export function lines() {
     new Chart(byId("throughput"), {
       series: series([["get", "gets_per_second"], ["put", "puts_per_second"]]),
       scale: linear,
-      text: short,
+      text: (number) => short(number).replace(".0", ""),
       spanMs: LOADS_FOR_MS,
     }),
     new Chart(byId("latency"), {

@@ -46,7 +46,7 @@ function draw() {
   const { running = false, summary, moves: list = [] } = store.rebalance ?? {};
   const open = list.filter((move) => !OVER.has(move.phase));
   const rank = (move) => (PHASES.indexOf(move.phase) + PHASES.length + 1) % (PHASES.length + 1);
-  open.sort((left, right) => rank(left) - rank(right) || right.percent - left.percent || left.move_id - right.move_id);
+  open.sort((left, right) => rank(left) - rank(right) || left.move_id - right.move_id);
   const failed = list.filter((move) => move.phase === "failed");
   keep(byId("move-list"), [...failed, ...open], (move) => move.move_id, make, update);
   say(byId("moves-count"), running ? counted(summary.moves_total - overCount(summary), "move") : "");
@@ -84,7 +84,7 @@ function make() {
     amount: el("span", { class: "dim amount" }),
     why: el("span", { class: "dim why" }),
   };
-  element.append(parts.name, parts.way, parts.phase, parts.progress, parts.percent, parts.amount, parts.why);
+  element.append(parts.name, parts.way, parts.percent, parts.progress, parts.phase, parts.amount, parts.why);
   element.parts = parts;
   return element;
 }

@@ -89,6 +89,7 @@ const isLate = (node, silentMs) => silentMs !== null && silentMs > 2 * (node.tim
 
 function showBar(parts, number, fair, full, what) {
   say(parts.number, count(number));
+  mark(parts.element, "data-none", number === null);
   const part = full > 0 && number !== null ? Math.min(1, number / full) : 0;
   const width = `scaleX(${part.toFixed(4)})`;
   if (parts.fill.style.transform !== width) parts.fill.style.transform = width;

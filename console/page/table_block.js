@@ -52,7 +52,7 @@ export class TableBlock {
     const map = this.#map;
     this.#grid.draw(map, look, width, heightMax);
     const keys = store.tables?.find((table) => table.table_id === map.tableId)?.keys;
-    const what = map.holds === "leases" || map.holds === "lease" ? "leases" : keys === "range" ? "partitions by ranges" : "partitions";
+    const what = map.holds === "leases" ? "leases" : keys === "range" ? "partitions by ranges" : "partitions";
     say(this.#about, `${count(map.total)} ${what}`);
     const counts = JSON.stringify(map.countsOf(LETTERS));
     mark(this.element, "data-counts", counts);
@@ -80,10 +80,9 @@ export class TableBlock {
     const state = map.state(number);
     const leader = map.leaders[number];
     if (state === ".") return `${number}: no partition has this number`;
-    const verb = map.holds === "data" || map.holds === "rows" ? "led by" : "owned by";
-    const node = store.nodeOf(leader);
-    const who = leader === 0 ? "led by nobody" : `${verb} ${node?.node ?? `number ${leader}`}`;
-    return `${map.table}/${number} ${who}, ${stateWord(state)}`;
+    if (leader === 0) return `${map.table}/${number}: ${state === "l" ? "" : "nobody leads, "}${stateWord(state)}`;
+    const who = store.nodeOf(leader)?.node ?? `number ${leader}`;
+    return `${map.table}/${number}: ${who} ${map.holds === "leases" ? "owns it" : "leads"}, ${stateWord(state)}`;
   }
 
   #showCursor() {

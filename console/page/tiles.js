@@ -8,7 +8,10 @@ const SHAPE_FROM = 7;
 /** Draws one tile of `size` pixels with its corner at `x`, `y`, over whatever was there. */
 export function drawTile(context, x, y, size, letter, colour) {
   context.clearRect(x, y, size, size);
-  if (letter === ".") return;
+  if (letter === ".") {
+    gap(context, x, y, size);
+    return;
+  }
   context.fillStyle = colour.css;
   if (size < SHAPE_FROM) {
     if (letter !== "o") context.fillStyle = fixedColour(letter).css;
@@ -16,6 +19,15 @@ export function drawTile(context, x, y, size, letter, colour) {
     return;
   }
   (SHAPES[letter] ?? plain)(context, x, y, size);
+}
+
+/** No partition has this number: a small dot keeps the place. */
+function gap(context, x, y, size) {
+  if (size < SHAPE_FROM) return;
+  const dot = Math.max(2, Math.round(size / 7));
+  const at = Math.floor((size - dot) / 2);
+  context.fillStyle = fixedColour("nobody").css;
+  context.fillRect(x + at, y + at, dot, dot);
 }
 
 function plain(context, x, y, size) {
