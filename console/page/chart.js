@@ -110,7 +110,7 @@ export class Chart {
 
 /** From zero up to a round number above the largest. */
 export function linear(numbers) {
-  const most = Math.max(...numbers, 1);
+  const most = Math.max(...numbers, 4);
   const power = 10 ** Math.floor(Math.log10(most));
   const step = [0.25, 0.5, 1, 2, 2.5].map((part) => part * power).find((part) => most / part <= 4) ?? power * 5;
   const top = Math.ceil(most / step) * step;

@@ -1,7 +1,5 @@
 // Draws very many partitions: one pixel each in a small picture, which is then drawn enlarged. A call per cell would be felt.
 
-import { fixedColour } from "./colours.js";
-
 export class Dots {
   #small = document.createElement("canvas");
   #smallContext = this.#small.getContext("2d");
@@ -37,11 +35,8 @@ export class Dots {
     }
   }
 
-  /** There is no room for a shape: what is not as it should be has the colour of its state, whoever leads. */
   #dot(map, number, colourOf) {
-    const letter = map.state(number);
-    if (letter === ".") this.#pixels[number] = 0;
-    else this.#pixels[number] = (letter === "o" ? colourOf(number) : fixedColour(letter)).packed;
+    this.#pixels[number] = map.state(number) === "." ? 0 : colourOf(number).packed;
   }
 
   #enlarge(context, x, y, width, height, cell) {

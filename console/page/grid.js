@@ -2,7 +2,7 @@
 
 import { faint, fixedColour, loadColour, ownerColour } from "./colours.js";
 import { Dots } from "./dots.js";
-import { drawTile } from "./tiles.js";
+import { drawTile, SHAPE_FROM } from "./tiles.js";
 
 /** In pixels of the page. A cell is never larger, or a table of three partitions would fill the screen. */
 const CELL_MAX = 34;
@@ -79,8 +79,11 @@ export class Grid {
 
   #colour(map, look, number) {
     const leader = map.leaders[number];
+    const letter = map.state(number);
+    // Where there is no room for a shape, what is not as it should be has the colour of its state, whoever leads.
+    const stateOnly = look.mode === "state" || (letter !== "o" && this.#cell - this.#gap < SHAPE_FROM);
     let colour;
-    if (look.mode === "state") colour = fixedColour(map.state(number));
+    if (stateOnly) colour = fixedColour(letter);
     else if (leader === 0) colour = fixedColour("nobody");
     else colour = look.mode === "load" ? loadColour(look.loads.get(leader)) : ownerColour(leader);
     return look.picked === null || look.picked === leader ? colour : faint(colour);

@@ -47,9 +47,9 @@ function drawSums() {
   const { status, rebalance } = store;
   const load = store.loads.at(-1);
   const whole = status && status.partitions_online === status.partitions_total;
-  sum("sum-partitions", status && count(status.partitions_online), status && `of ${count(status.partitions_total)} online`, whole === false);
+  sum("sum-partitions", status && count(status.partitions_online), status ? `of ${count(status.partitions_total)} online` : "partitions", whole === false);
   sum("sum-copies", status && count(status.partitions_under_replicated), "with too few copies", status?.partitions_under_replicated > 0);
-  sum("sum-nodes", status && count(status.nodes_alive), status && (status.nodes_failed > 0 ? `alive, ${count(status.nodes_failed)} failed` : "nodes alive"), status?.nodes_failed > 0);
+  sum("sum-nodes", status && count(status.nodes_alive), status?.nodes_failed > 0 ? `alive, ${count(status.nodes_failed)} failed` : "nodes alive", status?.nodes_failed > 0);
   const moving = status?.moves_running ?? 0;
   const percent = rebalance?.running ? `, ${rebalance.summary.percent}%` : "";
   sum("sum-moves", status && count(moving), `moves running${percent}`, false);

@@ -26,7 +26,7 @@ function draw() {
   mark(byId("health"), "data-level", level);
   say(byId("health-text"), text);
   say(byId("health-sign"), { good: "●", warn: "◐", bad: "▲" }[level] ?? "○");
-  const old = trouble !== null || (connection !== "live" && status !== null);
+  const old = status !== null && (trouble !== null || connection !== "live");
   byId("old").hidden = !old;
   if (old) say(byId("old-text"), oldText(trouble));
   const reasons = (status?.reasons ?? []).slice(0, LISTED_MAX);
@@ -46,7 +46,7 @@ function draw() {
 /** What matters most, and how much. */
 function verdict(status, trouble, connection) {
   if (!status) {
-    if (trouble !== null) return ["bad", `The cluster cannot be asked: ${sentence(trouble)}`];
+    if (trouble !== null) return ["bad", `Nothing is known of the cluster, for it cannot be asked: ${sentence(trouble)}`];
     return ["none", connection === "live" ? "Asking the cluster …" : "Waiting for the console …"];
   }
   const { partitions_online: online, partitions_total: total, nodes_alive: alive, nodes_min: least } = status;

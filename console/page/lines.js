@@ -43,6 +43,7 @@ function draw() {
   const end = store.loads.at(-1)?.at_ms ?? store.nowMs();
   for (const chart of charts) chart.draw(store.loads, end);
   byId("load-empty").hidden = store.loads.length > 0;
+  for (const { home } of charts) home.classList.toggle("unseen", store.loads.length === 0);
   show();
 }
 

@@ -19,6 +19,12 @@ import { tables } from "./tables.js";
 
 for (const start of [appearance, dialogs, keyboard, head, health, tables, lines, nodes, nodeMenu, moves, plan, quorum, events]) start();
 onTheme(() => store.touch("theme"));
+// A server of another version has another page; whoever is about to order something is not interrupted.
+let version = null;
+store.on(["hello"], () => {
+  version ??= store.hello.version;
+  if (version !== store.hello.version && !document.querySelector("dialog[open]")) location.reload();
+});
 // Ages go on while nothing happens.
 setInterval(() => store.touch("clock"), 1_000);
 follow();

@@ -60,7 +60,8 @@ function draw() {
 const overCount = ({ done, cancelled, superseded, failed }) => done + cancelled + superseded + failed;
 
 function summaryText(running, summary) {
-  if (!summary || summary.moves_total === 0) return running ? "A rebalance begins." : "Nothing moves, and nothing has moved yet.";
+  if (!summary) return "Nothing is known of moves yet.";
+  if (summary.moves_total === 0) return running ? "A rebalance begins." : "Nothing moves, and nothing has moved yet.";
   const ends = ["done", "cancelled", "superseded", "failed"].filter((word) => summary[word] > 0).map((word) => `${count(summary[word])} ${word}`);
   if (!running) return `Nothing moves. The last plan: ${ends.join(", ") || "no moves"}.`;
   const parts = [`${summary.percent}%`];
@@ -70,7 +71,8 @@ function summaryText(running, summary) {
   const left = whole.leftMs(summary.bytes_total);
   if (left !== null) parts.push(`about ${coming(left)} left`);
   const waits = summary.queued > 0 ? [`${count(summary.queued)} wait`] : [];
-  return [...parts, ...waits, ...ends].join(" · ");
+  // Lines break between the parts, not within them.
+  return [...parts, ...waits, ...ends].map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
 }
 
 function make() {
@@ -84,7 +86,7 @@ function make() {
     amount: el("span", { class: "dim amount" }),
     why: el("span", { class: "dim why" }),
   };
-  element.append(parts.name, parts.way, parts.percent, parts.progress, parts.phase, parts.amount, parts.why);
+  element.append(parts.name, parts.way, parts.percent, parts.progress, el("span", { class: "notes" }, parts.phase, parts.amount, parts.why));
   element.parts = parts;
   return element;
 }
@@ -104,7 +106,6 @@ function update(element, move) {
   say(parts.percent, `${move.percent}%`);
   say(parts.amount, amountText(move));
   say(parts.why, move.message);
-  mark(parts.why, "title", move.message);
 }
 
 function amountText({ move_id: id, phase, bytes_done: done, bytes_total: total }) {

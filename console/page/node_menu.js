@@ -64,7 +64,7 @@ function ask(verb, node) {
     about: about(node.node),
     order: () => nodeOrder(verb, node.node),
     check: verb === "drain" && !isParticipant(node) ? () => drainCheck(node.node) : null,
-    done: (answer) => doneText(answer, verb),
+    done: (answer) => doneText(answer, verb, isParticipant(node) ? "lease" : "copy"),
   });
 }
 
@@ -78,7 +78,7 @@ async function drainCheck(name) {
   return { lines, obstacles: drain.obstacles };
 }
 
-function doneText({ node, goal, copies_held: copies }, verb) {
-  const held = copies === undefined || copies === null ? "" : `; it holds ${counted(copies, "copy", "copies")}`;
+function doneText({ node, goal, copies_held: copies }, verb, what) {
+  const held = copies === undefined || copies === null ? "" : `; it holds ${counted(copies, what, what === "copy" ? "copies" : "leases")}`;
   return `${node}: ${verb} is ordered${goal ? `, its goal is ${spaced(goal)}` : ""}${held}.`;
 }

@@ -81,7 +81,7 @@ export function showRow(row, node, share, scale, silentMs) {
   mark(parts.swatch, "aria-pressed", store.picked === node.node_id);
   mark(parts.swatch, "aria-label", `Show the partitions of ${node.node}`);
   mark(parts.menu, "aria-label", `Orders for ${node.node}`);
-  parts.menu.hidden = !store.hello?.may_change || node.status === "lost" || isParticipant(node);
+  parts.menu.hidden = !store.hello?.may_change || node.status === "lost";
 }
 
 /** Its heartbeats are overdue: by twice their time, or by 5 s where nobody says what that is. */

@@ -76,6 +76,7 @@ function draw() {
   const body = byId("node-rows");
   const all = store.nodes;
   byId("nodes-empty").hidden = all === null || all.length > 0;
+  byId("nodes-unknown").hidden = all !== null;
   byId("nodes-none").hidden = !(all?.length > 0 && shown.length === 0);
   say(byId("nodes-count"), summary(all ?? []));
   const height = parseFloat(getComputedStyle(list).getPropertyValue("--row"));

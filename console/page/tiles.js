@@ -2,8 +2,8 @@
 
 import { fixedColour } from "./colours.js";
 
-/** Below so many pixels of the screen a shape cannot be told any more, and the state is told by colour over the whole cell. */
-const SHAPE_FROM = 7;
+/** Below so many pixels of the screen a shape cannot be told any more, and the caller gives the state's colour for the whole tile. */
+export const SHAPE_FROM = 7;
 
 /** Draws one tile of `size` pixels with its corner at `x`, `y`, over whatever was there. */
 export function drawTile(context, x, y, size, letter, colour) {
@@ -14,7 +14,6 @@ export function drawTile(context, x, y, size, letter, colour) {
   }
   context.fillStyle = colour.css;
   if (size < SHAPE_FROM) {
-    if (letter !== "o") context.fillStyle = fixedColour(letter).css;
     context.fillRect(x, y, size, size);
     return;
   }
