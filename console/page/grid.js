@@ -6,7 +6,8 @@ import { drawTile, SHAPE_FROM } from "./tiles.js";
 
 /** In pixels of the page. A cell is never larger, or a table of three partitions would fill the screen. */
 const CELL_MAX = 34;
-const CELL_MIN = 2;
+/** The smallest cell, in pixels of the screen: fine screens have several to each pixel of the page. */
+const DOT = 2;
 /** From this size on there is a gap between cells. */
 const GAP_FROM = 5;
 
@@ -96,8 +97,9 @@ export class Grid {
     if (key === this.#laidOut) return false;
     this.#laidOut = key;
     this.#scale = scale;
+    const least = Math.max(1, Math.ceil(DOT / scale));
     let cell = CELL_MAX;
-    while (cell > CELL_MIN && Math.ceil(length / Math.max(1, Math.floor(width / cell))) * cell > heightMax) cell -= 1;
+    while (cell > least && Math.ceil(length / Math.max(1, Math.floor(width / cell))) * cell > heightMax) cell -= 1;
     this.#cell = Math.max(1, Math.round(cell * scale));
     this.#gap = cell < GAP_FROM ? 0 : Math.max(1, Math.round((cell >= 12 ? 2 : 1) * scale));
     this.#columns = Math.max(1, Math.min(length, Math.floor((width * scale) / this.#cell)));
