@@ -9,12 +9,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tonic::transport::server::Connected;
 
 /// How long whoever is turned away may take to hear why.
 pub const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections that hear why they are turned away at the same time; more are only closed.
 pub const TURNED_AWAY_MAX: usize = 64;
+/// How long whoever speaks HTTP/2 may take to ask for something, before it hears why nothing comes of it.
+const REQUEST_PATIENCE: Duration = Duration::from_millis(500);
+/// What a client of HTTP/2 says first; frames follow.
+const PREFACE_BYTES: usize = 24;
 
 /// A connection with its place.
 #[derive(Debug)]
@@ -75,12 +80,32 @@ impl AsyncWrite for Guarded {
 /// # Errors
 /// If it breaks before.
 pub async fn turn_away(mut stream: TcpStream, why: &ErrorDetail) -> io::Result<()> {
+    // A client tells the reason to the requests that are under way; one that comes after hears only that the connection is closed.
+    if let Ok(asked) = timeout(REQUEST_PATIENCE, request(&mut stream)).await {
+        asked?;
+    }
     stream.write_all(&farewell(why)).await?;
     stream.shutdown().await?;
     // Bytes that nobody has read would make the system reset the connection, and the word be lost with it.
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
+}
+
+/// Reads up to the first request, the head of a frame that opens a stream.
+async fn request(stream: &mut TcpStream) -> io::Result<()> {
+    const HEADERS: u8 = 1;
+    let mut skipped = PREFACE_BYTES as u64;
+    loop {
+        tokio::io::copy(&mut (&mut *stream).take(skipped), &mut tokio::io::sink()).await?;
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await?;
+        let [high, middle, low, kind, ..] = head;
+        if kind == HEADERS {
+            return Ok(());
+        }
+        skipped = u32::from_be_bytes([0, high, middle, low]).into();
+    }
 }
 
 /// What a server of HTTP/2 says that takes no request: empty SETTINGS, and GOAWAY with the reason. Its code is `ENHANCE_YOUR_CALM` where
@@ -99,6 +124,25 @@ fn farewell(why: &ErrorDetail) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_turned_away_hears_why_only_once_it_has_asked_for_something() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let why = ErrorDetail::new(ErrorKind::Overloaded, "full");
+        let turned = tokio::spawn(async move { turn_away(server, &why).await });
+        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1];
+        client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..]].concat()).await.unwrap();
+        let mut said = [0; 30];
+        let early = timeout(REQUEST_PATIENCE / 20, client.read(&mut said)).await;
+        assert!(early.is_err(), "said before anything was asked for: {early:?}");
+        client.write_all(&[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82]).await.unwrap();
+        client.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said[26..], b"full");
+        drop(client);
+        turned.await.unwrap().unwrap();
+    }
 
     #[test]
     fn a_farewell_is_what_the_standard_says() {
