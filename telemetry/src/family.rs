@@ -148,7 +148,8 @@ pub struct Flat {
     pub value: f64,
 }
 
-/// Every number by a name of its own. Of durations only how many there were (`_count`) and what they took together (`_sum`).
+/// Every number by a name of its own. Of durations how many there were (`_count`), what they took together
+/// (`_sum`), and how many took no longer than each bound (`_bucket`).
 pub fn flat(families: &[Family]) -> Vec<Flat> {
     let mut all = Vec::new();
     for Family { definition, series } in families {
@@ -159,17 +160,24 @@ pub fn flat(families: &[Family]) -> Vec<Flat> {
                 .zip(labels)
                 .map(|(label, value)| format!("{}=\"{value}\"", label.name))
                 .collect();
-            let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
-            let mut push = |suffix: &str, value: f64| {
+            let mut push_with = |suffix: &str, more: &[String], value: f64| {
+                let pairs = [&pairs, more].concat().join(",");
+                let labels = if pairs.is_empty() { String::new() } else { format!("{{{pairs}}}") };
                 let name = format!("{}{suffix}{labels}", definition.name);
                 all.push(Flat { name, counter: definition.kind != Kind::Gauge, help: definition.help, value });
             };
+            let mut push = |suffix: &str, value: f64| push_with(suffix, &[], value);
             match value {
                 Value::Whole(value) => push("", *value as f64),
                 Value::Real(value) => push("", *value),
                 Value::Distribution(distribution) => {
                     push("_count", distribution.count() as f64);
                     push("_sum", distribution.sum().as_secs_f64());
+                    let mut upto = 0;
+                    for (bound, count) in distribution.buckets() {
+                        upto += count;
+                        push_with("_bucket", &[format!("le=\"{bound}\"")], upto as f64);
+                    }
                 }
             }
         }
