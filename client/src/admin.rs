@@ -12,7 +12,7 @@ use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds}
 use archon_proto::convert::ids::cluster_id;
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
-use archon_security::Transport;
+use archon_security::{Caller, Transport};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
 use archon_types::plan::Plan;
 use archon_types::text::into_plain;
@@ -67,6 +67,13 @@ impl Admin {
     /// As [`Admin::new`].
     pub fn at_endpoint(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
         Self::with_transport(vec![endpoint], timeout, self.0.links().transport().clone())
+    }
+
+    /// The same handle, asking for somebody else: what it changes is done by that caller, with that caller's rights. Only coordinators
+    /// may, for those who come to their consoles; without TLS nobody knows who asks.
+    #[must_use]
+    pub fn on_behalf_of(&self, caller: &Caller) -> Self {
+        Self(Arc::new(self.0.on_behalf_of(caller)))
     }
 
     /// The way to the coordinators.

@@ -6,12 +6,14 @@ use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer};
 use archon_proto::convert::ids::check_address;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::{Expected, Transport};
+use archon_security::{Caller, Expected, ON_BEHALF_OF, Transport};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
+use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
@@ -31,15 +33,17 @@ pub(crate) enum Effect {
 }
 
 /// The way to the leading coordinator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CoordinatorClient {
     endpoints: Vec<String>,
     timeout: Duration,
-    links: Links,
+    links: Arc<Links>,
     /// Who answered last.
-    leader: Mutex<Option<String>>,
+    leader: Arc<Mutex<Option<String>>>,
     /// Coordinators that nodes told of, for endpoints that are nodes.
-    learned: Mutex<Vec<String>>,
+    learned: Arc<Mutex<Vec<String>>>,
+    /// For whom it asks, if not for itself.
+    on_behalf_of: Option<AsciiMetadataValue>,
 }
 
 /// What somebody who was asked is.
@@ -102,10 +106,17 @@ impl CoordinatorClient {
         Self {
             endpoints,
             timeout,
-            links: Links::new(connect_timeout, transport),
-            leader: Mutex::new(None),
-            learned: Mutex::new(Vec::new()),
+            links: Arc::new(Links::new(connect_timeout, transport)),
+            leader: Arc::default(),
+            learned: Arc::default(),
+            on_behalf_of: None,
         }
+    }
+
+    /// The same way, asked for somebody else.
+    pub(crate) fn on_behalf_of(&self, caller: &Caller) -> Self {
+        // Names and addresses are such text.
+        Self { on_behalf_of: caller.behalf().and_then(|text| text.parse().ok()), ..self.clone() }
     }
 
     /// The channels to whom this handle has asked.
@@ -224,6 +235,9 @@ impl CoordinatorClient {
         let mut request = Request::new(message);
         // The server must not work on what nobody waits for.
         request.set_timeout(limit);
+        if let Some(caller) = &self.on_behalf_of {
+            request.metadata_mut().insert(ON_BEHALF_OF, caller.clone());
+        }
         let status = match timeout(limit, rpc(channel.clone(), request)).await {
             Ok(Ok(response)) => return Ok(response.into_inner()),
             Ok(Err(status)) => status,

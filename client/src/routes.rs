@@ -79,6 +79,11 @@ impl Routes {
         RouteMap { version: table.version(), owners: (0..table.table().keys.numbers_end()).map(row).collect() }
     }
 
+    /// The rows of all partitions, and the nodes that they name.
+    pub fn table(&self) -> Arc<PartitionTable> {
+        Arc::clone(&self.table.load())
+    }
+
     /// The partition of a key.
     pub fn partition_of(&self, key: impl AsRef<[u8]>) -> PartitionId {
         self.table.load().partition_of(key.as_ref())

@@ -1,7 +1,7 @@
 //! Whether a role may make a call of gRPC, asked before anything of the call is looked at.
 
 use crate::convert::error::status_of;
-use archon_security::{Caller, Transport, callers};
+use archon_security::{Caller, ON_BEHALF_OF, Role, Transport, callers};
 use futures::future::{Either, Ready, ready};
 use std::task::{Context, Poll};
 use tonic::body::Body;
@@ -48,20 +48,35 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         if self.asked {
-            let path = request.uri().path();
-            // A connection that did not come through the doors would be nobody's: there is none.
-            let refused = match request.extensions().get::<Caller>() {
-                Some(caller) if caller.identity.is_some() => {
-                    caller.check_role(callers(path), path).err().map(|detail| status_of(&detail))
-                }
-                _ => Some(tonic::Status::unauthenticated("who calls is not known")),
-            };
-            if let Some(status) = refused {
-                return Either::Left(ready(Ok(status.into_http())));
+            match authorized(&request) {
+                // From here on it is whoever the call is made for.
+                Ok(caller) => drop(request.extensions_mut().insert(caller)),
+                Err(status) => return Either::Left(ready(Ok(status.into_http()))),
             }
         }
         Either::Right(self.inner.call(request))
     }
+}
+
+/// Who makes a call, if that role may.
+fn authorized(request: &http::Request<Body>) -> Result<Caller, tonic::Status> {
+    let nobody = || tonic::Status::unauthenticated("who calls is not known");
+    // A connection that did not come through the doors would be nobody's: there is none.
+    let connected = request.extensions().get::<Caller>().ok_or_else(nobody)?;
+    let identity = connected.identity.as_ref().ok_or_else(nobody)?;
+    let caller = match request.headers().get(ON_BEHALF_OF) {
+        Some(text) => {
+            connected.check_role_to(&[Role::Coordinator], &"speak for others").map_err(|detail| status_of(&detail))?;
+            let behalf = text.to_str().ok().and_then(Caller::of_behalf);
+            behalf.ok_or_else(|| {
+                tonic::Status::invalid_argument(format!("{identity} does not say for whom it asks ({ON_BEHALF_OF})"))
+            })?
+        }
+        None => connected.clone(),
+    };
+    let path = request.uri().path();
+    caller.check_role(callers(path), path).map_err(|detail| status_of(&detail))?;
+    Ok(caller)
 }

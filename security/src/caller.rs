@@ -2,6 +2,7 @@
 
 use crate::identity::{Identity, Role};
 use archon_types::{ErrorDetail, ErrorKind};
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -28,11 +29,19 @@ impl Caller {
     /// # Errors
     /// Who may, and who asked.
     pub fn check_role(&self, allowed: &[Role], what: &str) -> Result<(), ErrorDetail> {
+        self.check_role_to(allowed, &format_args!("call {what}"))
+    }
+
+    /// The same of what is no call: `speak for others`.
+    ///
+    /// # Errors
+    /// As [`Caller::check_role`].
+    pub fn check_role_to(&self, allowed: &[Role], what: &dyn fmt::Display) -> Result<(), ErrorDetail> {
         match &self.identity {
             Some(identity) if !allowed.contains(&identity.role()) => {
                 let roles: Vec<&str> = allowed.iter().map(|role| role.word()).collect();
                 let whom = if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") };
-                Err(self.refused(format!("{identity} may not call {what}: that is for {whom}")))
+                Err(self.refused(format!("{identity} may not {what}: that is for {whom}")))
             }
             _ => Ok(()),
         }

@@ -9,6 +9,7 @@
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.
 
+mod behalf;
 mod caller;
 mod certificate;
 mod credentials;
@@ -20,6 +21,7 @@ mod stream;
 mod tls;
 mod transport;
 
+pub use behalf::ON_BEHALF_OF;
 pub use caller::Caller;
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
 pub use credentials::{

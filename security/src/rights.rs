@@ -10,7 +10,8 @@ const NODES: &[Role] = &[Node];
 const MEMBERS: &[Role] = &[Node, Participant];
 /// Whoever works with keys.
 const CLIENTS: &[Role] = &[Client, Admin];
-const READERS: &[Role] = &[Operator, Admin];
+/// Whoever looks at the cluster. A coordinator knows it all, and shows it at its console.
+const READERS: &[Role] = &[Operator, Admin, Coordinator];
 const ADMINS: &[Role] = &[Admin];
 
 /// The methods of a service, each with the roles that may call it.
@@ -83,8 +84,8 @@ const CALLS: &[(&str, Methods)] = &[
     ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", READERS)]),
 ];
 
-/// Who may open a stream of operations on keys. A node passes on what clients ask of it.
-pub const EXCHANGE: &[Role] = &[Client, Admin, Node];
+/// Who may open a stream of operations on keys. A node passes on what clients ask of it, a coordinator what they ask of its console.
+pub const EXCHANGE: &[Role] = &[Client, Admin, Node, Coordinator];
 /// Who may open a stream of messages between replicas.
 pub const REPLICATE: &[Role] = NODES;
 /// Who may open a stream of heartbeats.

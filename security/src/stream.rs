@@ -26,6 +26,9 @@ impl Protocol {
             Self::Frames => b"archon",
         }
     }
+
+    /// What a server agrees to, best first. A console also speaks HTTP as it was before.
+    pub(crate) const SERVED: [&[u8]; 3] = [b"h2", b"archon", b"http/1.1"];
 }
 
 /// A connection to another process.

@@ -216,7 +216,7 @@ impl Loaded {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| wrong(error.to_string()))?;
         let mut server = server.with_client_cert_verifier(verifier).with_cert_resolver(Arc::clone(&shown) as _);
-        server.alpn_protocols = [Protocol::Grpc, Protocol::Frames].map(|protocol| protocol.alpn().to_vec()).to_vec();
+        server.alpn_protocols = Protocol::SERVED.map(<[u8]>::to_vec).to_vec();
         let client = |protocol: Protocol| -> Result<Arc<ClientConfig>, CredentialsError> {
             let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(&[&rustls::version::TLS13])
