@@ -34,8 +34,8 @@ async function call(method, path, body) {
     }
   }
   if (response.ok && answer !== null) return answer;
-  const { message, remedy, code } = answer?.error ?? {};
-  throw new Refusal(message ?? `the console answered ${response.status} ${response.statusText}`, remedy, code);
+  const { message, remedy, kind } = answer?.error ?? {};
+  throw new Refusal(message ?? `the console answered ${response.status} ${response.statusText}`, remedy, kind);
 }
 
 const partitionPath = (table, number) => `partitions/${encodeURIComponent(table)}/${number}`;

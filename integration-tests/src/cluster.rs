@@ -32,6 +32,8 @@ pub struct Cluster {
     nodes: BTreeMap<String, Member>,
     /// Where members tell their metrics.
     metrics: BTreeMap<String, String>,
+    /// Where coordinators serve their consoles, from the first.
+    consoles: Vec<String>,
     links: Links,
     /// Vouches for members, if they talk by TLS.
     issuer: Option<Issuer>,
@@ -60,6 +62,7 @@ impl Cluster {
             coordinators: Vec::new(),
             nodes: BTreeMap::new(),
             metrics: BTreeMap::new(),
+            consoles: Vec::new(),
             links,
             issuer,
             options: options.clone(),
@@ -72,6 +75,7 @@ impl Cluster {
             let data = cluster.data_directory(name);
             let mut arguments = options.layout().coordinator(id, &place, &addresses, &data);
             arguments.extend(cluster.metrics_arguments(name));
+            arguments.extend(cluster.console_arguments());
             let member = cluster.member((Role::Coordinator, &id.to_string()), name, place, arguments);
             cluster.coordinators.push(member);
         }
@@ -126,6 +130,15 @@ impl Cluster {
         self.issuer.as_ref().map_or(insecure, |issuer| issuer.transport(role, YOU).expect("a certificate"))
     }
 
+    /// The directory of somebody's credentials.
+    ///
+    /// # Panics
+    /// If there can be none, or members do not talk by TLS.
+    pub fn credentials(&self, role: Role, name: &str) -> PathBuf {
+        let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
+        self.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
+    }
+
     /// What vouches for members.
     ///
     /// # Panics
@@ -175,6 +188,24 @@ impl Cluster {
         let address = free_addresses(1).remove(0);
         self.metrics.insert(name.to_owned(), address.clone());
         vec!["--metrics-listen".into(), address.into()]
+    }
+
+    /// Has the next coordinator serve its console, if the cluster is to.
+    fn console_arguments(&mut self) -> Vec<OsString> {
+        if !self.options.consoles {
+            return Vec::new();
+        }
+        let address = free_addresses(1).remove(0);
+        self.consoles.push(address.clone());
+        vec!["--http-listen".into(), address.into()]
+    }
+
+    /// Where coordinator `index`, from 0, serves its console.
+    ///
+    /// # Panics
+    /// If the cluster was started without.
+    pub fn console_address(&self, index: usize) -> &str {
+        self.consoles.get(index).expect("the coordinator serves a console")
     }
 
     /// Where a member (`coordinator-1`, `athens`) tells its metrics.

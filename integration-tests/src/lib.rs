@@ -4,6 +4,7 @@
 //! One cluster runs at a time on a machine (see [`cluster::Cluster`]), because the bounds under test are lease and
 //! failure time-outs, and two clusters on two cores would make each other late.
 
+pub mod browser;
 pub mod cluster;
 pub mod contract;
 pub mod counting;

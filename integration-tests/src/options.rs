@@ -22,6 +22,8 @@ pub struct Options {
     pub engine: Option<&'static str>,
     /// Has each coordinator and node tell its metrics, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
     pub metrics: bool,
+    /// Has each coordinator serve its console, see [`Cluster::console_address`](crate::Cluster::console_address).
+    pub consoles: bool,
     /// Has all members talk by TLS, with certificates of an authority of the cluster's own. The whole suite does so where
     /// `ARCHON_TEST_TLS` is set.
     pub tls: bool,
@@ -42,6 +44,7 @@ impl Default for Options {
             network: Network::Loopback,
             engine: None,
             metrics: false,
+            consoles: false,
             tls: std::env::var_os("ARCHON_TEST_TLS").is_some(),
             disks: false,
         }

@@ -16,7 +16,6 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("proto/frames", "archon-frames", &["archon-proto", "archon-security", "archon-types"]),
     ("durable", "archon-durable", &[]),
     ("wal", "archon-wal", &["archon-durable"]),
-    ("security", "archon-security", &["archon-types"]),
     ("security/certificates", "archon-certificates", &["archon-durable", "archon-security", "archon-types"]),
     ("integration-tests/skip", "archon-skip", &[]),
     ("telemetry", "archon-telemetry", &["archon-security"]),
@@ -67,6 +66,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         "archon-client",
         &["archon-frames", "archon-member", "archon-proto", "archon-security", "archon-session", "archon-types"],
     ),
+    ("console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
     (
         "simulator",
         "archon-simulator",
@@ -82,6 +82,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         &[
             "archon-certificates",
             "archon-client",
+            "archon-console",
             "archon-coordinator",
             "archon-kvstore-node",
             "archon-load",
@@ -112,7 +113,8 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("prometheus_client", &["telemetry/src/exposition.rs"]),
-    ("hyper", &["telemetry/src/door.rs"]),
+    ("hyper", &["telemetry/src/door.rs", "console/src/connections.rs"]),
+    ("axum", &["console/src/"]),
     ("rustls", &["security/"]),
     ("x509_parser", &["security/src/certificate.rs", "security/certificates/tests/"]),
     ("ratatui", &["cli/src/admin/top/"]),

@@ -41,11 +41,6 @@ fn archon_as(cluster: &Cluster, credentials: Option<&Path>, arguments: &[&str]) 
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-fn credentials(cluster: &Cluster, role: Role, name: &str) -> PathBuf {
-    let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
-    cluster.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
-}
-
 #[test]
 fn histories_are_linearizable_by_tls_while_members_are_killed() {
     let load = WorkloadOptions { seed: 91, ..WorkloadOptions::default() };
@@ -80,7 +75,7 @@ fn whoever_has_no_certificate_of_the_cluster_is_told_so_and_gets_nothing() {
 fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
     let cluster = Cluster::start(EXE, &options());
     let run =
-        |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&credentials(&cluster, role, "somebody")), arguments);
+        |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&cluster.credentials(role, "somebody")), arguments);
     // A client works with keys, and neither looks at the cluster nor changes it.
     assert_eq!(run(Role::Client, &["kv", "put", "a", "1"]).0, Some(0));
     let (code, said) = run(Role::Client, &["status"]);
@@ -110,7 +105,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
     let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
-    let delphi = Tls::open(&credentials(&cluster, Role::Node, "delphi")).map(Transport::Tls).expect("credentials");
+    let delphi = Tls::open(&cluster.credentials(Role::Node, "delphi")).map(Transport::Tls).expect("credentials");
     let in_the_name = |refused: tonic::Status| {
         let said = refused.message().to_owned();
         assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
@@ -130,7 +125,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     let refused = control.push(v1::PushRequest::default()).await.expect_err("a node gives no orders");
     assert!(refused.message().contains("that is for coordinator"), "{refused}");
     // Coordinators do not speak for each other either.
-    let second = Tls::open(&credentials(&cluster, Role::Coordinator, "9")).map(Transport::Tls).expect("credentials");
+    let second = Tls::open(&cluster.credentials(Role::Coordinator, "9")).map(Transport::Tls).expect("credentials");
     let mut raft = v1::raft_client::RaftClient::new(channel(&second, &leader));
     let vote = v1::RaftMessage { sender: 1, ..Default::default() };
     let refused = raft.vote(vote).await.expect_err("the ninth is not the first");
@@ -163,7 +158,7 @@ async fn streams_are_for_those_whose_they_are() {
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
-    let open = |role, name| Tls::open(&credentials(&cluster, role, name)).map(Transport::Tls).expect("credentials");
+    let open = |role, name| Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
     let (delphi, client) = (open(Role::Node, "delphi"), open(Role::Client, "somebody"));
     // A heartbeat in the name of another took that one's stream away before it was refused.
     let push_key = vec![1; 16].into();
@@ -223,7 +218,7 @@ async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
     let (mut refused, mut let_through) = (0, 0);
     for role in Role::ALL {
         let name = if role == Role::Coordinator { "9" } else { "matrix" };
-        let transport = Tls::open(&credentials(&cluster, role, name)).map(Transport::Tls).expect("credentials");
+        let transport = Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
         for server in &servers {
             let mut caller = tonic::client::Grpc::new(channel(&transport, server));
             for call in rights::known_calls() {
@@ -266,7 +261,7 @@ async fn whoever_dials_one_member_meets_no_other() {
 #[test]
 fn a_member_with_somebody_elses_certificate_does_not_start() {
     let cluster = Cluster::start(EXE, &options());
-    let credentials = credentials(&cluster, Role::Node, "delphi");
+    let credentials = cluster.credentials(Role::Node, "delphi");
     let data = tempfile::tempdir().expect("a directory");
     let data = data.path().to_str().expect("paths of tests are text");
     let node = ["node", "--name", "olympia", "--listen", "127.0.0.1:0", "--data-dir", data];

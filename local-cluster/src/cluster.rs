@@ -46,6 +46,8 @@ pub struct Cluster {
     coordinators: BTreeMap<u64, Member>,
     /// Vouches for its processes, if they talk by TLS.
     issuer: Option<Issuer>,
+    /// Where its coordinators serve their consoles, if they do.
+    consoles: Option<Vec<String>>,
     directory: Directory,
 }
 
@@ -101,7 +103,7 @@ impl Cluster {
         let directory = tempfile::Builder::new().prefix("archon-cluster-").tempdir().map_err(Error::Directory)?;
         let directory = if keep { Directory::Kept(directory.keep()) } else { Directory::Temporary(directory) };
         let (nodes, coordinators) = Default::default();
-        Ok(Self { program: program.into(), layout, nodes, coordinators, issuer: None, directory })
+        Ok(Self { program: program.into(), layout, nodes, coordinators, issuer: None, consoles: None, directory })
     }
 
     /// Has its processes talk by TLS, with certificates of an authority of their own. To be said before anything is started.
@@ -111,6 +113,17 @@ impl Cluster {
     pub fn use_tls(&mut self) -> Result<(), Error> {
         self.issuer = Some(Issuer::new(&self.directory().join("tls"))?);
         Ok(())
+    }
+
+    /// Has its coordinators serve consoles. To be said before anything is started.
+    pub fn serve_consoles(&mut self) {
+        self.consoles = Some(Vec::new());
+    }
+
+    /// Where its coordinators serve their consoles, in order of their numbers; nowhere unless that was said.
+    pub fn consoles(&self) -> Vec<String> {
+        let scheme = if self.issuer.is_some() { "https" } else { "http" };
+        self.consoles.iter().flatten().map(|address| format!("{scheme}://{address}/")).collect()
     }
 
     /// How somebody with this role talks to it.
@@ -193,10 +206,15 @@ impl Cluster {
     fn place_coordinators(&mut self, attempt: u32) -> Result<(), Error> {
         let addresses = free_addresses(self.layout.coordinators)?;
         let data = self.directory().join(format!("attempt-{attempt}"));
+        if let Some(consoles) = &mut self.consoles {
+            *consoles = free_addresses(self.layout.coordinators)?;
+        }
         let member = |(id, address): (u64, &String)| {
             let (name, place) = (format!("coordinator-{id}"), Place::from(address.clone()));
             let mut arguments = self.layout.coordinator(id, &place, &addresses, &data.join(&name));
             arguments.extend(self.tls_arguments(Role::Coordinator, &id.to_string(), &place)?);
+            let console = self.consoles.as_ref().and_then(|consoles| consoles.get(id as usize - 1));
+            arguments.extend(console.into_iter().flat_map(|address| ["--http-listen".into(), address.into()]));
             Ok((id, Member::new(&name, place, self.command(arguments))))
         };
         self.coordinators = (1..).zip(&addresses).map(member).collect::<Result<_, Error>>()?;

@@ -41,6 +41,9 @@ pub(crate) struct CoordinatorArgs {
     /// Where to tell metrics and health by HTTP (/metrics, /livez, /readyz); nowhere unless said.
     #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// Where to serve the console by HTTP: a page that shows the cluster, and an interface in JSON (/api/v1/); nowhere unless said.
+    #[arg(long, env = "ARCHON_HTTP_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    pub(crate) http_listen: Option<SocketAddr>,
     /// All voters, this one included; the same list on each, and it never changes.
     #[arg(long, env = "ARCHON_PEERS", hide_env_values = true, value_name = "ID=H:P,…", value_delimiter = ',', value_parser = peer)]
     pub(crate) peers: Option<Vec<(u64, String)>>,

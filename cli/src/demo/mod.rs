@@ -35,6 +35,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
     let mut hangup = install(SignalKind::hangup())?;
     let narrator = Narrator::new(*output);
     let mut cluster = Cluster::new(crate::own_program()?, SMALL, args.keep)?;
+    cluster.serve_consoles();
     if args.tls {
         cluster.use_tls()?;
     }

@@ -112,6 +112,7 @@ impl Narrator {
             }
         }
         self.say("");
+        self.say(format!("     look: archon top, or {}", cluster.consoles().join("  ")));
         self.say(format!("     logs: {}", cluster.directory().display()));
     }
 }

@@ -137,6 +137,10 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
         let role = if id == leader { "leads" } else { "follows" };
         say.show(&format!("coordinator {id}  {}  {role}", cluster.address(id)));
     }
+    let consoles = cluster.consoles();
+    if let Some(first) = consoles.first() {
+        say.say(format!("Look at it in a browser while it happens: {first}"));
+    }
     ensure(status.coordinators.len() == SMALL.coordinators, "three coordinators", || format!("{status:?}"))?;
     say.checked(format!(
         "coordinator {leader} was elected in term {}, {} ms after the start",

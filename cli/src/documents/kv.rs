@@ -1,37 +1,9 @@
 //! Documents of the verbs that read and write keys.
 
 use super::ErrorBody;
+use archon_console::ValueText;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// A value as JSON can bear it; neither field where there is none.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, JsonSchema)]
-pub(crate) struct ValueText {
-    /// The value, if it is UTF-8.
-    #[serde(rename = "value", skip_serializing_if = "Option::is_none")]
-    pub(crate) text: Option<String>,
-    /// The value, if it is not UTF-8: two hexadecimal digits for each byte.
-    #[serde(rename = "value_hex", skip_serializing_if = "Option::is_none")]
-    pub(crate) hex: Option<String>,
-}
-
-impl ValueText {
-    /// As text if it is UTF-8, otherwise in hexadecimal digits.
-    pub(crate) fn of(value: &[u8]) -> Self {
-        match std::str::from_utf8(value) {
-            Ok(text) => Self { text: Some(text.to_owned()), hex: None },
-            Err(_) => Self { text: None, hex: Some(hex(value)) },
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
 
 /// A key that was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -72,18 +44,6 @@ pub(crate) struct Key {
     /// Of a stale read: the address of the node whose copy it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
-}
-
-/// A key and its value.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub(crate) struct Entry {
-    /// The key.
-    pub(crate) key: String,
-    /// The value.
-    #[serde(flatten)]
-    pub(crate) value: ValueText,
-    /// Its revision.
-    pub(crate) revision: u64,
 }
 
 /// What became of one operation of a batch.

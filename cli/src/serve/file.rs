@@ -200,6 +200,7 @@ pub(crate) struct CoordinatorFile {
     pub(crate) id: Option<Spanned<u64>>,
     pub(crate) listen: Option<Spanned<String>>,
     pub(crate) metrics_listen: Option<Spanned<String>>,
+    pub(crate) http_listen: Option<Spanned<String>>,
     pub(crate) peers: Option<Vec<Spanned<String>>>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
@@ -208,7 +209,7 @@ pub(crate) struct CoordinatorFile {
 
 impl CoordinatorFile {
     /// Every key that a coordinator's file may have besides the settings of the cluster.
-    const OWN: &[&str] = &["id", "listen", "metrics_listen", "peers", "data_dir", "insecure", "tls_dir"];
+    const OWN: &[&str] = &["id", "listen", "metrics_listen", "http_listen", "peers", "data_dir", "insecure", "tls_dir"];
 
     /// Every key that a coordinator's file may have.
     pub(crate) fn keys() -> Vec<&'static str> {
@@ -308,8 +309,7 @@ mod tests {
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let own =
-            "id = 1\nlisten = ''\nmetrics_listen = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\n";
+        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());

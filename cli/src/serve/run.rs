@@ -5,10 +5,12 @@ use super::log::{self, Log};
 use super::settings::{CoordinatorSettings, node_config};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
+use archon_console::{Console, ConsoleConfig};
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
 use archon_kvstore_node::NodeError;
 use archon_kvstore_node::engine::EngineError;
 use archon_local_cluster::end_with_parent;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -28,8 +30,15 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
+    let console = settings.http_listen.map(|listen| console(listen, &settings)).transpose()?;
     let config = coordinator_config(settings);
-    serve(&log, |stop| async move { archon_coordinator::run(config, stop).await.map_err(coordinator_failure) })
+    serve(&log, |stop| async move {
+        let outcome = archon_coordinator::run(config, stop).await.map_err(coordinator_failure);
+        if let Some(console) = console {
+            console.close().await;
+        }
+        outcome
+    })
 }
 
 /// `archon node` without a verb.
@@ -40,6 +49,17 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
     end_with_parent()?;
     files::raise_limit();
     serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
+}
+
+/// The console beside a coordinator, which asks that one first.
+fn console(listen: SocketAddr, settings: &CoordinatorSettings) -> Result<Console, Failure> {
+    let own = settings.peers.get(&settings.id);
+    let others = settings.peers.iter().filter(|(id, _)| **id != settings.id).map(|(_, address)| address);
+    let coordinators = own.into_iter().chain(others).cloned().collect();
+    Console::open(ConsoleConfig { listen, coordinators, transport: settings.transport.clone() }).map_err(|error| {
+        Failure::failed(format!("the console cannot be served on {listen}: {error}"))
+            .with_remedy(other_address("--http-listen"))
+    })
 }
 
 fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {

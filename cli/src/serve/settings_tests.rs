@@ -125,6 +125,8 @@ fn plaintext_stays_on_this_machine_unless_asked() {
     assert!(node(&flags).is_err());
     let told = [WHOLE, &["--metrics-listen", "0.0.0.0:9101"]].concat();
     assert!(coordinator(&told).unwrap_err().to_string().contains("0.0.0.0:9101"));
+    let shown = [WHOLE, &["--http-listen", "0.0.0.0:8101"]].concat();
+    assert!(coordinator(&shown).unwrap_err().to_string().contains("0.0.0.0:8101"));
     // Others would be told to come over the network.
     let local = ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     let abroad = [&local[..], &["--advertise", "10.0.0.1:7201"]].concat();
@@ -183,10 +185,10 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
     let (as_it_is, shown, text) = whole("coordinator.toml");
     let read = |file: &tempfile::NamedTempFile| coordinator(&["--config", file.path().to_str().unwrap()]).unwrap();
     let shown = read(&shown);
-    assert!(shown.metrics_listen.is_some(), "an example of what is nowhere unless said");
+    assert!(shown.metrics_listen.is_some() && shown.http_listen.is_some(), "an example of what is nowhere unless said");
     assert_eq!(
         read(&as_it_is),
-        CoordinatorSettings { metrics_listen: None, ..shown },
+        CoordinatorSettings { metrics_listen: None, http_listen: None, ..shown },
         "what is commented out is the default"
     );
     for key in super::file::CoordinatorFile::keys() {

@@ -19,6 +19,8 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) listen: SocketAddr,
     /// Where it tells metrics and health, if anywhere.
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// Where it serves the console, if anywhere.
+    pub(crate) http_listen: Option<SocketAddr>,
     /// All voters with their addresses, itself included.
     pub(crate) peers: BTreeMap<u64, String>,
     /// Where it keeps its data.
@@ -64,11 +66,12 @@ impl CoordinatorSettings {
             allowed(address, &transport)?;
         }
         let metrics_listen = args.metrics_listen.or(found.metrics_listen);
-        if let Some(address) = metrics_listen {
+        let http_listen = args.http_listen.or(found.http_listen);
+        for address in [metrics_listen, http_listen].into_iter().flatten() {
             allowed(&address.to_string(), &transport)?;
         }
         let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
-        Ok(Self { id, listen, metrics_listen, peers, data_dir, cluster, transport })
+        Ok(Self { id, listen, metrics_listen, http_listen, peers, data_dir, cluster, transport })
     }
 
     /// What can work and is probably not meant.
@@ -111,6 +114,7 @@ pub(crate) struct FromCoordinatorFile {
     id: Option<u64>,
     listen: Option<SocketAddr>,
     metrics_listen: Option<SocketAddr>,
+    http_listen: Option<SocketAddr>,
     peers: Option<Vec<(u64, String)>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
@@ -135,6 +139,11 @@ impl FromCoordinatorFile {
                 .metrics_listen
                 .as_ref()
                 .map(|text| file.parse("metrics_listen", text, args::listen))
+                .transpose()?,
+            http_listen: raw
+                .http_listen
+                .as_ref()
+                .map(|text| file.parse("http_listen", text, args::listen))
                 .transpose()?,
             peers,
             data_dir: raw.data_dir.clone(),

@@ -1,0 +1,60 @@
+//! Who asks, and with which rights: the only way to the cluster, so that nothing is done for somebody who may not.
+
+use super::Shared;
+use crate::error::ApiError;
+use crate::guard::check_role;
+use archon_client::{Admin, Client};
+use archon_security::Caller;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use std::convert::Infallible;
+
+/// Somebody who asks for something.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    caller: Caller,
+    shared: Shared,
+}
+
+impl FromRequestParts<Shared> for Asker {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
+        let caller = parts.extensions.get::<Caller>().cloned().unwrap_or(Caller::NOBODY);
+        Ok(Self { caller, shared: shared.clone() })
+    }
+}
+
+impl Asker {
+    /// What all requests share.
+    pub(crate) const fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Whether it may make a call of gRPC, by its path.
+    ///
+    /// # Errors
+    /// Who may.
+    pub(crate) fn may(&self, call: &str) -> Result<(), ApiError> {
+        check_role(&self.caller, call, self.shared.is_encrypted())
+    }
+
+    /// The cluster, for a call of the administration that it may make.
+    ///
+    /// # Errors
+    /// As [`Asker::may`].
+    pub(crate) fn admin(&self, method: &str) -> Result<Admin, ApiError> {
+        self.may(&format!("/archon.v1.Admin/{method}"))?;
+        // The leading coordinator looks at the rights once more, and remembers who it was.
+        Ok(self.shared.cluster.admin.on_behalf_of(&self.caller))
+    }
+
+    /// The rows of a table, for an operation that it may make.
+    ///
+    /// # Errors
+    /// As [`Asker::may`]; what building a client fails of.
+    pub(crate) async fn rows(&self, method: &str, table: &str) -> Result<Client, ApiError> {
+        self.may(&format!("/archon.v1.Kv/{method}"))?;
+        Ok(self.shared.cluster.rows(table).await?)
+    }
+}

@@ -1,0 +1,38 @@
+//! The cluster as a whole.
+
+use super::asker::Asker;
+use super::extract::Query;
+use crate::error::ApiError;
+use crate::feed::{CoordinatorView, quorum_of};
+use archon_client::{Event, SettingsSummary, Status};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Events where nobody says how many.
+const EVENTS_DEFAULT: u32 = 100;
+
+/// How many events.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Most {
+    /// At most so many; 100 where it is not said.
+    most: Option<u32>,
+}
+
+pub(crate) async fn status(asker: Asker) -> Result<Json<Status>, ApiError> {
+    Ok(Json(asker.admin("Status")?.status().await?))
+}
+
+pub(crate) async fn quorum(asker: Asker) -> Result<Json<Vec<CoordinatorView>>, ApiError> {
+    asker.may("/archon.v1.Admin/Quorum")?;
+    Ok(Json(quorum_of(&asker.shared().cluster).await))
+}
+
+pub(crate) async fn events(asker: Asker, Query(asked): Query<Most>) -> Result<Json<Vec<Event>>, ApiError> {
+    Ok(Json(asker.admin("Events")?.events(asked.most.unwrap_or(EVENTS_DEFAULT)).await?))
+}
+
+pub(crate) async fn settings(asker: Asker) -> Result<Json<SettingsSummary>, ApiError> {
+    Ok(Json(asker.admin("ListSettings")?.settings().await?))
+}

@@ -1,0 +1,103 @@
+//! The interface: `GET` looks, `POST`, `PUT` and `DELETE` change. What answers is what `archon … -o json` prints.
+
+mod asker;
+mod cluster;
+mod extract;
+mod nodes;
+mod operation;
+mod operations;
+mod partitions;
+mod rebalance;
+mod rows;
+mod tables;
+
+use crate::console::Cluster;
+use crate::{feed, guard, page};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use operations::Operations;
+pub(crate) use rebalance::MOVES_MAX;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Most bytes of a body: a plan of many thousand moves, and more than a value may have.
+const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What every request of a console comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) cluster: Arc<Cluster>,
+    /// The console ends.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Shared {
+    /// Whether those who ask show certificates.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.cluster.config.transport.tls().is_some()
+    }
+}
+
+/// Everything that a console answers.
+pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
+    let shared = Shared { cluster, stop };
+    let (operations, description) = operations().into_parts();
+    let described = move || async move { Json(description) };
+    let api = operations.route("/api/v1/openapi.json", get(described)).route("/api/v1/feed", get(feed::serve));
+    let all = api.merge(page::router()).fallback(unknown);
+    all.layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(shared.clone(), check_origin))
+        .with_state(shared)
+}
+
+/// The interface in the words of OpenAPI 3.1.
+pub fn description() -> Value {
+    operations().into_parts().1
+}
+
+fn operations() -> Operations {
+    Operations::new()
+        .get("/status", "The cluster at a glance", cluster::status)
+        .get("/quorum", "What each coordinator says of the quorum", cluster::quorum)
+        .get("/events", "What happened last, newest last", cluster::events)
+        .get("/settings", "The cluster's settings", cluster::settings)
+        .get("/nodes", "Nodes and participants", nodes::list)
+        .get("/nodes/{name}", "A node, and what could be done to it", nodes::check)
+        .post("/nodes/{name}/{order}", "Drains, undrains, cordons or uncordons a node", nodes::order)
+        .get("/tables", "The tables", tables::list)
+        .post("/tables", "Creates a table", tables::create)
+        .get("/tables/{table}", "A table, and what dropping it would delete", tables::check)
+        .delete("/tables/{table}", "Drops a table and everything in it", tables::drop_table)
+        .get("/partitions/{table}", "The partitions of a table", partitions::list)
+        .get("/partitions/{table}/{number}", "A partition, with its copies", partitions::describe)
+        .post("/partitions/{table}/{number}/bump", "Has a partition led anew", partitions::bump)
+        .post("/partitions/{table}/{number}/split", "Splits a partition", partitions::split)
+        .post("/partitions/{table}/{number}/merge", "Merges a partition with its right neighbour", partitions::merge)
+        .get("/locate/{table}/{key}", "Where a key is", partitions::locate)
+        .get("/rebalance", "The present or last rebalance, with its moves", rebalance::status)
+        .get("/rebalance/plan", "What a rebalance would move; changes nothing", rebalance::plan)
+        .post("/rebalance/apply", "Carries out a plan", rebalance::apply)
+        .post("/rebalance/cancel", "Cancels the running rebalance", rebalance::cancel)
+        .get("/rows/{table}", "Rows in order of their keys", rows::scan)
+        .get("/rows/{table}/{key}", "The value of a key, with its revision as the ETag", rows::get)
+        .put("/rows/{table}/{key}", "Writes a key, if its revision is as the headers say", rows::put)
+        .delete("/rows/{table}/{key}", "Removes a key", rows::delete)
+}
+
+/// Asked of everything before it is looked at.
+async fn check_origin(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn unknown(request: Request) -> crate::error::ApiError {
+    let why = format!("there is no {}; see /api/v1/openapi.json", request.uri().path());
+    crate::error::ApiError::new(archon_client::ErrorKind::NotFound, why)
+}

@@ -1,0 +1,80 @@
+//! Nodes and participants.
+
+use super::asker::Asker;
+use super::extract::{Body, Path};
+use crate::error::ApiError;
+use archon_client::{ErrorKind, NodeCheck, NodeGoal, NodeSummary};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Which node.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Named {
+    /// The node's name.
+    name: String,
+}
+
+/// Which node, and what of it.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Ordered {
+    /// The node's name.
+    name: String,
+    /// What it is to do.
+    order: Order,
+}
+
+/// What a node can be told.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    /// Be emptied.
+    Drain,
+    /// Be emptied no more.
+    Undrain,
+    /// Keep what it has, and get nothing new.
+    Cordon,
+    /// Host what it is given again.
+    Uncordon,
+}
+
+/// Nothing is to be said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<NodeSummary>>, ApiError> {
+    Ok(Json(asker.admin("ListNodes")?.list_nodes().await?))
+}
+
+pub(crate) async fn check(asker: Asker, Path(node): Path<Named>) -> Result<Json<NodeCheck>, ApiError> {
+    Ok(Json(asker.admin("CheckNode")?.check_node(&node.name).await?))
+}
+
+pub(crate) async fn order(
+    asker: Asker,
+    Path(asked): Path<Ordered>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<NodeCheck>, ApiError> {
+    let admin = asker.admin("SetNode")?;
+    let found = admin.check_node(&asked.name).await?;
+    let obstacles = &found.drain.obstacles;
+    if matches!(asked.order, Order::Drain) && found.node.goal != NodeGoal::Drain && !obstacles.is_empty() {
+        let why = format!("{} cannot be drained: {}", asked.name, obstacles.join("; "));
+        return Err(ApiError::new(ErrorKind::Refused, why));
+    }
+    let goal = match (asked.order, found.node.goal.known()) {
+        (Order::Drain, _) => NodeGoal::Drain,
+        (Order::Cordon, _) => NodeGoal::Cordon,
+        // What undoes something leaves alone what is something else.
+        (Order::Undrain, Some(NodeGoal::Drain)) | (Order::Uncordon, Some(NodeGoal::Cordon)) => NodeGoal::Serve,
+        (Order::Undrain | Order::Uncordon, Some(NodeGoal::Serve)) => return Ok(Json(found)),
+        (Order::Undrain | Order::Uncordon, _) => {
+            let why =
+                format!("the goal of node {} is {}, so there is nothing to undo", asked.name, found.node.goal.as_str());
+            return Err(ApiError::new(ErrorKind::Refused, why));
+        }
+    };
+    admin.set_node(&asked.name, goal).await?;
+    Ok(Json(admin.check_node(&asked.name).await?))
+}

@@ -1,0 +1,169 @@
+//! What an operation takes and answers, read off the function that answers it: so that the description cannot say anything else.
+
+use super::asker::Asker;
+use super::extract::{Body, Path, Query};
+use crate::error::ApiError;
+use axum::Json;
+use axum::http::{HeaderMap, HeaderName};
+use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Value, json};
+
+/// An operation in the words of OpenAPI.
+#[derive(Default)]
+pub(super) struct Description {
+    parameters: Vec<Value>,
+    body: Option<Value>,
+    answer: Option<Value>,
+}
+
+impl Description {
+    /// Of the function that answers it.
+    pub(super) fn of<Takes, F: Answers<Takes>>(_: &F, generator: &mut SchemaGenerator) -> Self {
+        let mut description = Self::default();
+        F::describe(generator, &mut description);
+        description
+    }
+
+    /// With what it is for; `changes` something.
+    pub(super) fn operation(self, does: &str, changes: bool) -> Value {
+        let mut parameters = self.parameters;
+        if changes {
+            parameters.push(json!({
+                "name": crate::guard::HEADER, "in": "header", "required": true, "schema": { "const": "1" },
+                "description": "That no page of somebody else has sent it.",
+            }));
+        }
+        let mut operation = json!({
+            "summary": does,
+            "parameters": parameters,
+            "responses": {
+                "200": { "description": "Done.", "content": self.answer },
+                "default": {
+                    "description": "Not done, and why.",
+                    "content": { "application/json": { "schema": { "$ref": "#/components/schemas/ErrorAnswer" } } },
+                },
+            },
+        });
+        if let Some(body) = self.body {
+            operation["requestBody"] = json!({ "required": true, "content": body });
+        }
+        operation
+    }
+
+    /// The fields of a type, each as a parameter.
+    fn add_parameters(&mut self, place: &str, of: &Schema) {
+        let of = of.as_value();
+        let required: Vec<&str> = of["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for (name, schema) in of["properties"].as_object().into_iter().flatten() {
+            self.parameters.push(json!({
+                "name": name, "in": place, "required": place == "path" || required.contains(&&**name),
+                "schema": schema, "description": schema["description"],
+            }));
+        }
+    }
+}
+
+/// A function that answers an operation.
+pub(super) trait Answers<Takes> {
+    fn describe(generator: &mut SchemaGenerator, description: &mut Description);
+}
+
+/// What such a function takes.
+pub(super) trait Taken {
+    fn describe(generator: &mut SchemaGenerator, description: &mut Description);
+}
+
+/// What such a function answers.
+pub(super) trait Answered {
+    fn describe(generator: &mut SchemaGenerator) -> Value;
+}
+
+macro_rules! answers {
+    ($($taken:ident),*) => {
+        impl<F, Answering, Answer, $($taken),*> Answers<(Answer, $($taken),*)> for F
+        where
+            F: Fn($($taken),*) -> Answering,
+            Answering: Future<Output = Result<Answer, ApiError>>,
+            Answer: Answered,
+            $($taken: Taken),*
+        {
+            fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
+                $($taken::describe(generator, description);)*
+                description.answer = Some(Answer::describe(generator));
+            }
+        }
+    };
+}
+
+answers!(A);
+answers!(A, B);
+answers!(A, B, C);
+answers!(A, B, C, D);
+
+impl Taken for Asker {
+    fn describe(_: &mut SchemaGenerator, _: &mut Description) {}
+}
+
+impl<T: JsonSchema> Taken for Path<T> {
+    fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
+        description.add_parameters("path", &T::json_schema(generator));
+    }
+}
+
+impl<T: JsonSchema> Taken for Query<T> {
+    fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
+        description.add_parameters("query", &T::json_schema(generator));
+    }
+}
+
+impl<T: JsonSchema> Taken for Body<T> {
+    fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
+        description.body = Some(in_json::<T>(generator));
+    }
+}
+
+/// The value of a row, as it is.
+impl Taken for Bytes {
+    fn describe(_: &mut SchemaGenerator, description: &mut Description) {
+        description.body = Some(octets());
+    }
+}
+
+/// Of headers only those of rows are looked at.
+impl Taken for HeaderMap {
+    fn describe(_: &mut SchemaGenerator, description: &mut Description) {
+        for (name, says) in
+            [("If-Match", "The ETag that the value is to have."), ("If-None-Match", "`*`: the key is to be absent.")]
+        {
+            let schema = json!({ "type": "string" });
+            description.parameters.push(json!({ "name": name, "in": "header", "schema": schema, "description": says }));
+        }
+    }
+}
+
+impl<T: JsonSchema> Answered for Json<T> {
+    fn describe(generator: &mut SchemaGenerator) -> Value {
+        in_json::<T>(generator)
+    }
+}
+
+impl<const N: usize, T: Answered> Answered for ([(HeaderName, String); N], T) {
+    fn describe(generator: &mut SchemaGenerator) -> Value {
+        T::describe(generator)
+    }
+}
+
+impl Answered for Bytes {
+    fn describe(_: &mut SchemaGenerator) -> Value {
+        octets()
+    }
+}
+
+fn in_json<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    json!({ "application/json": { "schema": generator.subschema_for::<T>() } })
+}
+
+fn octets() -> Value {
+    json!({ "application/octet-stream": {} })
+}

@@ -1,0 +1,126 @@
+//! All operations: how they are found, and how they are described.
+
+use super::Shared;
+use super::operation::{Answers, Description};
+use crate::error::ErrorAnswer;
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, on};
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// Where the interface of this version is.
+const BASE: &str = "/api/v1";
+
+/// Operations, as they are added.
+pub(super) struct Operations {
+    router: Router<Shared>,
+    generator: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+macro_rules! methods {
+    ($($name:ident: $filter:ident, $changes:literal;)*) => {
+        $(
+            /// Adds one that is asked for by this method.
+            pub(super) fn $name<H, T, A>(self, path: &str, does: &str, handler: H) -> Self
+            where
+                H: Handler<T, Shared> + Answers<A>,
+                T: 'static,
+            {
+                self.add(MethodFilter::$filter, stringify!($name), $changes, path, does, handler)
+            }
+        )*
+    };
+}
+
+impl Operations {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        // As OpenAPI 3.1 has them: JSON Schema, where that looks for them.
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Self { router: Router::new(), generator: settings.into_generator(), paths: Map::new() }
+    }
+
+    methods! {
+        get: GET, false;
+        post: POST, true;
+        put: PUT, true;
+        delete: DELETE, true;
+    }
+
+    fn add<H, T, A>(
+        mut self,
+        method: MethodFilter,
+        name: &str,
+        changes: bool,
+        path: &str,
+        does: &str,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Shared> + Answers<A>,
+        T: 'static,
+    {
+        let operation = Description::of(&handler, &mut self.generator).operation(does, changes);
+        let path = format!("{BASE}{path}");
+        let of_path = self.paths.entry(path.clone()).or_insert_with(|| json!({}));
+        of_path[name] = operation;
+        self.router = self.router.route(&path, on(method, handler));
+        self
+    }
+
+    /// Who answers them, and what they are.
+    pub(super) fn into_parts(mut self) -> (Router<Shared>, Value) {
+        self.generator.subschema_for::<ErrorAnswer>();
+        let description = json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Archon",
+                "version": env!("CARGO_PKG_VERSION"),
+                "description": "What the console of a coordinator answers. Documents are those of `archon … -o json`. By TLS, who asks \
+                                shows a certificate, whose role may do it.",
+            },
+            "paths": self.paths,
+            "components": { "schemas": self.generator.take_definitions(true) },
+        });
+        (self.router, description)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn everything_that_is_referred_to_is_described() {
+        let description = super::super::description();
+        let text = description.to_string();
+        let references: BTreeSet<&str> =
+            text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        let known = description["components"]["schemas"].as_object().expect("schemas");
+        let lacking: Vec<_> = references.iter().filter(|name| !known.contains_key(**name)).collect();
+        assert!(lacking.is_empty() && references.len() > 20, "{lacking:?} of {}", references.len());
+    }
+
+    #[test]
+    fn what_changes_something_needs_the_header_and_paths_name_their_parameters() {
+        let description = super::super::description();
+        for (path, operations) in description["paths"].as_object().expect("paths") {
+            for (method, operation) in operations.as_object().expect("operations") {
+                let named = |place: &str| -> BTreeSet<&str> {
+                    let all = operation["parameters"].as_array().into_iter().flatten();
+                    all.filter(|one| one["in"] == place).filter_map(|one| one["name"].as_str()).collect()
+                };
+                assert_eq!(named("header").contains(crate::guard::HEADER), method != "get", "{method} {path}");
+                let in_path: BTreeSet<&str> =
+                    path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
+                assert_eq!(named("path"), in_path, "{method} {path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Partitions.
+
+use super::asker::Asker;
+use super::extract::{Body, Path};
+use super::nodes::Nothing;
+use crate::error::ApiError;
+use archon_client::{Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which table.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OfTable {
+    /// The table's name.
+    table: String,
+}
+
+/// Which partition.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Named {
+    /// The table's name.
+    table: String,
+    /// The partition's number within its table.
+    number: u32,
+}
+
+/// Which key.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Keyed {
+    /// The table's name.
+    table: String,
+    /// The key.
+    key: String,
+}
+
+/// Why something is ordered.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reasoned {
+    /// Why, for those who read the events.
+    #[serde(default)]
+    why: String,
+}
+
+/// Where a partition is split.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SplitAt {
+    /// The first key of the new partition; in the middle of its bytes where it is not said.
+    at: Option<String>,
+    /// Only says what it would come to.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What was ordered.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PartitionOrdered {
+    /// The table's name.
+    table: String,
+    /// The partition's number within its table.
+    partition: u32,
+}
+
+pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<Vec<PartitionSummary>>, ApiError> {
+    // What every client may see: who owns what.
+    asker.may("/archon.v1.Admin/DescribePartition")?;
+    Ok(Json(asker.shared().cluster.admin.table(&named.table).await?))
+}
+
+pub(crate) async fn describe(asker: Asker, Path(named): Path<Named>) -> Result<Json<PartitionDescription>, ApiError> {
+    Ok(Json(asker.admin("DescribePartition")?.describe_partition(&named.table, named.number).await?))
+}
+
+pub(crate) async fn locate(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Located>, ApiError> {
+    asker.may("/archon.v1.Admin/DescribePartition")?;
+    Ok(Json(asker.shared().cluster.admin.locate(&keyed.table, &keyed.key).await?))
+}
+
+pub(crate) async fn bump(
+    asker: Asker,
+    Path(named): Path<Named>,
+    Body(reasoned): Body<Reasoned>,
+) -> Result<Json<PartitionOrdered>, ApiError> {
+    asker.admin("Order")?.bump(&named.table, named.number, &reasoned.why).await?;
+    Ok(Json(PartitionOrdered { table: named.table, partition: named.number }))
+}
+
+pub(crate) async fn split(
+    asker: Asker,
+    Path(named): Path<Named>,
+    Body(split): Body<SplitAt>,
+) -> Result<Json<PartitionSplit>, ApiError> {
+    let admin = asker.admin("SplitPartition")?;
+    let at = split.at.as_deref().map(str::as_bytes);
+    Ok(Json(admin.split_partition(&named.table, named.number, at, split.dry_run).await?))
+}
+
+pub(crate) async fn merge(
+    asker: Asker,
+    Path(named): Path<Named>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<PartitionMerge>, ApiError> {
+    Ok(Json(asker.admin("MergePartition")?.merge_partition(&named.table, named.number, false).await?))
+}

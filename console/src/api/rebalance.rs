@@ -1,0 +1,39 @@
+//! Plans, and the moves that they come to.
+
+use super::asker::Asker;
+use super::extract::Body;
+use super::nodes::Nothing;
+use crate::error::ApiError;
+use archon_client::{Cancelled, Plan, RebalanceStatus};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Most moves that are told.
+pub(crate) const MOVES_MAX: u32 = 256;
+
+/// What carrying out a plan came to.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Applied {
+    /// The table version that the plan was made for.
+    table_version: u64,
+    /// Moves that were begun.
+    moves_started: u32,
+}
+
+pub(crate) async fn status(asker: Asker) -> Result<Json<RebalanceStatus>, ApiError> {
+    Ok(Json(asker.admin("RebalanceStatus")?.rebalance_progress(MOVES_MAX).await?))
+}
+
+pub(crate) async fn plan(asker: Asker) -> Result<Json<Plan>, ApiError> {
+    Ok(Json(asker.admin("PlanRebalance")?.plan().await?))
+}
+
+pub(crate) async fn apply(asker: Asker, Body(plan): Body<Plan>) -> Result<Json<Applied>, ApiError> {
+    let moves_started = asker.admin("ApplyPlan")?.apply(&plan).await?;
+    Ok(Json(Applied { table_version: plan.table_version.get(), moves_started }))
+}
+
+pub(crate) async fn cancel(asker: Asker, Body(Nothing {}): Body<Nothing>) -> Result<Json<Cancelled>, ApiError> {
+    Ok(Json(asker.admin("CancelRebalance")?.cancel().await?))
+}

@@ -1,0 +1,184 @@
+//! Rows of tables, as other resources of HTTP are: the body is the value, and the ETag its revision.
+
+use super::asker::Asker;
+use super::extract::{Path, Query};
+use crate::documents::{Entry, ValueText};
+use crate::error::ApiError;
+use archon_client::bytes::Bytes;
+use archon_client::{Error, ErrorKind, Revision};
+use axum::Json;
+use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Rows of a page where nobody says how many.
+const LIMIT_DEFAULT: u32 = 100;
+
+/// Which table.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OfTable {
+    /// The table's name.
+    table: String,
+}
+
+/// Which row.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Keyed {
+    /// The table's name.
+    table: String,
+    /// The key.
+    key: String,
+}
+
+/// Which rows.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    /// Only keys that begin so.
+    #[serde(default)]
+    prefix: String,
+    /// Only this key and greater ones.
+    from: Option<String>,
+    /// Only keys that are less than this one.
+    to: Option<String>,
+    /// Only keys beyond this one in the order of the scan: to go on, the last key of the page before.
+    after: Option<String>,
+    /// The greatest key first.
+    #[serde(default)]
+    reverse: bool,
+    /// At most so many, 1 to 10,000; 100 where it is not said.
+    limit: Option<u32>,
+}
+
+/// Rows, in order of their keys.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Rows {
+    /// What was found.
+    rows: Vec<Entry>,
+    /// Whether there may be more after the last one.
+    more: bool,
+}
+
+/// A row that was removed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Removed {
+    /// Whether it was there.
+    existed: bool,
+}
+
+/// A row that was written.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Written {
+    /// The number of its value.
+    revision: u64,
+}
+
+pub(crate) async fn scan(
+    asker: Asker,
+    Path(named): Path<OfTable>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<Rows>, ApiError> {
+    let client = asker.rows("Scan", &named.table).await?;
+    let mut scan = client.scan(&asked.prefix).limit(asked.limit.unwrap_or(LIMIT_DEFAULT));
+    if let Some(from) = &asked.from {
+        scan = scan.from(from);
+    }
+    if let Some(to) = &asked.to {
+        scan = scan.to(to);
+    }
+    if let Some(after) = &asked.after {
+        scan = scan.after(after);
+    }
+    if asked.reverse {
+        scan = scan.reverse();
+    }
+    let page = scan.page().await?;
+    let rows = page.entries.into_iter().map(|entry| Entry {
+        key: String::from_utf8_lossy(&entry.key).into_owned(),
+        value: ValueText::of(&entry.value),
+        revision: entry.revision.get(),
+    });
+    Ok(Json(Rows { rows: rows.collect(), more: page.more }))
+}
+
+pub(crate) async fn get(
+    asker: Asker,
+    Path(keyed): Path<Keyed>,
+) -> Result<([(HeaderName, String); 2], Bytes), ApiError> {
+    let found = asker.rows("Get", &keyed.table).await?.get(&keyed.key).await?;
+    let absent = || ApiError::new(ErrorKind::NotFound, format!("{:?} is absent from table {}", keyed.key, keyed.table));
+    let found = found.ok_or_else(absent)?;
+    // What a browser would make of a value is for whoever asks to say, not for whoever wrote it.
+    let kind = "application/octet-stream".to_owned();
+    Ok(([(ETAG, etag(found.revision)), (CONTENT_TYPE, kind)], found.value))
+}
+
+pub(crate) async fn put(
+    asker: Asker,
+    Path(keyed): Path<Keyed>,
+    headers: HeaderMap,
+    value: Bytes,
+) -> Result<([(HeaderName, String); 1], Json<Written>), ApiError> {
+    let expected = expected(&headers)?;
+    let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
+    let client = asker.rows(method, &keyed.table).await?;
+    let written = match expected {
+        Some(expected) => client.compare_and_set(&keyed.key, expected, value).await,
+        None => client.put(&keyed.key, value).await,
+    };
+    let revision = written.map_err(|error| {
+        let failed = matches!(error, Error::ConditionFailed { .. });
+        let error = ApiError::from(error);
+        if failed { error.with_status(StatusCode::PRECONDITION_FAILED) } else { error }
+    })?;
+    Ok(([(ETAG, etag(revision))], Json(Written { revision: revision.get() })))
+}
+
+pub(crate) async fn delete(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Removed>, ApiError> {
+    let existed = asker.rows("Delete", &keyed.table).await?.delete(&keyed.key).await?;
+    Ok(Json(Removed { existed }))
+}
+
+fn etag(revision: Revision) -> String {
+    format!("\"{revision}\"")
+}
+
+/// The revision that a key is to have, if that was said: `If-Match: "17"`, or `If-None-Match: *` if it is to be absent.
+fn expected(headers: &HeaderMap) -> Result<Option<Revision>, ApiError> {
+    let wrong =
+        |name: HeaderName, may: &str| ApiError::new(ErrorKind::InvalidArgument, format!("{name} is to be {may}"));
+    match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
+        (None, None) => Ok(None),
+        (None, Some(any)) if any == "*" => Ok(Some(Revision::ZERO)),
+        (None, Some(_)) => Err(wrong(IF_NONE_MATCH, "*: the key is absent")),
+        (Some(_), Some(_)) => Err(wrong(IF_MATCH, "alone, without If-None-Match")),
+        (Some(tag), None) => {
+            let number = tag.to_str().ok().and_then(|tag| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
+            let number: u64 = number.ok_or_else(|| wrong(IF_MATCH, "one ETag of an earlier answer, such as \"17\""))?;
+            Ok(Some(Revision::new(number)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_a_revision_or_that_there_is_none() {
+        let said = |pairs: &[(HeaderName, &'static str)]| {
+            let pairs = pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
+            expected(&HeaderMap::from_iter(pairs)).map_err(|error| error.message().to_owned())
+        };
+        assert_eq!(said(&[]), Ok(None));
+        assert_eq!(said(&[(IF_MATCH, "\"17\"")]), Ok(Some(Revision::new(17))));
+        assert_eq!(said(&[(IF_NONE_MATCH, "*")]), Ok(Some(Revision::ZERO)));
+        for wrong in ["17", "*", "W/\"17\"", "\"17\", \"18\"", "\"\"", "\"-1\"", "\"x\""] {
+            assert!(said(&[(IF_MATCH, wrong)]).unwrap_err().starts_with("if-match"), "{wrong}");
+        }
+        assert!(
+            said(&[(IF_NONE_MATCH, "\"17\"")]).is_err() && said(&[(IF_MATCH, "\"1\""), (IF_NONE_MATCH, "*")]).is_err()
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Tables.
+
+use super::asker::Asker;
+use super::extract::{Body, Path, Query};
+use crate::error::ApiError;
+use archon_client::bytes::Bytes;
+use archon_client::{ErrorKind, RangeLimits, TableCheck, TableSummary};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Copies of each partition where nobody says how many.
+const REPLICATION_DEFAULT: u8 = 3;
+
+/// Which table.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Named {
+    /// The table's name.
+    table: String,
+}
+
+/// A table to be made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTable {
+    /// Its name.
+    name: String,
+    /// What it holds, and how its keys are spread.
+    kind: Kind,
+    /// How many partitions, 1 to 16,384. Not of a table by ranges, which grows.
+    partitions: Option<u32>,
+    /// Copies of each partition, 1 to 7; 3 where it is not said. Not of leases, which have none.
+    replication: Option<u8>,
+    /// Where a table by ranges is split from the beginning.
+    #[serde(default)]
+    split_at: Vec<String>,
+    /// Bytes above which a range is split by itself.
+    split_above_bytes: Option<u64>,
+    /// Operations per second above which a range is split by itself.
+    split_above_rate: Option<u64>,
+    /// Bytes up to which neighbouring ranges are merged by themselves.
+    merge_below_bytes: Option<u64>,
+}
+
+/// What a table holds, and how its keys are spread.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// Rows, whose keys are hashed.
+    Hash,
+    /// Rows in order of their keys.
+    Range,
+    /// Leases of a service's partitions.
+    Lease,
+}
+
+impl NewTable {
+    fn limits(&self) -> RangeLimits {
+        RangeLimits {
+            split_above_bytes: self.split_above_bytes,
+            split_above_rate: self.split_above_rate,
+            merge_below_bytes: self.merge_below_bytes,
+        }
+    }
+
+    /// Refuses what its kind does not have: whoever says it expects something of it.
+    fn check(&self) -> Result<(), ApiError> {
+        let ranged = !self.split_at.is_empty() || self.limits().is_set();
+        let wrong = match self.kind {
+            Kind::Hash | Kind::Lease if ranged => "only a table of kind range is split at keys",
+            Kind::Range if self.partitions.is_some() => {
+                "a table of kind range has no number of partitions: say split_at"
+            }
+            Kind::Lease if self.replication.is_some() => "leases have no copies, so no replication",
+            Kind::Hash | Kind::Lease if self.partitions.is_none() => "say how many partitions it has",
+            _ => return Ok(()),
+        };
+        Err(ApiError::new(ErrorKind::InvalidArgument, wrong))
+    }
+}
+
+/// Which table is meant: its name may be another one's by now.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Numbered {
+    /// The table's number, as `GET` tells it.
+    table_id: u64,
+}
+
+/// A table that is no more.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Dropped {
+    /// Copies that nodes delete.
+    copies_deleted: u32,
+}
+
+pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<TableSummary>>, ApiError> {
+    Ok(Json(asker.admin("ListTables")?.list_tables().await?))
+}
+
+pub(crate) async fn check(asker: Asker, Path(named): Path<Named>) -> Result<Json<TableCheck>, ApiError> {
+    Ok(Json(asker.admin("CheckTable")?.check_table(&named.table).await?))
+}
+
+pub(crate) async fn create(asker: Asker, Body(table): Body<NewTable>) -> Result<Json<TableSummary>, ApiError> {
+    let admin = asker.admin("CreateTable")?;
+    table.check()?;
+    let (name, partitions) = (&table.name, table.partitions.unwrap_or_default());
+    let replication = table.replication.unwrap_or(REPLICATION_DEFAULT);
+    let made = match table.kind {
+        Kind::Hash => admin.create_table(name, partitions, replication).await?,
+        Kind::Range => {
+            let split_at = table.split_at.iter().cloned().map(Bytes::from).collect();
+            admin.create_range_table(name, split_at, table.limits(), replication).await?
+        }
+        Kind::Lease => admin.create_lease_table(name, partitions).await?,
+    };
+    Ok(Json(made))
+}
+
+pub(crate) async fn drop_table(
+    asker: Asker,
+    Path(named): Path<Named>,
+    Query(meant): Query<Numbered>,
+) -> Result<Json<Dropped>, ApiError> {
+    let admin = asker.admin("DropTable")?;
+    if meant.table_id == 0 {
+        return Err(ApiError::new(ErrorKind::InvalidArgument, "no table has the number 0"));
+    }
+    Ok(Json(Dropped { copies_deleted: admin.drop_table(&named.table, meant.table_id).await? }))
+}

@@ -1,0 +1,117 @@
+//! Connections of a console: bounded in number and in patience.
+
+use crate::api;
+use crate::console::Cluster;
+use archon_client::Transport;
+use archon_security::{Caller, Stream};
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_service::Service;
+
+/// Connections at once. A browser opens up to six without TLS.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a request's head may take, and a connection that asks for nothing stay open.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// Requests at once on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 64;
+/// How long it waits after a connection could not be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+/// How long requests may take that are under way at the end.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Serves until `stop`.
+pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>, stop: CancellationToken) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the console cannot be served"),
+    };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let router = api::router(Arc::clone(&cluster), stop.clone());
+    let tasks = TaskTracker::new();
+    loop {
+        // Whoever finds no place waits in the system's queue.
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((connection, from)) => {
+                let caller = Caller { from: from.ip().to_canonical(), identity: None };
+                let (transport, router, stop) = (cluster.config.transport.clone(), router.clone(), stop.clone());
+                tasks.spawn(async move {
+                    if let Some(Some((stream, caller))) =
+                        stop.run_until_cancelled(open(connection, &transport, caller)).await
+                    {
+                        answer(stream, caller, router, stop).await;
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the console could not be accepted");
+                sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+    tasks.close();
+    if timeout(END_PATIENCE, tasks.wait()).await.is_err() {
+        tracing::debug!("requests of the console were cut short");
+    }
+}
+
+/// Who is there, if that is somebody whom the cluster's authority vouches for.
+async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) -> Option<(Stream, Caller)> {
+    let _ = connection.set_nodelay(true);
+    let Some(tls) = transport.tls() else { return Some((connection.into(), caller)) };
+    match tls.accept(connection).await {
+        Ok(stream) => {
+            caller.identity = stream.peer().cloned();
+            Some((stream, caller))
+        }
+        Err(error) => {
+            tracing::debug!(from = %caller.from, %error, "a connection to the console came to nothing");
+            None
+        }
+    }
+}
+
+async fn answer(stream: Stream, caller: Caller, router: Router, stop: CancellationToken) {
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(caller.clone());
+        router.clone().call(request)
+    });
+    let mut server = Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .keep_alive_interval(Some(HEAD_PATIENCE))
+        .keep_alive_timeout(HEAD_PATIENCE);
+    let connection = server.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection of the console broke");
+    }
+}

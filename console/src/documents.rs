@@ -1,0 +1,45 @@
+//! Documents about rows, which the command line prints as well.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A value as JSON can bear it; neither field where there is none.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, JsonSchema)]
+pub struct ValueText {
+    /// The value, if it is UTF-8.
+    #[serde(rename = "value", skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The value, if it is not UTF-8: two hexadecimal digits for each byte.
+    #[serde(rename = "value_hex", skip_serializing_if = "Option::is_none")]
+    pub hex: Option<String>,
+}
+
+impl ValueText {
+    /// As text if it is UTF-8, otherwise in hexadecimal digits.
+    pub fn of(value: &[u8]) -> Self {
+        match std::str::from_utf8(value) {
+            Ok(text) => Self { text: Some(text.to_owned()), hex: None },
+            Err(_) => Self { text: None, hex: Some(hex(value)) },
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The value.
+    #[serde(flatten)]
+    pub value: ValueText,
+    /// Its revision.
+    pub revision: u64,
+}

@@ -1,0 +1,78 @@
+//! What somebody hears whose request is not met.
+
+use archon_client::{Error, ErrorKind};
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Why a request is not met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+}
+
+/// Why a request was not met.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ErrorAnswer {
+    /// Why.
+    error: ErrorBody,
+}
+
+/// An error.
+#[derive(Serialize, JsonSchema)]
+struct ErrorBody {
+    /// What kind of error: a word as `archon` gives with `-o json`.
+    kind: &'static str,
+    /// What was wrong with which input, and what to do.
+    message: String,
+}
+
+impl ApiError {
+    /// An error of this kind.
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { status: status(kind), kind: kind.as_str(), message: message.into() }
+    }
+
+    /// What is said.
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The same with another status than its kind has.
+    pub(crate) const fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        let failed = Self::new(error.kind(), error.to_string());
+        // A write of which nobody knows whether it was done is no refusal that could simply be tried again.
+        if error.outcome_unknown() { failed.with_status(StatusCode::GATEWAY_TIMEOUT) } else { failed }
+    }
+}
+
+/// The status that goes with a kind of error.
+const fn status(kind: ErrorKind) -> StatusCode {
+    match kind {
+        ErrorKind::InvalidArgument => StatusCode::BAD_REQUEST,
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        kind if kind.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::CONFLICT,
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = ErrorBody { kind: self.kind, message: self.message };
+        (self.status, Json(ErrorAnswer { error: body })).into_response()
+    }
+}

@@ -1,0 +1,175 @@
+//! What is known of the cluster now, and who is told when it changes.
+
+use super::map::TableMap;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::broadcast;
+
+/// Measurements that are kept: five minutes.
+const LOADS_MAX: usize = 300;
+/// News that somebody may be behind before everything is told anew.
+const BEHIND_MAX: usize = 256;
+
+/// A section of what is told, as it is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct News {
+    /// Which section.
+    pub(crate) section: &'static str,
+    /// What it holds, in JSON.
+    pub(crate) data: Arc<str>,
+}
+
+impl News {
+    pub(crate) fn new(section: &'static str, content: &impl Serialize) -> Self {
+        // Our own documents have nothing that JSON could not say.
+        let data = serde_json::to_string(content).unwrap_or_else(|_| "null".to_owned());
+        Self { section, data: data.into() }
+    }
+}
+
+/// What is known of the cluster now.
+#[derive(Debug)]
+pub(crate) struct Latest {
+    held: Mutex<Held>,
+    news: broadcast::Sender<News>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    sections: BTreeMap<&'static str, Arc<str>>,
+    maps: BTreeMap<u64, TableMap>,
+    loads: VecDeque<Arc<str>>,
+    /// Somebody asks the cluster.
+    polled: bool,
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        Self { held: Mutex::default(), news: broadcast::Sender::new(BEHIND_MAX) }
+    }
+}
+
+impl Latest {
+    /// Everything as it is now, and what will change.
+    pub(crate) fn watch(&self) -> (Vec<News>, broadcast::Receiver<News>) {
+        let held = self.held.lock();
+        let later = self.news.subscribe();
+        let sections = held.sections.iter().map(|(section, data)| News { section, data: Arc::clone(data) });
+        let maps = held.maps.values().map(|map| News::new("map", map));
+        let loads = held.loads.iter().map(|data| News { section: "load", data: Arc::clone(data) });
+        (sections.chain(maps).chain(loads).collect(), later)
+    }
+
+    /// How many watch.
+    pub(crate) fn watchers(&self) -> usize {
+        self.news.receiver_count()
+    }
+
+    /// Whether the caller is to ask the cluster from now on: nobody does.
+    pub(crate) fn begin(&self) -> bool {
+        !std::mem::replace(&mut self.held.lock().polled, true)
+    }
+
+    /// Whether the caller may cease to ask, since nobody watches. What was known is forgotten: it would be old.
+    pub(crate) fn end(&self) -> bool {
+        let mut held = self.held.lock();
+        let ends = self.watchers() == 0;
+        if ends {
+            *held = Held::default();
+        }
+        ends
+    }
+
+    /// A section holds this from now on.
+    pub(crate) fn set(&self, section: &'static str, content: &impl Serialize) {
+        let news = News::new(section, content);
+        let mut held = self.held.lock();
+        if held.sections.get(section) != Some(&news.data) {
+            held.sections.insert(section, Arc::clone(&news.data));
+            self.tell(news);
+        }
+    }
+
+    /// What was measured now.
+    pub(crate) fn add_load(&self, load: &impl Serialize) {
+        let news = News::new("load", load);
+        let mut held = self.held.lock();
+        if held.loads.len() == LOADS_MAX {
+            held.loads.pop_front();
+        }
+        held.loads.push_back(Arc::clone(&news.data));
+        self.tell(news);
+    }
+
+    /// Who owns which partition of a table from now on.
+    pub(crate) fn set_map(&self, map: TableMap) {
+        let mut held = self.held.lock();
+        let news = match held.maps.get(&map.table_id) {
+            Some(before) => map.changes_since(before),
+            None => Some(News::new("map", &map)),
+        };
+        held.maps.insert(map.table_id, map);
+        if let Some(news) = news {
+            self.tell(news);
+        }
+    }
+
+    /// A table is there no more.
+    pub(crate) fn remove_map(&self, table_id: u64) {
+        let mut held = self.held.lock();
+        if held.maps.remove(&table_id).is_some() {
+            self.tell(News::new("gone", &serde_json::json!({ "table_id": table_id })));
+        }
+    }
+
+    fn tell(&self, news: News) {
+        // Nobody may watch just now.
+        let _ = self.news.send(news);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_gets_everything_once_and_then_what_changes() {
+        let latest = Latest::default();
+        let (now, mut first) = latest.watch();
+        assert!(now.is_empty() && latest.begin() && !latest.begin());
+        latest.set("status", &1);
+        latest.set("status", &1);
+        latest.set("status", &2);
+        let (now, mut second) = latest.watch();
+        assert_eq!(now, [News::new("status", &2)]);
+        latest.set("nodes", &3);
+        let heard = |of: &mut broadcast::Receiver<News>| -> Vec<String> {
+            std::iter::from_fn(|| of.try_recv().ok()).map(|news| format!("{}={}", news.section, news.data)).collect()
+        };
+        assert_eq!(heard(&mut first), ["status=1", "status=2", "nodes=3"]);
+        assert_eq!(heard(&mut second), ["nodes=3"]);
+    }
+
+    #[test]
+    fn what_is_known_is_forgotten_when_nobody_watches_any_more() {
+        let latest = Latest::default();
+        let (_, watcher) = latest.watch();
+        assert!(latest.begin());
+        latest.set("status", &1);
+        assert!(!latest.end(), "somebody watches");
+        drop(watcher);
+        assert!(latest.end() && latest.watch().0.is_empty() && latest.begin());
+    }
+
+    #[test]
+    fn measurements_are_kept_for_five_minutes() {
+        let latest = Latest::default();
+        for second in 0..LOADS_MAX + 5 {
+            latest.add_load(&second);
+        }
+        let (now, _) = latest.watch();
+        assert_eq!((now.len(), &*now[0].data), (LOADS_MAX, "5"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Who leads which partition of a table and how the partition is, small enough for a hundred thousand of them.
+
+use super::latest::News;
+use archon_client::{Holds, PartitionStatus, ReplicaState, Word};
+use archon_types::{Partition, PartitionTable};
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
+/// A table at a glance. A place in the lists is a partition's number.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct TableMap {
+    /// The table's number.
+    pub(crate) table_id: u64,
+    /// Its name.
+    pub(crate) table: String,
+    /// The newest change in it.
+    pub(crate) version: u64,
+    /// What it holds.
+    pub(crate) holds: Word<Holds>,
+    /// The number of the node or participant that leads, zero if nobody does.
+    pub(crate) leaders: Vec<u64>,
+    /// How each is, a letter.
+    #[serde(serialize_with = "as_text")]
+    pub(crate) states: Vec<State>,
+}
+
+/// How a partition is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Served, with all its copies.
+    Online = b'o',
+    /// Served, with fewer copies than it should have.
+    Degraded = b'd',
+    /// A copy of it or its leadership is on its way.
+    Moving = b'm',
+    /// It is being split, or merged.
+    Reshaped = b's',
+    /// Nobody leads it.
+    Leaderless = b'l',
+    /// An operator has taken it offline.
+    Offline = b'x',
+    /// No partition has this number.
+    None = b'.',
+}
+
+fn as_text<S: Serializer>(states: &[State], serializer: S) -> Result<S::Ok, S::Error> {
+    let text: String = states.iter().map(|state| char::from(*state as u8)).collect();
+    serializer.serialize_str(&text)
+}
+
+impl TableMap {
+    /// Of a table as it is held.
+    pub(crate) fn of(table: &PartitionTable) -> Self {
+        let about = table.table();
+        let rows = || (0..about.keys.numbers_end()).map(|number| table.partition(number));
+        let leader = |row: &Partition| row.leader_placement().map_or(0, |placement| placement.node.get());
+        Self {
+            table_id: about.id.get(),
+            table: about.name.clone(),
+            version: table.version().get(),
+            holds: about.holds.into(),
+            leaders: rows().map(|row| row.map_or(0, leader)).collect(),
+            states: rows().map(|row| row.map_or(State::None, |row| state(row, about.replication))).collect(),
+        }
+    }
+
+    /// What to tell those who know `before`; nothing if nothing is new.
+    pub(crate) fn changes_since(&self, before: &Self) -> Option<News> {
+        if (&self.table, self.leaders.len()) != (&before.table, before.leaders.len()) {
+            return Some(News::new("map", self));
+        }
+        let changed = |number: &usize| {
+            (self.leaders[*number], self.states[*number]) != (before.leaders[*number], before.states[*number])
+        };
+        let changes = (0..self.leaders.len()).filter(changed);
+        let changes: Vec<_> = changes
+            .map(|number| json!([number, self.leaders[number], char::from(self.states[number] as u8)]))
+            .collect();
+        let news = json!({ "table_id": self.table_id, "version": self.version, "changes": changes });
+        (!changes.is_empty()).then(|| News::new("map_change", &news))
+    }
+}
+
+fn state(row: &Partition, replication: u8) -> State {
+    match row.status {
+        PartitionStatus::Offline => State::Offline,
+        PartitionStatus::Unassigned | PartitionStatus::Unavailable => State::Leaderless,
+        _ if row.split.is_some() || row.merge.is_some() => State::Reshaped,
+        _ if row.live().count() < usize::from(replication) => State::Degraded,
+        PartitionStatus::Assigned => State::Moving,
+        PartitionStatus::Online if row.placements.iter().any(|copy| copy.state != ReplicaState::Live) => State::Moving,
+        PartitionStatus::Online => State::Online,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(leaders: &[u64], states: &[State]) -> TableMap {
+        let (leaders, states) = (leaders.to_vec(), states.to_vec());
+        TableMap { table_id: 1, table: "t".into(), version: 9, holds: Holds::Data.into(), leaders, states }
+    }
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let before = map(&[1, 2, 0], &[State::Online, State::Online, State::Leaderless]);
+        assert_eq!(before.changes_since(&before), None);
+        let after = map(&[1, 3, 3], &[State::Online, State::Online, State::Degraded]);
+        let told = after.changes_since(&before).unwrap();
+        assert_eq!(
+            (told.section, &*told.data),
+            ("map_change", r#"{"changes":[[1,3,"o"],[2,3,"d"]],"table_id":1,"version":9}"#)
+        );
+        let grown = map(&[1, 2, 0, 4], &[State::Online, State::Online, State::Leaderless, State::Moving]);
+        let told = grown.changes_since(&before).unwrap();
+        assert!(told.section == "map" && told.data.contains(r#""states":"oolm""#), "{told:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! What the page is told, as it happens: server-sent events, of which whoever comes gets everything once and then what changes. However
+//! many watch, the cluster is asked once a second; and not at all while nobody does.
+
+mod latest;
+mod load;
+mod map;
+mod poller;
+mod quorum;
+
+use crate::api::Shared;
+use crate::error::ApiError;
+use archon_client::ErrorKind;
+use archon_security::{Caller, callers};
+use axum::Extension;
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::Stream;
+use latest::{Latest, News};
+pub(crate) use poller::quick;
+pub(crate) use quorum::{CoordinatorView, each, quorum_of};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+/// How many may watch at once.
+const WATCHERS_MAX: usize = 64;
+/// How often those who watch hear something, so that whatever stands between does not take the connection for dead.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+/// After how long a browser comes again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is told to those who watch.
+pub(crate) type Feed = Latest;
+
+/// Answers somebody who watches.
+pub(crate) async fn serve(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let encrypted = shared.is_encrypted();
+    crate::guard::check_role(&caller, "/archon.v1.Admin/Status", encrypted)?;
+    let feed = &shared.cluster.feed;
+    if feed.watchers() >= WATCHERS_MAX {
+        let why = format!("{WATCHERS_MAX} watch already; close a page, or open another coordinator's console");
+        return Err(ApiError::new(ErrorKind::Overloaded, why));
+    }
+    let changes = callers("/archon.v1.Admin/SetNode");
+    let hello = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "served_by": shared.cluster.config.coordinators.first(),
+        "identity": caller.identity.as_ref().map(ToString::to_string),
+        "may_change": caller.identity.as_ref().map_or(!encrypted, |identity| changes.contains(&identity.role())),
+    });
+    let (now, later) = feed.watch();
+    if feed.begin() {
+        tokio::spawn(poller::poll(Arc::clone(&shared.cluster), shared.stop.clone()));
+    }
+    let hello = News::new("hello", &hello);
+    let watching =
+        Watching { cluster: Arc::clone(&shared.cluster), waiting: [vec![hello], now].concat().into(), later };
+    let stop = shared.stop.clone();
+    let events =
+        futures::stream::unfold((watching, stop), |(mut watching, stop): (Watching, CancellationToken)| async {
+            let news = stop.run_until_cancelled(watching.next()).await??;
+            Some((Ok(Event::default().event(news.section).retry(RETRY).data(&*news.data)), (watching, stop)))
+        });
+    Ok(Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE).event(Event::default().event("tick").data("{}"))))
+}
+
+/// Somebody who watches.
+struct Watching {
+    cluster: Arc<crate::console::Cluster>,
+    waiting: VecDeque<News>,
+    later: broadcast::Receiver<News>,
+}
+
+impl Watching {
+    async fn next(&mut self) -> Option<News> {
+        loop {
+            if let Some(news) = self.waiting.pop_front() {
+                return Some(news);
+            }
+            match self.later.recv().await {
+                Ok(news) => return Some(news),
+                // One who reads more slowly than it happens gets everything as it is now.
+                Err(RecvError::Lagged(_)) => {
+                    let (now, later) = self.cluster.feed.watch();
+                    (self.waiting, self.later) = (now.into(), later);
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Asks the cluster once a second, for all who watch.
+
+use super::load::Reading;
+use super::map::TableMap;
+use super::quorum::quorum_of;
+use crate::api::MOVES_MAX;
+use crate::console::Cluster;
+use archon_client::{Admin, Client, Error, NodeStatus, NodeSummary, Routes, TableSummary};
+use futures::future::join_all;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio_util::sync::CancellationToken;
+
+/// How often.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long an answer may take: what is told is to be of now.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many events are told.
+const EVENTS_MAX: u32 = 200;
+/// With more nodes than this, they are told of every other time.
+const NODES_OFTEN: usize = 100;
+/// How many nodes are asked what they count.
+const NODES_ASKED_MAX: usize = 16;
+/// Tables whose partitions are shown.
+const TABLES_MAX: usize = 64;
+
+/// Goes on until nobody watches any more.
+pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
+    let mut poller = Poller { tables: BTreeMap::new(), reading: None, round: 0 };
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        if cluster.feed.end() {
+            return;
+        }
+        if stop.run_until_cancelled(poller.round(&cluster)).await.is_none() {
+            return;
+        }
+    }
+}
+
+struct Poller {
+    /// Those whose partitions are known, by number.
+    tables: BTreeMap<u64, Shown>,
+    reading: Option<(Instant, Reading)>,
+    round: u64,
+}
+
+/// A table whose partitions are known.
+struct Shown {
+    routes: Routes,
+    version: Option<u64>,
+}
+
+impl Poller {
+    async fn round(&mut self, cluster: &Cluster) {
+        self.round += 1;
+        let feed = &cluster.feed;
+        let (looked, quorum) = futures::join!(self.look(cluster), quorum_of(cluster));
+        feed.set("quorum", &quorum);
+        // What is known stays to be seen, and that it is old.
+        let trouble = looked.err().map(|error| error.to_string());
+        feed.set("trouble", &json!({ "message": trouble }));
+    }
+
+    async fn look(&mut self, cluster: &Cluster) -> Result<(), Error> {
+        let (feed, admin) = (&cluster.feed, &cluster.quick);
+        let (status, nodes, tables, rebalance, events) = tokio::try_join!(
+            admin.status(),
+            admin.list_nodes(),
+            admin.list_tables(),
+            admin.rebalance_progress(MOVES_MAX),
+            admin.events(EVENTS_MAX),
+        )?;
+        feed.set("status", &status);
+        if nodes.len() <= NODES_OFTEN || self.round.is_multiple_of(2) {
+            feed.set("nodes", &nodes);
+        }
+        feed.set("tables", &tables);
+        feed.set("rebalance", &rebalance);
+        feed.set("events", &events);
+        self.measure(cluster, admin, &nodes).await;
+        self.show(cluster, &tables).await;
+        Ok(())
+    }
+
+    /// Asks nodes what they count. Of many, some that stand for all.
+    async fn measure(&mut self, cluster: &Cluster, admin: &Admin, nodes: &[NodeSummary]) {
+        let serving: Vec<_> =
+            nodes.iter().filter(|node| node.status == NodeStatus::Alive && !node.is_participant()).collect();
+        let step = serving.len().div_ceil(NODES_ASKED_MAX).max(1);
+        let asked = serving.iter().step_by(step);
+        let stats = join_all(asked.map(|node| admin.node_stats(&node.address))).await;
+        let (now, reading) = (Instant::now(), Reading::of(stats.into_iter().flatten()));
+        if let Some((before, old)) = &self.reading {
+            let seconds = now.duration_since(*before).as_secs_f64();
+            let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+            if let Some(load) = reading.since(old, seconds, at_ms, serving.len()) {
+                cluster.feed.add_load(&load);
+            }
+        }
+        self.reading = Some((now, reading));
+    }
+
+    /// Tells who owns what.
+    async fn show(&mut self, cluster: &Cluster, tables: &[TableSummary]) {
+        let gone = self.tables.extract_if(.., |id, _| !tables.iter().any(|table| table.id == *id));
+        gone.for_each(|(id, _)| cluster.feed.remove_map(id));
+        for table in tables.iter().take(TABLES_MAX) {
+            if !self.tables.contains_key(&table.id)
+                && let Ok(routes) = self.open(cluster, &table.name).await
+            {
+                self.tables.insert(table.id, Shown { routes, version: None });
+            }
+            let Some(shown) = self.tables.get_mut(&table.id) else { continue };
+            let held = shown.routes.table();
+            // The name may have become another table's while it was opened.
+            if shown.version != Some(held.version().get()) && held.table().id.get() == table.id {
+                shown.version = Some(held.version().get());
+                cluster.feed.set_map(TableMap::of(&held));
+            }
+        }
+    }
+
+    async fn open(&self, cluster: &Cluster, table: &str) -> Result<Routes, Error> {
+        let builder = Client::builder(cluster.config.coordinators.clone()).transport(cluster.config.transport.clone());
+        builder.timeout(PATIENCE).routes(table).await
+    }
+}
+
+/// A handle whose answers are of now, or do not come.
+///
+/// # Errors
+/// As [`Admin::with_transport`].
+pub(crate) fn quick(cluster: &crate::console::ConsoleConfig) -> Result<Admin, Error> {
+    Admin::with_transport(cluster.coordinators.clone(), PATIENCE, cluster.transport.clone())
+}

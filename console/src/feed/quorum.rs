@@ -1,0 +1,80 @@
+//! What each coordinator says of the quorum, also while none of them leads.
+
+use super::load::{buckets, quantile_ms};
+use crate::console::Cluster;
+use archon_client::{Admin, CoordinatorRole, Error, Quorum, Word};
+use futures::future::join_all;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::Duration;
+
+/// How long a coordinator may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A coordinator as it says that it is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct CoordinatorView {
+    /// Where it was asked.
+    pub(crate) address: String,
+    /// Its number.
+    id: Option<u64>,
+    /// What it is in the quorum.
+    role: Option<Word<CoordinatorRole>>,
+    /// The quorum's term as it knows it.
+    term: Option<u64>,
+    /// The last entry of its log.
+    last_log_index: Option<u64>,
+    /// The last entry that it has applied.
+    applied_index: Option<u64>,
+    /// How far its log ends before that of whoever is ahead.
+    entries_behind: Option<u64>,
+    /// Below what its durable writes took since it began, of a hundred ninety-nine.
+    sync_p99_ms: Option<f64>,
+    /// Why it does not answer.
+    error: Option<String>,
+}
+
+/// Asks each coordinator.
+pub(crate) async fn quorum_of(cluster: &Cluster) -> Vec<CoordinatorView> {
+    let asked = join_all(cluster.each.iter().map(|(address, admin)| ask(address, admin)));
+    let mut all = asked.await;
+    let ahead = all.iter().filter_map(|view| view.last_log_index).max();
+    for view in &mut all {
+        view.entries_behind = Option::zip(ahead, view.last_log_index).map(|(ahead, own)| ahead - own);
+    }
+    all.sort_by(|a, b| (a.id.unwrap_or(u64::MAX), &a.address).cmp(&(b.id.unwrap_or(u64::MAX), &b.address)));
+    all
+}
+
+async fn ask(address: &str, admin: &Admin) -> CoordinatorView {
+    let (quorum, stats) = futures::join!(admin.quorum(), admin.node_stats(address));
+    let sync_p99_ms = stats.ok().and_then(|stats| quantile_ms(&buckets(&stats, "archon_wal_sync_seconds", ""), 0.99));
+    CoordinatorView { sync_p99_ms, ..CoordinatorView::of(address, quorum) }
+}
+
+impl CoordinatorView {
+    fn of(address: &str, answer: Result<Quorum, Error>) -> Self {
+        let address = address.to_owned();
+        match answer {
+            Ok(quorum) => Self {
+                address,
+                id: Some(quorum.id),
+                role: Some(quorum.role),
+                term: Some(quorum.term),
+                last_log_index: Some(quorum.last_log_index),
+                applied_index: Some(quorum.applied_index),
+                ..Self::default()
+            },
+            Err(error) => Self { address, error: Some(error.to_string()), ..Self::default() },
+        }
+    }
+}
+
+/// A handle on each coordinator alone.
+///
+/// # Errors
+/// If one of them is no address.
+pub(crate) fn each(admin: &Admin, coordinators: &[String]) -> Result<Vec<(String, Admin)>, Error> {
+    let one = |address: &String| Ok((address.clone(), admin.at_endpoint(address.clone(), PATIENCE)?));
+    coordinators.iter().map(one).collect()
+}

@@ -1,0 +1,107 @@
+//! Whether a request may be met. A browser sends what any page it shows tells it to: so what changes something must come from the
+//! console's own page, or from a program, and who asks must have the role that the call needs.
+
+use crate::error::ApiError;
+use archon_client::ErrorKind;
+use archon_security::{Caller, callers};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use std::net::IpAddr;
+
+/// Must be there in whatever changes something: pages of others cannot set it without being asked whether they may.
+pub(crate) const HEADER: &str = "x-archon-console";
+
+/// Refuses what another page may have had a browser send.
+///
+/// # Errors
+/// What is not as it should be.
+pub(crate) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, encrypted: bool) -> Result<(), ApiError> {
+    let refused = |why: String| Err(forbidden(why));
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(host) = uri.authority().map(|authority| authority.as_str()).or_else(|| text(HOST)) else {
+        return refused("the request names no host".to_owned());
+    };
+    // A name that leads here by the doing of whoever owns it would make this page one of theirs. By TLS the certificate says who is here.
+    if !encrypted && !is_local_name(host) {
+        return refused(format!("this console has no name, and the request is for {host}: open it by its address"));
+    }
+    if method.is_safe() {
+        return Ok(());
+    }
+    if let Some(origin) = text(ORIGIN) {
+        let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
+        if !own {
+            return refused(format!("a page of {origin} may change nothing here"));
+        }
+    }
+    if !headers.contains_key(HEADER) {
+        return refused(format!("what changes something needs the header `{HEADER}: 1`"));
+    }
+    Ok(())
+}
+
+/// Refuses a caller whose role may not make the call of gRPC that the request comes to.
+///
+/// # Errors
+/// Who may.
+pub(crate) fn check_role(caller: &Caller, call: &str, encrypted: bool) -> Result<(), ApiError> {
+    if !encrypted {
+        return Ok(());
+    }
+    if caller.identity.is_none() {
+        return Err(forbidden("who asks is not known".to_owned()));
+    }
+    caller.check_role(callers(call), call).map_err(|detail| forbidden(detail.message))
+}
+
+fn forbidden(why: String) -> ApiError {
+    ApiError::new(ErrorKind::Refused, why).with_status(StatusCode::FORBIDDEN)
+}
+
+/// Whether a host is an address, or this machine's own name for itself.
+fn is_local_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(method: &Method, headers: &[(&'static str, &str)], encrypted: bool) -> Result<(), String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        check_origin(method, &Uri::from_static("/api/v1/nodes"), &map, encrypted)
+            .map_err(|error| serde_json::to_string(&error.message()).unwrap())
+    }
+
+    #[test]
+    fn a_name_that_somebody_else_points_at_this_machine_is_not_the_consoles() {
+        for host in ["127.0.0.1:8101", "localhost:8101", "[::1]:8101", "LOCALHOST"] {
+            assert_eq!(said(&Method::GET, &[("host", host)], false), Ok(()), "{host}");
+        }
+        for host in ["rebound.example:8101", "127.0.0.1.rebound.example", "localhost.rebound.example:1"] {
+            assert!(said(&Method::GET, &[("host", host)], false).unwrap_err().contains("open it by its address"));
+            assert_eq!(said(&Method::GET, &[("host", host)], true), Ok(()), "by TLS its certificate says so");
+        }
+        assert!(said(&Method::GET, &[], false).is_err());
+    }
+
+    #[test]
+    fn another_page_changed_something_through_the_browser_of_an_operator() {
+        let host = ("host", "127.0.0.1:8101");
+        let own = ("origin", "http://127.0.0.1:8101");
+        assert_eq!(said(&Method::POST, &[host, own, (HEADER, "1")], false), Ok(()));
+        assert_eq!(said(&Method::POST, &[host, (HEADER, "1")], false), Ok(()), "a program sends no origin");
+        for origin in ["http://127.0.0.1:9999", "https://elsewhere.example", "null"] {
+            let refused = said(&Method::POST, &[host, ("origin", origin), (HEADER, "1")], false);
+            assert!(refused.unwrap_err().contains("may change nothing here"), "{origin}");
+        }
+        assert!(said(&Method::DELETE, &[host, own], false).unwrap_err().contains(HEADER));
+    }
+}

@@ -1,0 +1,126 @@
+//! A real browser, driven by the four calls of WebDriver (<https://www.w3.org/TR/webdriver2/>) that tests of a page need. The crates that
+//! speak all of it bring forty-six others.
+
+use crate::http;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// What a browser of a test must not do by itself: it may not be root's, draw on a screen, or fetch anything.
+const ARGUMENTS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1440,1200",
+];
+
+/// A browser with one page. Dropping it ends it.
+#[derive(Debug)]
+pub struct Browser {
+    driver: Child,
+    /// Where the driver listens.
+    address: String,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts one; the program that is missing, if this machine has none.
+    ///
+    /// # Errors
+    /// Which program is missing.
+    ///
+    /// # Panics
+    /// If they are there and do not start.
+    pub fn start() -> Result<Self, String> {
+        let profile = tempfile::Builder::new().prefix("archon-browser-").tempdir().expect("a temporary directory");
+        for program in ["chromium", "chromedriver"] {
+            if Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+                return Err(format!("this machine has no {program}"));
+            }
+        }
+        let log = File::create(profile.path().join("driver.log")).expect("a log");
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(log)
+            // With all that it starts.
+            .process_group(0)
+            .spawn()
+            .expect("chromedriver starts");
+        let lines = BufReader::new(driver.stdout.take().expect("piped")).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            let (_, rest) = line.split_once("started successfully on port ")?;
+            rest.trim_end_matches('.').parse::<u16>().ok()
+        });
+        let address = format!("127.0.0.1:{}", port.expect("chromedriver says where it listens"));
+        let mut browser = Self { driver, address, session: String::new(), _profile: profile };
+        let directory = format!("--user-data-dir={}", browser._profile.path().join("profile").display());
+        let arguments: Vec<&str> = ARGUMENTS.into_iter().chain([directory.as_str()]).collect();
+        let wished = json!({ "capabilities": { "alwaysMatch": {
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let session = browser.call("", &wished);
+        browser.session = format!("/{}", session["sessionId"].as_str().expect("a session"));
+        browser.call("/timeouts", &json!({ "script": 20_000 }));
+        Ok(browser)
+    }
+
+    /// Goes to a page.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn open(&self, url: &str) {
+        self.call("/url", &json!({ "url": url }));
+    }
+
+    /// What a script returns that runs in the page, as if somebody had typed it into the console.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn run(&self, script: &str) -> Value {
+        self.call("/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// What the page and the browser complained of since that was asked last.
+    ///
+    /// # Panics
+    /// If that cannot be told.
+    pub fn complaints(&self) -> Vec<String> {
+        let said = self.call("/se/log", &json!({ "type": "browser" }));
+        let lines = said.as_array().into_iter().flatten();
+        lines.filter_map(|line| Some(line["message"].as_str()?.to_owned())).collect()
+    }
+
+    fn call(&self, path: &str, body: &Value) -> Value {
+        let (address, body) = (&self.address, body.to_string());
+        let request = format!(
+            "POST /session{}{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.session,
+            body.len()
+        );
+        let answer = http::send(address, &request).expect("the driver listens");
+        let said: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        assert_eq!(answer.status, 200, "{path} {body}: {}", answer.body);
+        said["value"].clone()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if let Some(group) = Pid::from_raw(self.driver.id().cast_signed()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.driver.wait();
+    }
+}

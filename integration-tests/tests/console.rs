@@ -1,0 +1,358 @@
+//! The console of real coordinators: its interface, what it tells those who watch, and whom it obeys.
+
+use archon_integration_tests::{Cluster, Options, http};
+use archon_local_cluster::Issuer;
+use archon_security::{Expected, Protocol, Role, Tls, Transport};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn options() -> Options {
+    Options { consoles: true, replication: 3, ..Options::default() }
+}
+
+/// A request as it is sent.
+fn request(address: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    )
+}
+
+/// What changes something, as a program sends it.
+const CHANGES: &str = "x-archon-console: 1\r\ncontent-type: application/json\r\n";
+
+/// Asks a console, and gives the status with the answer in JSON.
+fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
+    let answer = http::send(address, &request(address, method, path, headers, body)).expect("a console");
+    let body = serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body));
+    (answer.status, body)
+}
+
+fn get(address: &str, path: &str) -> (u16, Value) {
+    ask(address, "GET", path, "", "")
+}
+
+fn message(answer: &Value) -> &str {
+    answer["error"]["message"].as_str().unwrap_or_else(|| panic!("no error: {answer}"))
+}
+
+#[test]
+fn the_interface_says_what_the_command_line_prints() {
+    let cluster = Cluster::start(EXE, &options());
+    let at = cluster.console_address(0);
+    for (path, verb) in [
+        ("/api/v1/status", &["status"][..]),
+        ("/api/v1/tables", &["table", "list"]),
+        ("/api/v1/partitions/default", &["partition", "list"]),
+        ("/api/v1/partitions/default/0", &["partition", "describe", "0"]),
+        ("/api/v1/rebalance/plan", &["rebalance", "plan"]),
+        ("/api/v1/settings", &["config", "show"]),
+    ] {
+        // What is measured all the time may differ; what it is made of may not.
+        let fields = |value: &Value| -> Vec<String> {
+            let first = value.as_array().and_then(|all| all.first()).unwrap_or(value);
+            first.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+        };
+        let (status, said) = get(at, path);
+        let printed = cluster.json(verb).expect("a document");
+        // A plan that is printed names its cluster as well.
+        let printed = printed.get("plan").cloned().unwrap_or(printed);
+        let (said, printed) = (fields(&said), fields(&printed));
+        let missing: Vec<_> = said.iter().filter(|field| !printed.contains(field)).collect();
+        assert!(status == 200 && missing.is_empty() && !said.is_empty(), "{path}: {status} {said:?} {printed:?}");
+    }
+    // Every operation that looks, as the description names it, is there.
+    let (_, description) = get(at, "/api/v1/openapi.json");
+    assert_eq!(ask(at, "PUT", "/api/v1/rows/default/k", CHANGES, "v").0, 200);
+    for (path, operations) in description["paths"].as_object().expect("paths") {
+        if operations.get("get").is_none() {
+            continue;
+        }
+        let named = [("{name}", "athens"), ("{table}", "default"), ("{number}", "1"), ("{key}", "k")];
+        let path = named.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
+        let (status, said) = get(at, &path);
+        assert_eq!(status, 200, "{path}: {said}");
+    }
+}
+
+#[test]
+fn rows_are_read_and_written_as_other_resources_are() {
+    let cluster = Cluster::start(EXE, &options());
+    let at = cluster.console_address(2);
+    let row = "/api/v1/rows/default/city%2F1";
+    let put = |condition: &str, value: &str| ask(at, "PUT", row, &format!("{CHANGES}{condition}"), value);
+    assert_eq!(put("if-match: \"7\"\r\n", "Athens").0, 412, "it is absent");
+    let (status, written) = put("if-none-match: *\r\n", "Athens");
+    let revision = written["revision"].as_u64().expect("a revision");
+    assert_eq!((status, put("if-none-match: *\r\n", "Byzantium").0), (200, 412));
+    let answer = http::send(at, &request(at, "GET", row, "", "")).expect("an answer");
+    let etag = format!("etag: \"{revision}\"");
+    assert!(answer.status == 200 && answer.body == "Athens" && answer.head.contains(&etag), "{answer:?}");
+    assert!(
+        answer.head.contains("content-type: application/octet-stream"),
+        "no script of whoever wrote it: {answer:?}"
+    );
+    assert_eq!(cluster.archon(&["kv", "get", "city/1"]).stdout.trim(), "Athens");
+    assert_eq!(put(&format!("if-match: \"{revision}\"\r\n"), "Cyrene").0, 200);
+    let (_, found) = get(at, "/api/v1/rows/default?prefix=city%2F&limit=5");
+    assert_eq!((&found["rows"][0]["value"], &found["more"]), (&json!("Cyrene"), &json!(false)), "{found}");
+    assert_eq!(ask(at, "DELETE", row, CHANGES, ""), (200, json!({ "existed": true })));
+    assert_eq!(ask(at, "DELETE", row, CHANGES, ""), (200, json!({ "existed": false })));
+    let (status, absent) = get(at, row);
+    assert!(status == 404 && message(&absent).contains("is absent from table default"), "{absent}");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_words() {
+    let cluster = Cluster::start(EXE, &options());
+    let at = cluster.console_address(0);
+    let huge = "x".repeat(9 * 1024 * 1024);
+    let cordon = "/api/v1/nodes/athens/cordon";
+    for (method, path, headers, body, status, says) in [
+        ("GET", "/api/v1/nosuch", "", "", 404, "openapi.json"),
+        ("GET", "/api/v1/nodes/nosuch", "", "", 404, "nosuch"),
+        ("GET", "/api/v1/partitions/default/999", "", "", 404, "999"),
+        ("GET", "/api/v1/partitions/default/x", "", "", 400, "x"),
+        ("GET", "/api/v1/events?mst=3", "", "", 400, "mst"),
+        ("GET", "/api/v1/rows/default?limit=0", "", "", 400, "limit"),
+        ("POST", cordon, "content-type: application/json\r\n", "{}", 403, "x-archon-console"),
+        ("POST", cordon, "x-archon-console: 1\r\norigin: http://elsewhere.example\r\n", "{}", 403, "elsewhere.example"),
+        ("POST", cordon, "x-archon-console: 1\r\n", "{}", 415, "application/json"),
+        ("POST", cordon, CHANGES, "{\"force\":true}", 422, "force"),
+        ("POST", "/api/v1/nodes/athens/fly", CHANGES, "{}", 400, "fly"),
+        ("POST", "/api/v1/nodes/athens/undrain", CHANGES, "{}", 200, ""),
+        ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"lease\"}", 400, "how many partitions"),
+        ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"hash\",\"partitons\":3}", 422, "partitons"),
+        ("POST", "/api/v1/rebalance/cancel", CHANGES, "{}", 409, ""),
+        ("POST", "/api/v1/rebalance/apply", CHANGES, "{\"moves\":[]}", 422, "table_version"),
+        ("PUT", "/api/v1/rows/default/k", CHANGES, &huge, 413, ""),
+        ("DELETE", "/api/v1/tables/default?table_id=99", CHANGES, "", 409, ""),
+    ] {
+        let (found, said) = ask(at, method, path, headers, body);
+        let text = said.to_string();
+        assert!(found == status && text.contains(says), "{method} {path} {headers}: {found} {text}");
+    }
+    // A name that somebody else points here.
+    let rebound = request("rebound.example", "GET", "/api/v1/status", "", "");
+    assert_eq!(http::send(at, &rebound).expect("an answer").status, 403);
+    // The page may load nothing from elsewhere, and be shown within no other.
+    let page = http::get(at, "/").map(|answer| answer.head.to_lowercase()).expect("the page");
+    assert!(page.contains("default-src 'none'") && page.contains("frame-ancestors 'none'"), "{page}");
+    // Whoever begins a request and does not end it keeps nobody out.
+    let idle: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(at).expect("a connection");
+            stream.write_all(b"GET /api/v1/status HT").expect("sent");
+            stream
+        })
+        .collect();
+    assert_eq!(get(at, "/api/v1/status").0, 200);
+    drop(idle);
+}
+
+/// Somebody who watches.
+struct Watcher {
+    lines: BufReader<TcpStream>,
+    /// What each section said last.
+    latest: BTreeMap<String, Value>,
+}
+
+impl Watcher {
+    fn new(address: &str) -> Self {
+        let mut stream = TcpStream::connect(address).expect("a console");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let request = format!("GET /api/v1/feed HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("asked");
+        Self { lines: BufReader::new(stream), latest: BTreeMap::new() }
+    }
+
+    /// Waits until a section is as wished; fails with what it said last.
+    fn wait(&mut self, section: &str, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(said) = self.latest.get(section).filter(|said| wished(said)) {
+                return said.clone();
+            }
+            let late = Instant::now() > until;
+            assert!(!late, "{what}: {section} said last {:?}", self.latest.get(section));
+            self.read();
+        }
+    }
+
+    /// The next change of who leads what.
+    fn change(&mut self) -> Value {
+        self.latest.remove("map_change");
+        self.wait("map_change", "a change", |_| true)
+    }
+
+    /// Takes the next thing that is said.
+    fn read(&mut self) {
+        let mut section = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line);
+            assert!(matches!(read, Ok(1..)), "{read:?} of the feed");
+            if let Some(name) = line.strip_prefix("event: ") {
+                section = name.trim().to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                self.latest.insert(section, serde_json::from_str(data).expect("JSON"));
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_watches_sees_a_node_die_and_the_leading_coordinator_change() {
+    let mut cluster = Cluster::start(EXE, &options());
+    let (leader, _) = cluster.wait_leader();
+    let other = (leader + 1) % 3;
+    let mut watcher = Watcher::new(cluster.console_address(other));
+    let hello = watcher.wait("hello", "a greeting", |_| true);
+    assert_eq!((&hello["may_change"], &hello["identity"]), (&json!(true), &Value::Null));
+    let nodes = watcher.wait("nodes", "all nodes", |nodes| nodes.as_array().is_some_and(|all| all.len() == 3));
+    let athens = nodes.as_array().into_iter().flatten().find(|node| node["node"] == "athens").expect("athens");
+    let athens = athens["node_id"].clone();
+    let map = watcher.wait("map", "the table", |map| map["table"] == "default");
+    let led: Vec<usize> = (0..)
+        .zip(map["leaders"].as_array().expect("leaders"))
+        .filter(|(_, id)| **id == athens)
+        .map(|(n, _)| n)
+        .collect();
+    assert!(!led.is_empty() && !map["states"].as_str().expect("states").contains('l'), "{map}");
+    cluster.take_node("athens").kill();
+    let mut left = led.clone();
+    while !left.is_empty() {
+        let change = watcher.change();
+        for row in change["changes"].as_array().expect("changes") {
+            if row[1] != athens && row[1] != 0 {
+                left.retain(|number| row[0] != json!(number));
+            }
+        }
+    }
+    watcher.wait("nodes", "athens failed", |nodes| {
+        nodes.as_array().into_iter().flatten().any(|node| node["node"] == "athens" && node["status"] == "failed")
+    });
+    watcher.wait("events", "the failure is told", |events| events.to_string().contains("node_failed"));
+    // The one that leads goes; the console of another shows who comes next.
+    cluster.take_coordinator(leader).kill();
+    let new = watcher.wait("status", "another one leads", |status| {
+        status["leader_id"].as_u64().is_some_and(|id| id != leader as u64 + 1)
+    });
+    assert!(new["term"].as_u64() >= Some(2), "{new}");
+    watcher.wait("quorum", "one does not answer", |all| {
+        all.as_array().into_iter().flatten().filter(|one| one["error"].is_string()).count() == 1
+    });
+    // Without a majority what is known stays to be seen, and is said to be old.
+    cluster.take_coordinator((leader + 2) % 3).kill();
+    watcher.wait("trouble", "no quorum", |trouble| trouble["message"].is_string());
+}
+
+#[test]
+fn throughput_and_latency_are_shown_while_there_is_load() {
+    let cluster = Cluster::start(EXE, &options());
+    let mut watcher = Watcher::new(cluster.console_address(0));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let load = runtime.spawn({
+        let client = cluster.client();
+        async move {
+            let client = client.build().await.expect("a client");
+            for number in 0_u64.. {
+                client.put(number.to_string(), "v").await.expect("a put");
+                client.get(number.to_string()).await.expect("a get");
+            }
+        }
+    });
+    let shown =
+        watcher.wait("load", "some load", |load| load["put_p99_ms"].is_number() && load["get_p50_ms"].is_number());
+    assert!(shown["puts_per_second"].as_f64() > Some(0.0) && shown["nodes_asked"] == 3, "{shown}");
+    load.abort();
+}
+
+/// Asks by TLS as somebody.
+async fn ask_as(transport: &Transport, address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, PATIENCE).await;
+    let mut stream = connected.expect("a connection");
+    stream.write_all(request(address, method, path, CHANGES, body).as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer).await;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer)
+}
+
+#[test]
+fn by_tls_the_console_does_for_each_what_its_role_may() {
+    let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let at = cluster.console_address(1);
+    let asks = |role: Role, name: &str, method: &str, path: &str, body: &str| {
+        let directory = cluster.credentials(role, name);
+        let transport = Transport::Tls(Tls::open(&directory).expect("credentials"));
+        runtime.block_on(ask_as(&transport, at, method, path, body))
+    };
+    let (row, cordon, status) = ("/api/v1/rows/default/k", "/api/v1/nodes/athens/cordon", "/api/v1/status");
+    for (role, looks, changes, writes) in [
+        (Role::Operator, 200, 403, 403),
+        (Role::Client, 403, 403, 200),
+        (Role::Admin, 200, 200, 200),
+        (Role::Node, 403, 403, 403),
+        (Role::Participant, 403, 403, 403),
+    ] {
+        for (method, path, body, expected) in [
+            ("GET", status, "", looks),
+            ("GET", "/api/v1/feed", "", looks),
+            ("POST", cordon, "{}", changes),
+            ("PUT", row, "v", writes),
+        ] {
+            if expected == 200 && path.ends_with("feed") {
+                // That goes on and on.
+                continue;
+            }
+            let (found, said) = asks(role, "somebody", method, path, body);
+            assert!(found == expected, "{role} {method} {path}: {said}");
+            assert!(found != 403 || said.contains(&format!("{role}/somebody may not call")), "{said}");
+        }
+    }
+    // Who did it is in the events, though a coordinator has asked for it.
+    let events = cluster.archon(&["events", "-o", "json"]).stdout;
+    assert!(events.contains("cordon"), "{events}");
+    // Somebody without a certificate of this cluster, and somebody in plaintext.
+    let directory = tempfile::tempdir().expect("a directory");
+    let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
+    let foreign = Transport::Tls(Tls::open(&foreign.expect("another authority")).expect("credentials"));
+    let refused = runtime.block_on(foreign.connect(at, &Expected::Coordinators, Protocol::Grpc, PATIENCE));
+    assert!(refused.unwrap_err().to_string().contains("another cluster"), "a foreign authority");
+    assert_eq!(http::get(at, status).map(|answer| answer.status).unwrap_or(0), 0);
+}
+
+/// A member's certificate lets nobody speak for an administrator.
+#[test]
+fn only_coordinators_speak_for_others() {
+    let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (leader, _) = cluster.wait_leader();
+    let address = cluster.coordinator_addresses()[leader].clone();
+    let cordon = |role: Role, name: &str| {
+        let directory = cluster.credentials(role, name);
+        let transport = Transport::Tls(Tls::open(&directory).expect("credentials"));
+        let admin = archon_client::Admin::with_transport(vec![address.clone()], PATIENCE, transport).expect("a handle");
+        let identity = Some(std::sync::Arc::new("admin/alice".parse().expect("an identity")));
+        let alice = archon_security::Caller { from: [10, 0, 0, 7].into(), identity };
+        let _entered = runtime.enter();
+        runtime.block_on(admin.on_behalf_of(&alice).set_node("athens", archon_client::NodeGoal::Cordon))
+    };
+    for (role, name) in [(Role::Node, "athens"), (Role::Client, "app"), (Role::Operator, "op"), (Role::Admin, "bob")] {
+        let refused = cordon(role, name).expect_err("nobody else speaks for others").to_string();
+        assert!(refused.contains(&format!("{role}/{name} may not speak for others")), "{refused}");
+    }
+    cordon(Role::Coordinator, "1").expect("a coordinator does, for an administrator");
+    let nodes = cluster.archon(&["node", "list"]).stdout;
+    assert!(nodes.contains("Cordon"), "{nodes}");
+}
