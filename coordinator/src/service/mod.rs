@@ -143,10 +143,11 @@ pub(crate) fn check_member(cluster: Option<&v1::ClusterRef>, state: &ClusterStat
     check_cluster(cluster, state.cluster)
 }
 
-/// Refuses whoever speaks for a member that it is not.
-pub(crate) fn check_own(caller: &Caller, state: &ClusterState, node: NodeId) -> Result<(), ErrorDetail> {
+/// Refuses whoever makes a call for a member that it is not.
+pub(crate) fn check_own(caller: &Caller, call: &str, state: &ClusterState, node: NodeId) -> Result<(), ErrorDetail> {
     // Of one that is not known there is nothing to say: that is refused in other words.
-    state.node(node).map_or(Ok(()), |row| caller.check_name(role_of(row.participant.is_some()), &row.node.name))
+    let Some(row) = state.node(node) else { return Ok(()) };
+    caller.check_name(call, role_of(row.participant.is_some()), &row.node.name)
 }
 
 /// The role of a member.
