@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 mod admin_tables;
+mod call;
 mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;
@@ -17,6 +18,7 @@ mod subjects;
 pub(crate) mod table;
 mod voters;
 
+use crate::audit::Audit;
 use crate::join::Waiting;
 use crate::metrics::Metrics;
 use crate::raft::Quorum;
@@ -50,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) waiting: Waiting,
     pub(crate) leading: Leading,
     pub(crate) metrics: Arc<Metrics>,
+    /// Keeps who changed what, and who was refused.
+    pub(crate) audit: Audit,
     /// How others are reached, and this one is.
     pub(crate) transport: Transport,
     /// Lets connections in, and counts them.
