@@ -9,8 +9,7 @@ use archon_security::{Expected, Protocol, rights};
 use prost::Message;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
@@ -30,20 +29,8 @@ fn channel(transport: &Transport, address: &str) -> Channel {
 
 /// Runs the command line with other credentials than the administrator's, or none. Returns its exit code and what it said.
 fn archon_as(cluster: &Cluster, credentials: Option<&Path>, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(EXE);
-    command.args(arguments).env("ARCHON_COORDINATORS", cluster.coordinator_list());
-    match credentials {
-        Some(directory) => command.env("ARCHON_TLS_DIR", directory),
-        None => command.env_remove("ARCHON_TLS_DIR"),
-    };
-    let output = command.output().expect("the program under test starts");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
-}
-
-fn credentials(cluster: &Cluster, role: Role, name: &str) -> PathBuf {
-    let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
-    cluster.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
+    let ran = cluster.archon_as(credentials, arguments);
+    (Some(ran.code), ran.stdout + &ran.stderr)
 }
 
 #[test]
@@ -80,7 +67,7 @@ fn whoever_has_no_certificate_of_the_cluster_is_told_so_and_gets_nothing() {
 fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
     let cluster = Cluster::start(EXE, &options());
     let run =
-        |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&credentials(&cluster, role, "somebody")), arguments);
+        |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&cluster.credentials(role, "somebody")), arguments);
     // A client works with keys, and neither looks at the cluster nor changes it.
     assert_eq!(run(Role::Client, &["kv", "put", "a", "1"]).0, Some(0));
     let (code, said) = run(Role::Client, &["status"]);
@@ -110,7 +97,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
     let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
-    let delphi = Tls::open(&credentials(&cluster, Role::Node, "delphi")).map(Transport::Tls).expect("credentials");
+    let delphi = Tls::open(&cluster.credentials(Role::Node, "delphi")).map(Transport::Tls).expect("credentials");
     let in_the_name = |refused: tonic::Status| {
         let said = refused.message().to_owned();
         assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
@@ -130,7 +117,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     let refused = control.push(v1::PushRequest::default()).await.expect_err("a node gives no orders");
     assert!(refused.message().contains("that is for coordinator"), "{refused}");
     // Coordinators do not speak for each other either.
-    let second = Tls::open(&credentials(&cluster, Role::Coordinator, "9")).map(Transport::Tls).expect("credentials");
+    let second = Tls::open(&cluster.credentials(Role::Coordinator, "9")).map(Transport::Tls).expect("credentials");
     let mut raft = v1::raft_client::RaftClient::new(channel(&second, &leader));
     let vote = v1::RaftMessage { sender: 1, ..Default::default() };
     let refused = raft.vote(vote).await.expect_err("the ninth is not the first");
@@ -163,7 +150,7 @@ async fn streams_are_for_those_whose_they_are() {
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
-    let open = |role, name| Tls::open(&credentials(&cluster, role, name)).map(Transport::Tls).expect("credentials");
+    let open = |role, name| Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
     let (delphi, client) = (open(Role::Node, "delphi"), open(Role::Client, "somebody"));
     // A heartbeat in the name of another took that one's stream away before it was refused.
     let push_key = vec![1; 16].into();
@@ -223,7 +210,7 @@ async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
     let (mut refused, mut let_through) = (0, 0);
     for role in Role::ALL {
         let name = if role == Role::Coordinator { "9" } else { "matrix" };
-        let transport = Tls::open(&credentials(&cluster, role, name)).map(Transport::Tls).expect("credentials");
+        let transport = Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
         for server in &servers {
             let mut caller = tonic::client::Grpc::new(channel(&transport, server));
             for call in rights::known_calls() {
@@ -266,7 +253,7 @@ async fn whoever_dials_one_member_meets_no_other() {
 #[test]
 fn a_member_with_somebody_elses_certificate_does_not_start() {
     let cluster = Cluster::start(EXE, &options());
-    let credentials = credentials(&cluster, Role::Node, "delphi");
+    let credentials = cluster.credentials(Role::Node, "delphi");
     let data = tempfile::tempdir().expect("a directory");
     let data = data.path().to_str().expect("paths of tests are text");
     let node = ["node", "--name", "olympia", "--listen", "127.0.0.1:0", "--data-dir", data];
