@@ -19,6 +19,8 @@ pub(crate) struct AuditFile {
     current: Option<Current>,
     /// The number of the last line; unknown until the file was opened once.
     seq: Option<u64>,
+    /// How many were not appended since, and those that were dropped before them.
+    lost: u64,
 }
 
 #[derive(Debug)]
@@ -31,7 +33,7 @@ struct Current {
 impl AuditFile {
     /// That of `directory`. Nothing is opened yet.
     pub(crate) fn new(directory: &Path, rotation: Rotation) -> Self {
-        Self { path: directory.join(FILE), rotation, current: None, seq: None }
+        Self { path: directory.join(FILE), rotation, current: None, seq: None, lost: 0 }
     }
 
     /// Where it is.
@@ -82,14 +84,20 @@ impl AuditFile {
         }
     }
 
-    /// Appends a line, which says that `dropped` before it were not written.
+    /// Appends a line. One that was not appended is counted in the next.
     ///
     /// # Errors
     /// Those of the file system; nothing was appended then.
-    pub(crate) fn append(&mut self, record: &Record, dropped: u64) -> io::Result<()> {
+    pub(crate) fn append(&mut self, record: &Record) -> io::Result<()> {
+        let appended = self.append_line(record);
+        self.lost = if appended.is_ok() { 0 } else { self.lost.saturating_add(record.dropped).saturating_add(1) };
+        appended
+    }
+
+    fn append_line(&mut self, record: &Record) -> io::Result<()> {
         self.open()?;
         let seq = self.seq.unwrap_or(0).saturating_add(1);
-        let line = record.line(seq, dropped);
+        let line = record.line(seq, self.lost);
         let length = self.current.as_ref().map_or(0, |current| current.length);
         if self.rotation.is_full(length, line.len() as u64) {
             self.rotate()?;
@@ -162,6 +170,7 @@ mod tests {
             outcome: Outcome::Done,
             request_id: None,
             left_out: 0,
+            dropped: 0,
         }
     }
 
@@ -180,19 +189,19 @@ mod tests {
         let path = directory.path().join(FILE);
         let open = || AuditFile::new(directory.path(), Rotation::default());
         let mut file = open();
-        file.append(&record(), 0).unwrap();
-        file.append(&record(), 7).unwrap();
+        file.append(&record()).unwrap();
+        file.append(&Record { dropped: 7, ..record() }).unwrap();
         file.sync().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(file);
         let mut torn = fs::OpenOptions::new().append(true).open(&path).unwrap();
         torn.write_all(b"{\"seq\":3,\"at\":\"20").unwrap();
-        open().append(&record(), 0).unwrap();
+        open().append(&record()).unwrap();
         assert_eq!(seqs(&path), [1, 2, 3]);
         assert_eq!(lines(&path)[1]["dropped"], 7);
         // A file of which nothing is whole.
         fs::write(&path, b"{\"seq\":9").unwrap();
-        open().append(&record(), 0).unwrap();
+        open().append(&record()).unwrap();
         assert_eq!(seqs(&path), [1], "nothing tells of an earlier one");
     }
 
@@ -201,7 +210,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         fs::write(&path, vec![0; 100_000]).unwrap();
-        AuditFile::new(directory.path(), Rotation::default()).append(&record(), 0).unwrap();
+        AuditFile::new(directory.path(), Rotation::default()).append(&record()).unwrap();
         let found = fs::read(&path).unwrap();
         assert_eq!(last_seq(&found[100_001..]), Some(1));
     }
@@ -214,14 +223,14 @@ mod tests {
         // Two lines each; the numbers stay short.
         let rotation = Rotation { bytes_max: 2 * length, kept: 2 };
         let mut file = AuditFile::new(directory.path(), rotation);
-        (0..9).for_each(|_| file.append(&record(), 0).unwrap());
+        (0..9).for_each(|_| file.append(&record()).unwrap());
         let all = |place| seqs(&path_of(&path, place));
         assert_eq!([all(0), all(1), all(2)], [vec![9], vec![7, 8], vec![5, 6]]);
         assert!(!path_of(&path, 3).exists());
         // Between the last rename and the first line of the new file.
         drop(file);
         fs::remove_file(&path).unwrap();
-        AuditFile::new(directory.path(), rotation).append(&record(), 0).unwrap();
+        AuditFile::new(directory.path(), rotation).append(&record()).unwrap();
         assert_eq!(all(0), [9], "after the eighth");
     }
 
@@ -230,10 +239,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let mut file = AuditFile::new(&data, Rotation::default());
-        file.append(&record(), 0).unwrap_err();
+        file.append(&record()).unwrap_err();
         fs::create_dir(&data).unwrap();
-        file.append(&record(), 1).unwrap();
-        assert_eq!(seqs(&data.join(FILE)), [1]);
+        file.append(&Record { dropped: 3, ..record() }).unwrap();
+        file.append(&record()).unwrap();
+        assert_eq!(seqs(&data.join(FILE)), [1, 2]);
+        let dropped: Vec<u64> = lines(&data.join(FILE)).iter().filter_map(|line| line["dropped"].as_u64()).collect();
+        assert_eq!(dropped, [4, 0], "three before it, and the one that was not written");
     }
 
     /// `/dev/full` takes nothing, as a full disk does.
@@ -244,7 +256,7 @@ mod tests {
         file.seq = Some(4);
         let full = fs::OpenOptions::new().append(true).open("/dev/full").unwrap();
         file.current = Some(Current { file: full, length: 0 });
-        let error = file.append(&record(), 0).unwrap_err();
+        let error = file.append(&record()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
         assert_eq!(file.seq, Some(4), "the number is the next line's");
     }

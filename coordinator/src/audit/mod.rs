@@ -35,6 +35,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Audit {
     queue: mpsc::Sender<Record>,
+    /// Those for which there was no place since the last one that had it.
     dropped: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
 }
@@ -49,8 +50,9 @@ impl Audit {
 
     /// Keeps one, if there is place.
     pub(crate) fn keep(&self, record: Record) {
-        if self.queue.try_send(record).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if self.queue.try_send(Record { dropped, ..record }).is_err() {
+            self.dropped.fetch_add(dropped.saturating_add(1), Ordering::Relaxed);
             self.metrics.audit_dropped.add(1);
         }
     }
@@ -79,10 +81,10 @@ impl Waiting {
     pub(crate) fn write(self, directory: &Path, refusals: &Arc<Refusals>) -> Writing {
         let Self { queue, audit } = self;
         let file = AuditFile::new(directory, Rotation::default());
-        let (dropped, metrics) = (Arc::clone(&audit.dropped), Arc::clone(&audit.metrics));
+        let metrics = Arc::clone(&audit.metrics);
         refusals.witnessed_by(Arc::new(audit));
         let stop = CancellationToken::new();
-        let writer = Writer { queue, file, dropped, metrics, refusals: Arc::clone(refusals) };
+        let writer = Writer { queue, file, metrics, refusals: Arc::clone(refusals) };
         Writing { task: tokio::spawn(writer.run(stop.clone())), stop }
     }
 }
@@ -105,5 +107,48 @@ impl Writing {
                 self.task.abort();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::Millis;
+    use serde_json::Value;
+
+    fn change() -> Record {
+        Record {
+            at: Millis::ZERO,
+            what: What::Change,
+            who: None,
+            from: None,
+            call: None,
+            subject: None,
+            asked: None,
+            outcome: Outcome::Done,
+            request_id: None,
+            left_out: 0,
+            dropped: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_place_is_counted_by_the_next_line_and_the_end_waits_for_what_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let (audit, waiting) = Audit::new(Arc::default());
+        (0..QUEUE_MAX + 10).for_each(|_| audit.keep(change()));
+        let refusals = Arc::<Refusals>::default();
+        let writing = waiting.write(directory.path(), &refusals);
+        while audit.queue.capacity() == 0 {
+            tokio::task::yield_now().await;
+        }
+        audit.keep(change());
+        writing.close().await;
+        let text = std::fs::read_to_string(directory.path().join(file::FILE)).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), QUEUE_MAX + 1);
+        assert!(lines[..QUEUE_MAX].iter().all(|line| line["dropped"] == 0), "they came before");
+        assert_eq!(lines[QUEUE_MAX]["dropped"], 10);
+        assert_eq!((audit.metrics.audit_lines.get(), audit.metrics.audit_dropped.get()), (QUEUE_MAX as u64 + 1, 10));
     }
 }

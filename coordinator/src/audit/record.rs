@@ -61,6 +61,8 @@ pub(crate) struct Record {
     pub(crate) request_id: Option<String>,
     /// Refusals of which only their number is kept, this one's.
     pub(crate) left_out: u64,
+    /// Those before it for which there was no place.
+    pub(crate) dropped: u64,
 }
 
 impl Record {
@@ -78,11 +80,12 @@ impl Record {
             outcome: Outcome::Refused { kind: ErrorKind::Refused, message: why },
             request_id: None,
             left_out,
+            dropped: 0,
         }
     }
 
-    /// Its line, the `seq`th, after `dropped` that were not written. Text of others is cut, and freed of what is no character to be seen.
-    pub(crate) fn line(&self, seq: u64, dropped: u64) -> Vec<u8> {
+    /// Its line, the `seq`th, after `lost` more that were not written. Text of others is cut, and freed of what is no character to be seen.
+    pub(crate) fn line(&self, seq: u64, lost: u64) -> Vec<u8> {
         let (outcome, kind, message) = match &self.outcome {
             Outcome::Done => ("done", None, None),
             Outcome::Refused { kind, message } => ("refused", Some(kind.as_str()), Some(cut(message))),
@@ -90,7 +93,7 @@ impl Record {
         };
         let line = Line {
             seq,
-            dropped,
+            dropped: self.dropped.saturating_add(lost),
             at: date_time(self.at),
             what: self.what,
             who: self.who.as_deref().map(cut),
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    pub(crate) fn record() -> Record {
+    fn record() -> Record {
         Record {
             at: Millis::new(1_700_000_000_123),
             what: What::Change,
@@ -180,6 +183,7 @@ mod tests {
             outcome: Outcome::Done,
             request_id: None,
             left_out: 0,
+            dropped: 0,
         }
     }
 

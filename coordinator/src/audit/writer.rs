@@ -5,7 +5,6 @@ use super::record::Record;
 use crate::metrics::Metrics;
 use archon_security::Refusals;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +18,6 @@ const SETTLE_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct Writer {
     pub(super) queue: mpsc::Receiver<Record>,
     pub(super) file: AuditFile,
-    /// Lines that were dropped since the last one that was written.
-    pub(super) dropped: Arc<AtomicU64>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) refusals: Arc<Refusals>,
 }
@@ -30,7 +27,7 @@ impl Writer {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut settle = tokio::time::interval(SETTLE_INTERVAL);
         // What a crash has left of a line is cut off now, and not only before the next one.
-        let mut file = write(self.file, Vec::new(), &self.dropped, &self.metrics).await;
+        let mut file = write(self.file, Vec::new(), &self.metrics).await;
         while let Some(open) = file {
             let mut records = Vec::new();
             let stopped = tokio::select! {
@@ -46,7 +43,7 @@ impl Writer {
                     false
                 }
             };
-            file = write(open, records, &self.dropped, &self.metrics).await;
+            file = write(open, records, &self.metrics).await;
             if stopped {
                 return;
             }
@@ -55,28 +52,21 @@ impl Writer {
 }
 
 /// Writes lines in a blocking task, which has the file meanwhile; nothing comes back if that failed.
-async fn write(
-    mut file: AuditFile,
-    records: Vec<Record>,
-    dropped: &Arc<AtomicU64>,
-    metrics: &Arc<Metrics>,
-) -> Option<AuditFile> {
-    let (dropped, metrics) = (Arc::clone(dropped), Arc::clone(metrics));
+async fn write(mut file: AuditFile, records: Vec<Record>, metrics: &Arc<Metrics>) -> Option<AuditFile> {
+    let metrics = Arc::clone(metrics);
     let written = tokio::task::spawn_blocking(move || {
-        append(&mut file, &records, &dropped, &metrics);
+        append(&mut file, &records, &metrics);
         file
     });
     written.await.inspect_err(|error| tracing::error!(%error, "the audit file takes nothing any more")).ok()
 }
 
-fn append(file: &mut AuditFile, records: &[Record], dropped: &AtomicU64, metrics: &Metrics) {
+fn append(file: &mut AuditFile, records: &[Record], metrics: &Metrics) {
     let mut failure = file.open().err();
     for record in records {
-        let before = dropped.swap(0, Ordering::Relaxed);
-        match file.append(record, before) {
+        match file.append(record) {
             Ok(()) => metrics.audit_lines.add(1),
             Err(error) => {
-                dropped.fetch_add(before.saturating_add(1), Ordering::Relaxed);
                 metrics.audit_dropped.add(1);
                 failure = Some(error);
             }

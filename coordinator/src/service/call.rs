@@ -52,6 +52,7 @@ impl<'a> Call<'a> {
             outcome: Outcome::Done,
             request_id: request_id(asked.request_id(), "request_id").ok().map(|id| id.to_string()),
             left_out: 0,
+            dropped: 0,
         };
         let record = Some(record).filter(|_| !asked.is_trial());
         Self { audit, caller, within, stage: Mutex::new(Stage::Asked), record: Mutex::new(record) }
