@@ -140,14 +140,10 @@ pub(crate) fn last_seq(tail: &[u8]) -> Option<u64> {
         seq: u64,
     }
     let lines = tail.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let mut unreadable = 0_u64;
-    for line in lines.rev() {
-        if let Ok(Numbered { seq }) = serde_json::from_slice(line) {
-            return Some(seq.saturating_add(unreadable));
-        }
-        unreadable += 1;
-    }
-    None
+    (0..).zip(lines.rev()).find_map(|(unreadable, line)| {
+        let Numbered { seq } = serde_json::from_slice(line).ok()?;
+        Some(seq.saturating_add(unreadable))
+    })
 }
 
 /// A text of others, as long as a line may hold it.
