@@ -1,5 +1,6 @@
 //! The parts of a coordinator, put together, started in order and stopped in order.
 
+use crate::audit::{Audit, Writing};
 use crate::config::CoordinatorConfig;
 use crate::control::Control;
 use crate::error::CoordinatorError;
@@ -45,6 +46,8 @@ pub struct Coordinator {
     starting: JoinHandle<Result<Running, CoordinatorError>>,
     started: watch::Receiver<Start>,
     server: JoinHandle<()>,
+    /// Keeps what the server was asked for and refused, so it ends after it.
+    audit: Writing,
     /// Tells metrics and health, also while everything else stops.
     door: Option<Door>,
 }
@@ -93,12 +96,15 @@ impl Coordinator {
         let (identity, storage, myself) = open(&config, open_storage).await?;
         let work = CancellationToken::new();
         let serving = CancellationToken::new();
+        let metrics = Arc::<Metrics>::default();
+        let (audit, kept) = Audit::new(Arc::clone(&metrics));
         let context = Context {
             id: config.id,
             quorum: Arc::new(OnceLock::new()),
             waiting: Waiting::default(),
             leading: Leading::default(),
-            metrics: Arc::new(Metrics::default()),
+            metrics,
+            audit,
             transport: config.transport.clone(),
             doors: Doors::new(connections_for(COORDINATOR_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
             stop: work.child_token(),
@@ -116,6 +122,7 @@ impl Coordinator {
             None => None,
         };
         let server = serve(listener, stats, peers.clone(), serving.clone(), Arc::clone(&failed))?;
+        let audit = kept.write(&config.data_dir, context.doors.refusals());
         let (progress, started) = watch::channel(Start::UnderWay);
         let starting = {
             let (context, work) = (context.clone(), work.clone());
@@ -126,7 +133,7 @@ impl Coordinator {
             })
         };
         tracing::info!(id = context.id, %address, "coordinator serves");
-        Ok(Self { id: context.id, address, context, work, serving, failure, starting, started, server, door })
+        Ok(Self { id: context.id, address, context, work, serving, failure, starting, started, server, audit, door })
     }
 
     /// Where it is reached; the real port when it was bound to port 0.
@@ -205,6 +212,7 @@ impl Coordinator {
             tracing::warn!("open requests did not end in time");
             server.abort();
         }
+        self.audit.close().await;
         if let Some(door) = self.door {
             door.close().await;
         }

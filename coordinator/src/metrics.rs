@@ -48,6 +48,14 @@ metrics! {
             "archon_coordinator_accept_errors_total",
             "failures to accept a connection, for want of descriptors above all"
         );
+        audit_lines: Metric = Definition::counter(
+            "archon_coordinator_audit_lines_total",
+            "lines written to the audit file: changes that operators asked for, and refusals of authority"
+        );
+        audit_dropped: Metric = Definition::counter(
+            "archon_coordinator_audit_dropped_total",
+            "lines that the audit file lacks, because there were too many at once or the disk took none"
+        );
         splits_automatic: Metric = Definition::counter(
             "archon_coordinator_splits_begun_by_themselves_total",
             "splits that began by themselves while this coordinator led"

@@ -39,6 +39,10 @@ metrics! {
             "archon_coordinator_connections_refused_total",
             "connections turned away because there were too many"
         );
+        refusals: u64 = Definition::counter(
+            "archon_coordinator_refusals_total",
+            "calls, messages and connections refused because they are not for those who made them"
+        );
     }
 }
 
@@ -126,7 +130,11 @@ pub(crate) struct Stats {
 impl Stats {
     fn listener(&self) -> ListenerReadings {
         let doors = &self.context.doors;
-        ListenerReadings { connections: doors.count() as u64, connections_refused: doors.refused() }
+        ListenerReadings {
+            connections: doors.count() as u64,
+            connections_refused: doors.refused(),
+            refusals: doors.refusals().count(),
+        }
     }
 
     fn cluster(&self) -> Option<ClusterReadings> {

@@ -130,15 +130,6 @@ impl Cluster {
         self.issuer.as_ref().map_or(insecure, |issuer| issuer.transport(role, YOU).expect("a certificate"))
     }
 
-    /// The directory of somebody's credentials.
-    ///
-    /// # Panics
-    /// If there can be none, or members do not talk by TLS.
-    pub fn credentials(&self, role: Role, name: &str) -> PathBuf {
-        let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
-        self.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
-    }
-
     /// What vouches for members.
     ///
     /// # Panics

@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn words_and_subjects_are_looked_at_too() {
         let event = |code: &str, subject: Value| {
-            json!([{"index": 1, "at_ms": 1, "code": code, "by": {"kind": "admin", "admin": "a"}, "subject": subject,
+            json!([{"index": 1, "at_ms": 1, "code": code, "by": {"kind": "admin", "admin": null, "from": "::1"}, "subject": subject,
                     "message": "m"}])
         };
         let node = json!({"kind": "node", "node_id": 1, "node": "athens"});

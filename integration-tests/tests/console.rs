@@ -322,7 +322,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
     }
     // Who did it is in the events, though a coordinator has asked for it.
     let events = cluster.archon(&["events", "-o", "json"]).stdout;
-    assert!(events.contains("cordon"), "{events}");
+    assert!(events.contains("admin/somebody") && !events.contains("coordinator/2"), "{events}");
     // Somebody without a certificate of this cluster, and somebody in plaintext.
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
@@ -343,8 +343,7 @@ fn only_coordinators_speak_for_others() {
         let directory = cluster.credentials(role, name);
         let transport = Transport::Tls(Tls::open(&directory).expect("credentials"));
         let admin = archon_client::Admin::with_transport(vec![address.clone()], PATIENCE, transport).expect("a handle");
-        let identity = Some(std::sync::Arc::new("admin/alice".parse().expect("an identity")));
-        let alice = archon_security::Caller { from: [10, 0, 0, 7].into(), identity };
+        let alice = archon_security::Caller::NOBODY.on_behalf_of("admin/alice 10.0.0.7").expect("an identity");
         let _entered = runtime.enter();
         runtime.block_on(admin.on_behalf_of(&alice).set_node("athens", archon_client::NodeGoal::Cordon))
     };
@@ -355,4 +354,6 @@ fn only_coordinators_speak_for_others() {
     cordon(Role::Coordinator, "1").expect("a coordinator does, for an administrator");
     let nodes = cluster.archon(&["node", "list"]).stdout;
     assert!(nodes.contains("Cordon"), "{nodes}");
+    let events = cluster.archon(&["events"]).stdout;
+    assert!(events.contains("admin/alice"), "{events}");
 }

@@ -9,8 +9,7 @@ use archon_security::{Expected, Protocol, rights};
 use prost::Message;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
@@ -30,15 +29,8 @@ fn channel(transport: &Transport, address: &str) -> Channel {
 
 /// Runs the command line with other credentials than the administrator's, or none. Returns its exit code and what it said.
 fn archon_as(cluster: &Cluster, credentials: Option<&Path>, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(EXE);
-    command.args(arguments).env("ARCHON_COORDINATORS", cluster.coordinator_list());
-    match credentials {
-        Some(directory) => command.env("ARCHON_TLS_DIR", directory),
-        None => command.env_remove("ARCHON_TLS_DIR"),
-    };
-    let output = command.output().expect("the program under test starts");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let ran = cluster.archon_as(credentials, arguments);
+    (Some(ran.code), ran.stdout + &ran.stderr)
 }
 
 #[test]

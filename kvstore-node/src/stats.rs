@@ -33,6 +33,10 @@ metrics! {
             "archon_node_connections_refused_total",
             "connections turned away because there were too many"
         );
+        refusals: u64 = Definition::counter(
+            "archon_node_refusals_total",
+            "calls, messages and connections refused because they are not for those who made them"
+        );
         admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers under way");
         registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
@@ -104,6 +108,7 @@ impl Stats {
             memtable_bytes: self.memtables.bytes_used() as u64,
             connections: doors.count() as u64,
             connections_refused: doors.refused(),
+            refusals: doors.refusals().count(),
             admitted_bytes: admission.bytes_used() as u64,
             registered: self.shared.life().is_some(),
             leased: self.readiness.is_leased(),

@@ -66,17 +66,20 @@ fn authorized(request: &http::Request<Body>) -> Result<Caller, tonic::Status> {
     // A connection that did not come through the doors would be nobody's: there is none.
     let connected = request.extensions().get::<Caller>().ok_or_else(nobody)?;
     let identity = connected.identity.as_ref().ok_or_else(nobody)?;
+    let path = request.uri().path();
     let caller = match request.headers().get(ON_BEHALF_OF) {
         Some(text) => {
-            connected.check_role_to(&[Role::Coordinator], &"speak for others").map_err(|detail| status_of(&detail))?;
-            let behalf = text.to_str().ok().and_then(Caller::of_behalf);
+            if identity.role() != Role::Coordinator {
+                let why = format!("{identity} may not speak for others: that is for {}", Role::Coordinator);
+                return Err(status_of(&connected.refused(path, None, why)));
+            }
+            let behalf = text.to_str().ok().and_then(|text| connected.on_behalf_of(text));
             behalf.ok_or_else(|| {
                 tonic::Status::invalid_argument(format!("{identity} does not say for whom it asks ({ON_BEHALF_OF})"))
             })?
         }
         None => connected.clone(),
     };
-    let path = request.uri().path();
     caller.check_role(callers(path), path).map_err(|detail| status_of(&detail))?;
     Ok(caller)
 }

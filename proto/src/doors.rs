@@ -3,6 +3,7 @@
 //! Whoever is beyond that is told so, in the words of what it speaks, and counted. Connections that were taken are never
 //! ended for those that come later.
 
+use archon_security::{Caller, Identity, Refusals};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,7 @@ pub struct Doors {
     address_max: usize,
     inside: Mutex<Inside>,
     refused: AtomicU64,
+    refusals: Arc<Refusals>,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +72,8 @@ impl Doors {
     /// Doors for at most `connections_max` connections, half of which may come from one address.
     pub fn new(connections_max: usize) -> Arc<Self> {
         let address_max = (connections_max / ADDRESS_PART).max(1);
-        Arc::new(Self { connections_max, address_max, inside: Mutex::default(), refused: AtomicU64::new(0) })
+        let (inside, refused, refusals) = (Mutex::default(), AtomicU64::new(0), Arc::default());
+        Arc::new(Self { connections_max, address_max, inside, refused, refusals })
     }
 
     /// A panic while it was held leaves a count at most one too high.
@@ -83,7 +86,7 @@ impl Doors {
     /// # Errors
     /// [`Refusal`].
     pub fn enter(self: &Arc<Self>, from: IpAddr) -> Result<Entry, Refusal> {
-        let from = identity(from);
+        let (address, from) = (from.to_canonical(), identity(from));
         let mut inside = self.inside();
         let count = inside.addresses.get(&from).copied().unwrap_or(0);
         let refusal = if inside.all >= self.connections_max {
@@ -93,7 +96,7 @@ impl Doors {
         } else {
             inside.all += 1;
             inside.addresses.insert(from, count + 1);
-            return Ok(Entry { doors: Arc::clone(self), from });
+            return Ok(Entry { doors: Arc::clone(self), from, address });
         };
         drop(inside);
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -103,6 +106,11 @@ impl Doors {
     /// Connections that are in now.
     pub fn count(&self) -> usize {
         self.inside().all
+    }
+
+    /// What those who were let in asked for and may not have.
+    pub const fn refusals(&self) -> &Arc<Refusals> {
+        &self.refusals
     }
 
     /// Connections that were refused.
@@ -117,12 +125,18 @@ impl Doors {
 pub struct Entry {
     doors: Arc<Doors>,
     from: IpAddr,
+    address: IpAddr,
 }
 
 impl Entry {
     /// The address that the connection counts for.
     pub const fn from(&self) -> IpAddr {
         self.from
+    }
+
+    /// Whoever asks for something on the connection, whose certificate says that it is `identity`.
+    pub fn caller(&self, identity: Option<Arc<Identity>>) -> Caller {
+        Caller::new(self.from, self.address, identity, Arc::clone(self.doors.refusals()))
     }
 }
 

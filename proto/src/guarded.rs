@@ -39,7 +39,7 @@ impl Connected for Guarded {
     type ConnectInfo = Caller;
 
     fn connect_info(&self) -> Caller {
-        Caller { from: self.entry.from(), identity: self.stream.peer().cloned() }
+        self.entry.caller(self.stream.peer().cloned())
     }
 }
 

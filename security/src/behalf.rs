@@ -10,14 +10,16 @@ pub const ON_BEHALF_OF: &str = "archon-on-behalf-of";
 impl Caller {
     /// As the text of [`ON_BEHALF_OF`]: `admin/alice 10.0.0.7`; nothing if nobody knows who it is.
     pub fn behalf(&self) -> Option<String> {
-        self.identity.as_ref().map(|identity| format!("{identity} {}", self.from))
+        self.identity.as_ref().map(|identity| format!("{identity} {}", self.address))
     }
 
-    /// Reads what [`Caller::behalf`] has written. Whether whoever sent it may speak for others is not looked at here.
-    pub fn of_behalf(text: &str) -> Option<Self> {
-        let (identity, from) = text.split_once(' ')?;
-        let from: IpAddr = from.parse().ok()?;
-        Some(Self { from, identity: Some(Arc::new(identity.parse().ok()?)) })
+    /// Whoever this caller speaks for, by what [`Caller::behalf`] has written. Whether it may is not looked at here.
+    pub fn on_behalf_of(&self, text: &str) -> Option<Self> {
+        let (identity, address) = text.split_once(' ')?;
+        let address: IpAddr = address.parse().ok()?;
+        let mut caller = self.clone();
+        (caller.from, caller.address, caller.identity) = (address, address, Some(Arc::new(identity.parse().ok()?)));
+        Some(caller)
     }
 }
 
@@ -27,14 +29,13 @@ mod tests {
 
     #[test]
     fn for_whom_somebody_asks_survives_the_way() {
-        let identity = Some(Arc::new("admin/alice".parse().unwrap()));
-        for from in ["10.0.0.7", "::1"] {
-            let caller = Caller { from: from.parse().unwrap(), identity: identity.clone() };
-            assert_eq!(Caller::of_behalf(&caller.behalf().unwrap()), Some(caller));
+        for text in ["admin/alice 10.0.0.7", "client/app ::1"] {
+            let caller = Caller::NOBODY.on_behalf_of(text).unwrap();
+            assert_eq!(caller.behalf().as_deref(), Some(text));
         }
         assert_eq!(Caller::NOBODY.behalf(), None);
         for text in ["", "admin/alice", "admin/alice ", "admin/alice here", "king/alice 10.0.0.7", " 10.0.0.7"] {
-            assert_eq!(Caller::of_behalf(text), None, "{text:?}");
+            assert!(Caller::NOBODY.on_behalf_of(text).is_none(), "{text:?}");
         }
     }
 }

@@ -1,68 +1,77 @@
 //! Who has sent a request.
 
 use crate::identity::{Identity, Role};
+use crate::refusals::{Refusal, Refusals};
 use archon_types::{ErrorDetail, ErrorKind};
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Who has sent a request or opened a stream.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// The address that it counts for.
     pub from: IpAddr,
+    /// The address that it connects from.
+    pub address: IpAddr,
     /// Who it is, as its certificate says; nobody knows without TLS, and then it is whoever it says.
     pub identity: Option<Arc<Identity>>,
+    /// Who is told when it is refused.
+    refusals: Option<Arc<Refusals>>,
 }
 
 impl Caller {
     /// Somebody of whom nothing is known.
-    pub const NOBODY: Self = Self { from: IpAddr::V6(Ipv6Addr::UNSPECIFIED), identity: None };
+    pub const NOBODY: Self = {
+        let nowhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        Self { from: nowhere, address: nowhere, identity: None, refusals: None }
+    };
+
+    /// Somebody who connects from `address` and counts for `from`, of whose refusals `refusals` takes note.
+    pub const fn new(from: IpAddr, address: IpAddr, identity: Option<Arc<Identity>>, refusals: Arc<Refusals>) -> Self {
+        Self { from, address, identity, refusals: Some(refusals) }
+    }
 
     /// Who has sent a request of gRPC. Where callers must say who they are, one that has not is refused before.
     pub fn of<T>(request: &tonic::Request<T>) -> Self {
         request.extensions().get().cloned().unwrap_or(Self::NOBODY)
     }
 
-    /// Refuses it unless it has one of these roles. `what` is what it asks for.
+    /// Refuses it unless it has one of these roles. `call` is what it asks for.
     ///
     /// # Errors
     /// Who may, and who asked.
-    pub fn check_role(&self, allowed: &[Role], what: &str) -> Result<(), ErrorDetail> {
-        self.check_role_to(allowed, &format_args!("call {what}"))
-    }
-
-    /// The same of what is no call: `speak for others`.
-    ///
-    /// # Errors
-    /// As [`Caller::check_role`].
-    pub fn check_role_to(&self, allowed: &[Role], what: &dyn fmt::Display) -> Result<(), ErrorDetail> {
+    pub fn check_role(&self, allowed: &[Role], call: &str) -> Result<(), ErrorDetail> {
         match &self.identity {
             Some(identity) if !allowed.contains(&identity.role()) => {
                 let roles: Vec<&str> = allowed.iter().map(|role| role.word()).collect();
                 let whom = if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") };
-                Err(self.refused(format!("{identity} may not {what}: that is for {whom}")))
+                Err(self.refused(call, None, format!("{identity} may not call {call}: that is for {whom}")))
             }
             _ => Ok(()),
         }
     }
 
-    /// Refuses it unless it is the one in whose name it speaks.
+    /// Refuses it unless it is the one in whose name it speaks. `call` is what it asks for.
     ///
     /// # Errors
     /// Who it is, and who it says that it is.
-    pub fn check_name(&self, role: Role, name: &str) -> Result<(), ErrorDetail> {
+    pub fn check_name(&self, call: &str, role: Role, name: &str) -> Result<(), ErrorDetail> {
         match &self.identity {
             Some(identity) if identity.role() != role || identity.name() != name => {
-                Err(self.refused(format!("{identity} speaks in the name of {role}/{name}")))
+                let subject = format!("{role}/{name}");
+                let why = format!("{identity} speaks in the name of {subject}");
+                Err(self.refused(call, Some(subject), why))
             }
             _ => Ok(()),
         }
     }
 
-    /// Every refusal is told to whoever watches over the cluster.
-    fn refused(&self, why: String) -> ErrorDetail {
-        tracing::warn!(target: "audit", from = %self.from, "refused: {why}");
+    /// Refuses it, and has that told to whoever watches over the cluster: what it asked for is another's to ask.
+    pub fn refused(&self, call: &str, subject: Option<String>, why: String) -> ErrorDetail {
+        if let Some(refusals) = &self.refusals {
+            let (identity, from, call) = (self.identity.clone(), Some(self.address), Some(call.to_owned()));
+            refusals.note(Refusal { identity, from, call, subject, why: why.clone(), left_out: 0 }, self.from);
+        }
         ErrorDetail::new(ErrorKind::Refused, why)
     }
 }

@@ -4,7 +4,8 @@
 //! * [`Credentials`] are what a process shows and whom it believes: three files in a directory, checked before they are used.
 //! * [`Tls`] shakes hands by them, and takes new files while it runs.
 //! * [`Transport`] is how a process reaches others and is reached, by TLS or in plaintext; [`Stream`] is a connection, either way.
-//! * [`rights`] says which roles may call what; [`Caller`] is who does.
+//! * [`rights`] says which roles may call what; [`Caller`] is who does; [`Refusals`] are told to the log,
+//!   and to a [`Witness`] who keeps them.
 //! * [`Expected`] is whom somebody means to reach: the other side's role is checked, not only who has signed for it.
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.
@@ -16,6 +17,8 @@ mod credentials;
 mod error;
 mod expected;
 mod identity;
+mod refusal_limit;
+mod refusals;
 pub mod rights;
 mod stream;
 mod tls;
@@ -30,6 +33,7 @@ pub use credentials::{
 pub use error::{TlsError, in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
+pub use refusals::{Refusal, Refusals, Witness};
 pub use rights::{callers, known_calls};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;

@@ -28,6 +28,7 @@ use archon_types::{
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::IpAddr;
 
 /// Who caused a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,8 +39,13 @@ pub enum Actor {
     Node(NodeId),
     /// A node that registers for the first time, by the name it gives itself.
     Newcomer(String),
-    /// A person or script, as they named themselves.
-    Admin(String),
+    /// A person or script.
+    Admin {
+        /// Who that is, as its certificate says: `admin/alice`. Nobody knows without TLS.
+        identity: Option<String>,
+        /// The address that it came from.
+        from: IpAddr,
+    },
 }
 
 /// One log entry: commands that one proposer decided at one moment.

@@ -134,9 +134,8 @@ impl Stream {
         }
         // Before there is a quorum nobody is a member, and nothing is granted.
         let Ok(quorum) = self.context.quorum() else { return Ok(()) };
-        quorum
-            .replicated()
-            .read(|state| beats.beats.iter().try_for_each(|beat| check_own(&self.caller, state, beat.node)))
+        let check = |state: &_, node| check_own(&self.caller, StreamKind::Beats.word(), state, node);
+        quorum.replicated().read(|state| beats.beats.iter().try_for_each(|beat| check(state, beat.node)))
     }
 
     /// Whoever beats first on a stream is whose it is, if it is a member in a life that goes on. Until then frames are small.

@@ -73,7 +73,8 @@ impl Voter {
             };
             400
         ];
-        let proposal = Proposal { term, request: None, who: Actor::Admin("test".to_owned()), commands };
+        let who = Actor::Admin { identity: Some("admin/test".to_owned()), from: [127, 0, 0, 1].into() };
+        let proposal = Proposal { term, request: None, who, commands };
         quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
     }
 

@@ -124,7 +124,7 @@ impl Peers {
         what: &'static str,
         message: &RaftMessage,
     ) -> Result<T, Status> {
-        check_sender(caller, message.sender)?;
+        check_sender(caller, what, message.sender)?;
         let term = self.inner.raft.get().map_or(0, |inside| inside.term.get());
         let opened = self.inner.myself.open(what, message, term, &self.known());
         if let Err(status) = &opened {
@@ -214,8 +214,8 @@ pub(crate) fn known_voters(raft: &RaftCore) -> BTreeMap<u64, Uuid> {
 }
 
 /// Refuses a message in the name of another coordinator.
-fn check_sender(caller: &Caller, sender: u64) -> Result<(), Status> {
-    caller.check_name(Role::Coordinator, &sender.to_string()).map_err(|detail| status_of(&detail))
+fn check_sender(caller: &Caller, what: &str, sender: u64) -> Result<(), Status> {
+    caller.check_name(what, Role::Coordinator, &sender.to_string()).map_err(|detail| status_of(&detail))
 }
 
 fn stopped(error: impl std::fmt::Display) -> Status {
@@ -332,7 +332,7 @@ impl Raft for Peers {
 
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
         let (caller, hello) = (Caller::of(&request), request.into_inner());
-        check_sender(&caller, hello.sender)?;
+        check_sender(&caller, "/archon.v1.Raft/Hello", hello.sender)?;
         // A wiped voter must be told so, so the directory it names is not compared here.
         let nobody = BTreeMap::new();
         let myself = &self.inner.myself;

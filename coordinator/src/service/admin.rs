@@ -1,13 +1,14 @@
 //! What people and scripts ask. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request id.
 
 use super::admin_tables::table_info;
+use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
 use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use super::{describe, events};
 use crate::clock::boot_now;
 use crate::session::Session;
-use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
+use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
 use archon_proto::convert::admin::LIST_MAX;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
@@ -76,11 +77,11 @@ impl Admins {
         &self,
         cluster: Option<&v1::ClusterRef>,
         request: RequestId,
-        within: Duration,
+        call: &Call<'_>,
         decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
     ) -> Result<(Arc<Session>, Answer)> {
         let decide = |state: &ClusterState, liveness: &Liveness| decide(state, liveness).map(Ok);
-        let changed: Result<_, std::convert::Infallible> = self.change_unless(cluster, request, within, decide).await?;
+        let changed: Result<_, std::convert::Infallible> = self.change_unless(cluster, request, call, decide).await?;
         let Ok(changed) = changed;
         Ok(changed)
     }
@@ -90,10 +91,11 @@ impl Admins {
         &self,
         cluster: Option<&v1::ClusterRef>,
         request: RequestId,
-        within: Duration,
+        call: &Call<'_>,
         decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
     ) -> Result<Result<(Arc<Session>, Answer), T>> {
-        let session = self.context.confirmed(within).await?;
+        let session = self.context.confirmed(call.within).await?;
+        call.reaches(Stage::Judged);
         let decided = {
             let term = session.term().lock();
             session.quorum().replicated().read(|state| {
@@ -105,11 +107,19 @@ impl Admins {
             })?
         };
         let responses = match decided {
-            Ok(Ok(command)) => session.propose(Some(request), admin(), vec![command], within).await?,
-            Ok(Err(as_it_is)) => return Ok(Err(as_it_is)),
+            Ok(Ok(command)) => {
+                call.reaches(Stage::Proposed);
+                session.propose(Some(request), call.who(), vec![command], call.within).await?
+            }
+            Ok(Err(as_it_is)) => {
+                call.reaches(Stage::Idle);
+                return Ok(Err(as_it_is));
+            }
             Err(before) => before,
         };
-        let answer = only(responses)?;
+        let answer = only(responses);
+        call.reaches(if answer.is_ok() { Stage::Done } else { Stage::Judged });
+        let answer = answer?;
         Ok(Ok((session, answer)))
     }
 
@@ -161,10 +171,6 @@ fn full_disks(session: &Session) -> Vec<(NodeId, DiskFull)> {
     session.loads().lock().full_disks().collect()
 }
 
-fn admin() -> Actor {
-    Actor::Admin("admin".to_owned())
-}
-
 pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("the log answered with {answer:?}"))
 }
@@ -176,6 +182,16 @@ fn most(asked: u32) -> Result<usize> {
     }
     let asked = if asked == 0 { LIST_DEFAULT } else { asked };
     Ok(usize::try_from(asked).unwrap_or(usize::MAX))
+}
+
+/// Answers a call that changes the cluster, and has it told what came of it.
+macro_rules! change {
+    ($self:ident, $method:literal, $request:ident, $change:ident) => {{
+        let call = Call::new(&$self.context.audit, concat!("/archon.v1.Admin/", $method), &$request);
+        let answer = $self.$change($request.into_inner(), &call).await;
+        call.end(answer.as_ref().err());
+        answer.map(Response::new).map_err(refuse)
+    }};
 }
 
 macro_rules! answer {
@@ -200,16 +216,14 @@ impl Admin for Admins {
     }
 
     async fn set_node(&self, request: Request<v1::SetNodeRequest>) -> Result<Response<v1::SetNodeResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.set(request.into_inner(), within))
+        change!(self, "SetNode", request, set)
     }
 
     async fn alter_node(
         &self,
         request: Request<v1::AlterNodeRequest>,
     ) -> Result<Response<v1::AlterNodeResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.alter_node_of(request.into_inner(), within))
+        change!(self, "AlterNode", request, alter_node_of)
     }
 
     async fn check_node(
@@ -224,13 +238,11 @@ impl Admin for Admins {
         &self,
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.remove(request.into_inner(), within))
+        change!(self, "RemoveNode", request, remove)
     }
 
     async fn lose_node(&self, request: Request<v1::LoseNodeRequest>) -> Result<Response<v1::LoseNodeResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.lose(request.into_inner(), within))
+        change!(self, "LoseNode", request, lose)
     }
 
     async fn describe_partition(
@@ -242,8 +254,7 @@ impl Admin for Admins {
     }
 
     async fn order(&self, request: Request<v1::OrderRequest>) -> Result<Response<v1::OrderResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.ordered(request.into_inner(), within))
+        change!(self, "Order", request, ordered)
     }
 
     async fn check(&self, request: Request<v1::CheckRequest>) -> Result<Response<v1::CheckResponse>, Status> {
@@ -255,24 +266,21 @@ impl Admin for Admins {
         &self,
         request: Request<v1::ForceLeaderRequest>,
     ) -> Result<Response<v1::ForceLeaderResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.force(request.into_inner(), within))
+        change!(self, "ForceLeader", request, force)
     }
 
     async fn split_partition(
         &self,
         request: Request<v1::SplitPartitionRequest>,
     ) -> Result<Response<v1::SplitPartitionResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.split(request.into_inner(), within))
+        change!(self, "SplitPartition", request, split)
     }
 
     async fn merge_partition(
         &self,
         request: Request<v1::MergePartitionRequest>,
     ) -> Result<Response<v1::MergePartitionResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.merge(request.into_inner(), within))
+        change!(self, "MergePartition", request, merge)
     }
 
     async fn list_tables(
@@ -290,16 +298,14 @@ impl Admin for Admins {
         &self,
         request: Request<v1::CreateTableRequest>,
     ) -> Result<Response<v1::CreateTableResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.create(request.into_inner(), within))
+        change!(self, "CreateTable", request, create)
     }
 
     async fn alter_table(
         &self,
         request: Request<v1::AlterTableRequest>,
     ) -> Result<Response<v1::AlterTableResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.alter(request.into_inner(), within))
+        change!(self, "AlterTable", request, alter)
     }
 
     async fn check_table(
@@ -314,8 +320,7 @@ impl Admin for Admins {
         &self,
         request: Request<v1::DropTableRequest>,
     ) -> Result<Response<v1::DropTableResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.drop_table_of(request.into_inner(), within))
+        change!(self, "DropTable", request, drop_table_of)
     }
 
     async fn plan_rebalance(
@@ -330,8 +335,7 @@ impl Admin for Admins {
         &self,
         request: Request<v1::ApplyPlanRequest>,
     ) -> Result<Response<v1::ApplyPlanResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.apply(request.into_inner(), within))
+        change!(self, "ApplyPlan", request, apply)
     }
 
     async fn rebalance_status(
@@ -346,8 +350,7 @@ impl Admin for Admins {
         &self,
         request: Request<v1::CancelRebalanceRequest>,
     ) -> Result<Response<v1::CancelRebalanceResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.cancel(request.into_inner(), within))
+        change!(self, "CancelRebalance", request, cancel)
     }
 
     async fn list_settings(
@@ -362,8 +365,7 @@ impl Admin for Admins {
         &self,
         request: Request<v1::ConfigureRequest>,
     ) -> Result<Response<v1::ConfigureResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.configured(request.into_inner(), within))
+        change!(self, "Configure", request, configured)
     }
 
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {

@@ -1,6 +1,7 @@
 //! Tables made, changed and dropped.
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
+use super::call::Call;
 use super::subjects;
 use archon_coordinator_core::{
     ClusterState, Command, Liveness, Response as Answer, check_alter_table, check_nodes_for,
@@ -22,7 +23,7 @@ impl Admins {
     pub(super) async fn create(
         &self,
         request: v1::CreateTableRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::CreateTableResponse> {
         let cluster = request.cluster.clone();
         let CreateTable { request, name, partitioning, replication, holds } = CreateTable::try_from(request)?;
@@ -32,7 +33,7 @@ impl Admins {
             }
             Ok(Command::CreateTable { name, partitioning, replication, holds })
         };
-        match self.change(cluster.as_ref(), request, within, decide).await? {
+        match self.change(cluster.as_ref(), request, call, decide).await? {
             (session, Answer::TableCreated { table }) => {
                 let row = session
                     .quorum()
@@ -48,15 +49,15 @@ impl Admins {
     pub(super) async fn alter(
         &self,
         request: v1::AlterTableRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::AlterTableResponse> {
         let cluster = request.cluster.clone();
         let AlterTable { request, name, change } = AlterTable::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
             Ok(check_alter_table(state, table_of(state, &name)?, &change)?.ok_or(()))
         };
-        let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
-        self.look(cluster.as_ref(), within, |_, state| {
+        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
+        self.look(cluster.as_ref(), call.within, |_, state| {
             Ok(v1::AlterTableResponse { table: Some(table_info(state, table_of(state, &name)?)), changed })
         })
         .await
@@ -91,7 +92,7 @@ impl Admins {
     pub(super) async fn drop_table_of(
         &self,
         request: v1::DropTableRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::DropTableResponse> {
         let cluster = request.cluster.clone();
         let DropTable { request, name, table } = DropTable::try_from(request)?;
@@ -103,7 +104,7 @@ impl Admins {
             }
             Ok(Command::DropTable { table })
         };
-        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
             Answer::TableDropped { copies, .. } => Ok(v1::DropTableResponse { copies }),
             other => Err(unexpected(&other)),
         }

@@ -1,6 +1,7 @@
 //! The settings of the cluster: looked at, and changed while it runs.
 
 use super::admin::{Admins, Result, unexpected};
+use super::call::Call;
 use archon_coordinator_core::{ClusterState, Configuration, Liveness, Response as Answer, check_configure};
 use archon_proto::convert::configure::{Configure, setting_value};
 use archon_proto::v1;
@@ -25,13 +26,13 @@ impl Admins {
     pub(super) async fn configured(
         &self,
         request: v1::ConfigureRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::ConfigureResponse> {
         let cluster = request.cluster.clone();
         let Configure { request, changes, if_version, dry_run } = Configure::try_from(request)?;
         if dry_run {
             return self
-                .look(cluster.as_ref(), within, |_, state| {
+                .look(cluster.as_ref(), call.within, |_, state| {
                     let judged = check_configure(state, &changes, if_version)?;
                     Ok(answer(state.settings_version, judged.changes))
                 })
@@ -41,7 +42,7 @@ impl Admins {
             let Configuration { changes, command } = check_configure(state, &changes, if_version)?;
             Ok(command.ok_or(answer(state.settings_version, changes)))
         };
-        match self.change_unless(cluster.as_ref(), request, within, decide).await? {
+        match self.change_unless(cluster.as_ref(), request, call, decide).await? {
             Ok((session, Answer::Configured { changes })) => {
                 let version = session.quorum().replicated().read(|state| state.settings_version);
                 Ok(answer(version, changes))

@@ -1,6 +1,7 @@
 //! Merges by an operator.
 
 use super::admin::{Admins, Result, unexpected};
+use super::call::Call;
 use super::operate::partition_of;
 use super::split::forgotten;
 use crate::session::Session;
@@ -8,18 +9,17 @@ use archon_coordinator_core::{ClusterState, EventKind, Liveness, Response as Ans
 use archon_proto::convert::operate::MergePartition;
 use archon_proto::v1;
 use archon_types::PartitionId;
-use std::time::Duration;
 
 impl Admins {
     /// Begins a merge, says what it would come to, or gives one up.
     pub(super) async fn merge(
         &self,
         request: v1::MergePartitionRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::MergePartitionResponse> {
         let cluster = request.cluster.clone();
         let MergePartition { request, partition: name, cancel, dry_run } = MergePartition::try_from(request)?;
-        let known = self.context().confirmed(within).await?;
+        let known = self.context().confirmed(call.within).await?;
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
             let partition = partition_of(state, &name)?;
@@ -39,7 +39,7 @@ impl Admins {
             judged = Some(answer);
             Ok(Ok(command))
         };
-        let (session, answered) = match self.change_unless(cluster.as_ref(), request, within, decide).await? {
+        let (session, answered) = match self.change_unless(cluster.as_ref(), request, call, decide).await? {
             Ok(changed) => changed,
             Err(planned) => return Ok(planned),
         };

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 mod admin_tables;
+mod call;
 mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;
@@ -17,6 +18,7 @@ mod subjects;
 pub(crate) mod table;
 mod voters;
 
+use crate::audit::Audit;
 use crate::join::Waiting;
 use crate::metrics::Metrics;
 use crate::raft::Quorum;
@@ -50,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) waiting: Waiting,
     pub(crate) leading: Leading,
     pub(crate) metrics: Arc<Metrics>,
+    /// Keeps who changed what, and who was refused.
+    pub(crate) audit: Audit,
     /// How others are reached, and this one is.
     pub(crate) transport: Transport,
     /// Lets connections in, and counts them.
@@ -143,10 +147,11 @@ pub(crate) fn check_member(cluster: Option<&v1::ClusterRef>, state: &ClusterStat
     check_cluster(cluster, state.cluster)
 }
 
-/// Refuses whoever speaks for a member that it is not.
-pub(crate) fn check_own(caller: &Caller, state: &ClusterState, node: NodeId) -> Result<(), ErrorDetail> {
+/// Refuses whoever makes a call for a member that it is not.
+pub(crate) fn check_own(caller: &Caller, call: &str, state: &ClusterState, node: NodeId) -> Result<(), ErrorDetail> {
     // Of one that is not known there is nothing to say: that is refused in other words.
-    state.node(node).map_or(Ok(()), |row| caller.check_name(role_of(row.participant.is_some()), &row.node.name))
+    let Some(row) = state.node(node) else { return Ok(()) };
+    caller.check_name(call, role_of(row.participant.is_some()), &row.node.name)
 }
 
 /// The role of a member.

@@ -2,6 +2,7 @@
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
+use super::call::Call;
 use super::describe::{disk_full, reason};
 use super::{check_named, orders, rebalance, subjects};
 use crate::clock::boot_now;
@@ -39,7 +40,7 @@ impl Admins {
     }
 
     /// Says what is wanted of a node; a drain that cannot end is refused.
-    pub(super) async fn set(&self, request: v1::SetNodeRequest, within: Duration) -> Result<v1::SetNodeResponse> {
+    pub(super) async fn set(&self, request: v1::SetNodeRequest, call: &Call<'_>) -> Result<v1::SetNodeResponse> {
         let cluster = request.cluster.clone();
         let SetNode { request, name, goal } = SetNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -56,7 +57,7 @@ impl Admins {
                 NodeGoal::Serve | NodeGoal::Cordon => Ok(Command::SetNode { node, goal, if_nodes: None }),
             }
         };
-        let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
+        let (session, _) = self.change(cluster.as_ref(), request, call, decide).await?;
         session.quorum().replicated().read(|state| {
             let node = state.node(settable(state, &name)?).map(|row| row.node.clone().into());
             Ok(v1::SetNodeResponse { node })
@@ -67,15 +68,15 @@ impl Admins {
     pub(super) async fn alter_node_of(
         &self,
         request: v1::AlterNodeRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::AlterNodeResponse> {
         let cluster = request.cluster.clone();
         let AlterNode { request, name, change } = AlterNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
             Ok(check_alter_node(state, settable(state, &name)?, &change)?.command.ok_or(()))
         };
-        let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
-        self.look(cluster.as_ref(), within, |session, state| {
+        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
+        self.look(cluster.as_ref(), call.within, |session, state| {
             let row = state.node(settable(state, &name)?).ok_or_else(|| no_node(&name))?;
             Ok(v1::AlterNodeResponse { node: Some(node_summary(session, state, row)), changed })
         })
@@ -86,7 +87,7 @@ impl Admins {
     pub(super) async fn remove(
         &self,
         request: v1::RemoveNodeRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::RemoveNodeResponse> {
         let cluster = request.cluster.clone();
         let RemoveNode { request, name } = RemoveNode::try_from(request)?;
@@ -94,14 +95,14 @@ impl Admins {
             let removal = check_remove(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
             Ok(removal.command)
         };
-        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
             Answer::NodeRemoved { placements } => Ok(v1::RemoveNodeResponse { copies: placements }),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Declares a node's data lost.
-    pub(super) async fn lose(&self, request: v1::LoseNodeRequest, within: Duration) -> Result<v1::LoseNodeResponse> {
+    pub(super) async fn lose(&self, request: v1::LoseNodeRequest, call: &Call<'_>) -> Result<v1::LoseNodeResponse> {
         let cluster = request.cluster.clone();
         let LoseNode { request, name, accept_data_loss } = LoseNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -111,7 +112,7 @@ impl Admins {
             }
             Ok(loss.command)
         };
-        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
             Answer::NodeLost { placements, counting, last_copies } => {
                 Ok(v1::LoseNodeResponse { copies: placements, counting, last_copies })
             }
@@ -139,7 +140,7 @@ impl Admins {
     pub(super) async fn force(
         &self,
         request: v1::ForceLeaderRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::ForceLeaderResponse> {
         let cluster = request.cluster.clone();
         let ForceLeader { request, partition: name, node, accept_data_loss } = ForceLeader::try_from(request)?;
@@ -153,7 +154,7 @@ impl Admins {
             }
             Ok(forced.command)
         };
-        let (session, answer) = self.change(cluster.as_ref(), request, within, decide).await?;
+        let (session, answer) = self.change(cluster.as_ref(), request, call, decide).await?;
         if !matches!(answer, Answer::Done { .. }) {
             return Err(unexpected(&answer));
         }

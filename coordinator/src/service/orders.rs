@@ -2,6 +2,7 @@
 
 use super::admin::{Admins, Result};
 use super::admin_tables::table_of;
+use super::call::Call;
 use super::describe::{operand, reason_now, reasons};
 use super::operate::{node_of, partition_of, settable};
 use super::voters::{unreachable, without_changes};
@@ -26,16 +27,16 @@ const REASONS_MAX: usize = 2_000;
 
 impl Admins {
     /// Takes an order in, or finds that it holds already.
-    pub(super) async fn ordered(&self, request: v1::OrderRequest, within: Duration) -> Result<v1::OrderResponse> {
+    pub(super) async fn ordered(&self, request: v1::OrderRequest, call: &Call<'_>) -> Result<v1::OrderResponse> {
         let cluster = request.cluster.clone();
         let Ordered { request, order, why } = Ordered::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
             let order = order_of(state, &order)?;
             Ok(check_order(state, order, &why).map_err(|obstacles| refusal(&obstacles))?.ok_or(()))
         };
-        let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
+        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
         let Asked::Maintain { node, .. } = &order else { return Ok(v1::OrderResponse { changed, still_led: 0 }) };
-        self.look(cluster.as_ref(), within, |_, state| {
+        self.look(cluster.as_ref(), call.within, |_, state| {
             let still_led = u32::try_from(still_led(state, settable(state, node)?).count()).unwrap_or(u32::MAX);
             Ok(v1::OrderResponse { changed, still_led })
         })

@@ -1,6 +1,7 @@
 //! Plans: made, carried out, watched and taken back.
 
 use super::admin::{Admins, Result, unexpected};
+use super::call::Call;
 use super::{check_named, rebalance};
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
 use archon_proto::convert::admin::ApplyPlan;
@@ -37,11 +38,11 @@ impl Admins {
     }
 
     /// Begins to carry out a plan.
-    pub(super) async fn apply(&self, request: v1::ApplyPlanRequest, within: Duration) -> Result<v1::ApplyPlanResponse> {
+    pub(super) async fn apply(&self, request: v1::ApplyPlanRequest, call: &Call<'_>) -> Result<v1::ApplyPlanResponse> {
         let cluster = request.cluster.clone();
         let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, plan));
-        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
             Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { moves: count }),
             other => Err(unexpected(&other)),
         }
@@ -66,14 +67,14 @@ impl Admins {
     pub(super) async fn cancel(
         &self,
         request: v1::CancelRebalanceRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::CancelRebalanceResponse> {
         let id = request_id(&request.request_id, "CancelRebalanceRequest.request_id")?;
         let decide = |state: &ClusterState, _: &Liveness| match state.migrations.active_count() {
             0 => Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running")),
             _ => Ok(Command::CancelPlan),
         };
-        match self.change(request.cluster.as_ref(), id, within, decide).await?.1 {
+        match self.change(request.cluster.as_ref(), id, call, decide).await?.1 {
             Answer::PlanCancelled { undone, too_late } => {
                 Ok(v1::CancelRebalanceResponse { cancelled: undone, too_late })
             }

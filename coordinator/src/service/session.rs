@@ -25,6 +25,9 @@ const COMMANDS_MAX: usize = 512;
 /// The protocol that this version speaks.
 const PROTOCOL: u32 = 1;
 
+/// What refusals call a registration.
+const REGISTER: &str = "/archon.v1.Session/Register";
+
 /// The service.
 pub(crate) struct Sessions {
     context: Context,
@@ -45,7 +48,7 @@ impl Sessions {
     ) -> Result<Registered, ErrorDetail> {
         let wire_cluster = request.cluster.clone();
         let node = Registration::try_from(request)?;
-        caller.check_name(role_of(node.participant.is_some()), &node.name)?;
+        caller.check_name(REGISTER, role_of(node.participant.is_some()), &node.name)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
         let who = state.read(|state| {
@@ -55,7 +58,7 @@ impl Sessions {
                 None => state.node_by_storage(node.storage),
             };
             if let Some(row) = known {
-                check_own(caller, state, row.node.id)?;
+                check_own(caller, REGISTER, state, row.node.id)?;
             }
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
@@ -114,7 +117,7 @@ impl Sessions {
             let mut term = session.term().lock();
             state.read(|state| {
                 check_member(cluster.as_ref(), state)?;
-                check_own(caller, state, member.node)?;
+                check_own(caller, "/archon.v1.Session/Report", state, member.node)?;
                 Ok::<_, ErrorDetail>(term.reports(state, boot_now(), member.node, member.incarnation, &reports))
             })?
         };
@@ -159,7 +162,7 @@ impl Sessions {
         let state = session.quorum().replicated();
         state.read(|state| {
             check_member(cluster.as_ref(), state)?;
-            check_own(caller, state, node)?;
+            check_own(caller, "/archon.v1.Session/Duties", state, node)?;
             participant_only(state.check_sender(node, incarnation)?)
         })?;
         let term = session.number();
@@ -217,7 +220,7 @@ impl Sessions {
             let term = session.term().lock();
             session.quorum().replicated().read(|state| {
                 check_member(cluster.as_ref(), state)?;
-                check_own(caller, state, member.node)?;
+                check_own(caller, "/archon.v1.Session/Leave", state, member.node)?;
                 term.farewell(state, member.node, member.incarnation)
             })?
         };

@@ -1,6 +1,7 @@
 //! Splits by an operator.
 
 use super::admin::{Admins, Result, unexpected};
+use super::call::Call;
 use super::operate::partition_of;
 use super::subjects;
 use crate::middle;
@@ -18,7 +19,7 @@ impl Admins {
     pub(super) async fn split(
         &self,
         request: v1::SplitPartitionRequest,
-        within: Duration,
+        call: &Call<'_>,
     ) -> Result<v1::SplitPartitionResponse> {
         let cluster = request.cluster.clone();
         let SplitPartition { request, partition: name, goal, dry_run } = SplitPartition::try_from(request)?;
@@ -26,7 +27,7 @@ impl Admins {
             SplitGoal::At(key) => Some(Ok(Middle::At(key))),
             SplitGoal::Cancel => None,
             // Whatever is known of it, whoever asks again for what was begun is told of that.
-            SplitGoal::Middle => Some(self.middle(cluster.as_ref(), &name, within).await),
+            SplitGoal::Middle => Some(self.middle(cluster.as_ref(), &name, call.within).await),
         };
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -49,7 +50,7 @@ impl Admins {
             judged = Some(answer);
             Ok(Ok(command))
         };
-        let (session, answer) = match self.change_unless(cluster.as_ref(), request, within, decide).await? {
+        let (session, answer) = match self.change_unless(cluster.as_ref(), request, call, decide).await? {
             Ok(changed) => changed,
             Err(planned) => return Ok(planned),
         };

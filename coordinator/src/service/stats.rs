@@ -37,6 +37,7 @@ impl v1::stats_server::Stats for StatsService {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::Audit;
     use crate::join::Waiting;
     use crate::metrics::Metrics;
     use crate::service::Context;
@@ -48,12 +49,14 @@ mod tests {
 
     #[tokio::test]
     async fn connections_that_a_coordinator_refused_were_counted_by_nobody_who_could_be_asked() {
+        let metrics = Arc::<Metrics>::default();
         let context = Context {
             id: 2,
             quorum: Arc::new(OnceLock::new()),
             waiting: Waiting::default(),
             leading: Leading::default(),
-            metrics: Arc::new(Metrics::default()),
+            audit: Audit::new(Arc::clone(&metrics)).0,
+            metrics,
             transport: archon_security::Transport::default(),
             doors: Doors::new(2),
             stop: CancellationToken::new(),

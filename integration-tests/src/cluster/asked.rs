@@ -7,6 +7,7 @@ use archon_client::Role;
 use archon_local_cluster::YOU;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,6 +20,15 @@ pub struct Ran {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
+}
+
+fn run(mut command: Command) -> Ran {
+    let output = command.output().expect("the program under test starts");
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
 }
 
 impl Cluster {
@@ -40,12 +50,30 @@ impl Cluster {
             }
             None => command.env("ARCHON_INSECURE", self.links.beyond_loopback().to_string()),
         };
-        let output = command.output().expect("the program under test starts");
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        run(command)
+    }
+
+    /// Runs the command line with other credentials than the administrator's, or none.
+    ///
+    /// # Panics
+    /// If the program cannot be started.
+    pub fn archon_as(&self, credentials: Option<&Path>, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(&self.exe);
+        command.args(arguments).env("ARCHON_COORDINATORS", self.coordinator_list());
+        match credentials {
+            Some(directory) => command.env("ARCHON_TLS_DIR", directory),
+            None => command.env_remove("ARCHON_TLS_DIR"),
+        };
+        run(command)
+    }
+
+    /// A directory of credentials that the cluster's authority vouches for.
+    ///
+    /// # Panics
+    /// If there can be none.
+    pub fn credentials(&self, role: Role, name: &str) -> PathBuf {
+        let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
+        self.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
     }
 
     /// Runs a verb with `-o json` and parses what it prints.

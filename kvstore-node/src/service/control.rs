@@ -172,7 +172,8 @@ impl Control for ControlService {
     async fn push(&self, request: Request<PushRequest>) -> Result<Response<PushResponse>, Status> {
         let caller = Caller::of(&request);
         let push = Push::try_from(request.into_inner())?;
-        caller.check_name(Role::Coordinator, &push.coordinator.to_string()).map_err(refuse)?;
+        let proposer = push.coordinator.to_string();
+        caller.check_name("/archon.v1.Control/Push", Role::Coordinator, &proposer).map_err(refuse)?;
         let inner = Arc::clone(&self.0);
         // A task of its own: a caller that hangs up must not leave a push half carried out.
         let applied = tokio::spawn(async move { inner.apply(push).await }).await;

@@ -8,14 +8,14 @@ use crate::op_times::Asked;
 use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
-use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, end_stream, first_message};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::Origin;
 use archon_proto::convert::kv::{TaggedOp, passed_on};
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
 use archon_security::{Caller, Role};
+use archon_types::ErrorDetail;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
-use archon_types::{ErrorDetail, ErrorKind};
 use archon_types::{Millis, NodeId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn check_hops(caller: &Caller, passed_on: bool) -> Result<(), ErrorDetail> {
         Some(identity) if (identity.role() == Role::Node) != passed_on => {
             let does =
                 if passed_on { "passes operations on, which nodes do" } else { "asks for keys, which clients do" };
-            Err(ErrorDetail::new(ErrorKind::Refused, format!("{identity} {does}")))
+            Err(caller.refused(StreamKind::Exchange.word(), None, format!("{identity} {does}")))
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use crate::pages;
 use crate::shard::{CopyOffer, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
-use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, end_stream, first_message};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::CopyAsk;
 use archon_kv::row;
 use archon_proto::convert::session::Member;
@@ -54,6 +54,7 @@ impl ReplicationService {
     fn check(
         &self,
         caller: &Caller,
+        call: &str,
         cluster: Option<&v1::ClusterRef>,
         sender: Option<&v1::Sender>,
         receiver: u64,
@@ -68,7 +69,7 @@ impl ReplicationService {
                 format!("node {} is not known here; it is heard once the coordinators have told of it", peer.node);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(50));
         };
-        caller.check_name(Role::Node, &known.name)?;
+        caller.check_name(call, Role::Node, &known.name)?;
         if peer.incarnation < known.incarnation {
             let why = format!(
                 "node {} sends as incarnation {}, but has registered as {} since",
@@ -103,8 +104,14 @@ impl ReplicationService {
         let mut keepalive = Keepalive::default();
         loop {
             // The registration of either side may have changed since the stream began.
-            let peer =
-                self.check(caller, head.cluster.as_ref(), head.sender.as_ref(), head.receiver, Some(incarnation));
+            let peer = self.check(
+                caller,
+                StreamKind::Replicate.word(),
+                head.cluster.as_ref(),
+                head.sender.as_ref(),
+                head.receiver,
+                Some(incarnation),
+            );
             let mut taken = std::pin::pin!(self.take(peer.map_err(FrameError::Refused)?, batch));
             loop {
                 tokio::select! {
@@ -265,8 +272,15 @@ impl Replication for ReplicationService {
 
     async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
         let (caller, request) = (Caller::of(&request), request.into_inner());
-        self.check(&caller, request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None)
-            .map_err(refuse)?;
+        self.check(
+            &caller,
+            "/archon.v1.Replication/Copy",
+            request.cluster.as_ref(),
+            request.sender.as_ref(),
+            request.receiver,
+            None,
+        )
+        .map_err(refuse)?;
         let partition = required(request.partition, "CopyRequest.partition")?;
         let ask = CopyAsk {
             partition: PartitionId::try_from(partition)?,
@@ -289,8 +303,15 @@ impl Replication for ReplicationService {
 
     async fn r#yield(&self, request: Request<v1::YieldRequest>) -> Result<Response<v1::YieldPage>, Status> {
         let (caller, request) = (Caller::of(&request), request.into_inner());
-        self.check(&caller, request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None)
-            .map_err(refuse)?;
+        self.check(
+            &caller,
+            "/archon.v1.Replication/Yield",
+            request.cluster.as_ref(),
+            request.sender.as_ref(),
+            request.receiver,
+            None,
+        )
+        .map_err(refuse)?;
         let right = PartitionId::try_from(required(request.partition, "YieldRequest.partition")?)?;
         let (answer, wait) = oneshot::channel();
         let (attempt, after) = (Version::new(request.attempt), request.after);

@@ -58,7 +58,7 @@ impl StreamKind {
     }
 
     /// What refusals call it.
-    const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Exchange => "a stream of operations on keys",
             Self::Replicate => "a stream of messages between replicas",

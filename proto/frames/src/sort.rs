@@ -106,9 +106,9 @@ pub async fn route<F: Future<Output = ()>>(
     partial: impl Fn(StreamKind) -> PartialBudget,
     serve: impl FnOnce(Caller, StreamKind, FrameReader, FrameWriter) -> F,
 ) {
-    match stop.run_until_cancelled(open(connection, transport)).await {
+    match stop.run_until_cancelled(open(connection, transport, &entry)).await {
         Some(Some((Protocol::Frames, stream))) => {
-            let caller = Caller { from: entry.from(), identity: stream.peer().cloned() };
+            let caller = entry.caller(stream.peer().cloned());
             // What a stream has under way it ends itself; a handshake is not waited for.
             match stop.run_until_cancelled(accept(stream, partial)).await {
                 Some(Ok((kind, reader, writer))) => match kind.check(&caller) {
@@ -126,7 +126,7 @@ pub async fn route<F: Future<Output = ()>>(
 }
 
 /// What is spoken on a connection, once it is known who is there; nothing on one that came to nothing.
-async fn open(connection: TcpStream, transport: &Transport) -> Option<(Protocol, Stream)> {
+async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Protocol, Stream)> {
     let Ok(Ok(opening)) = timeout(SILENCE_MAX, Opening::of(&connection)).await else {
         tracing::debug!("a connection said nothing");
         return None;
@@ -139,7 +139,8 @@ async fn open(connection: TcpStream, transport: &Transport) -> Option<(Protocol,
             match tls.accept(connection).await {
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
                 Err(error @ (TlsError::Certificate(_) | TlsError::Nobody(_) | TlsError::NoCertificate)) => {
-                    tracing::warn!(target: "audit", ?from, %error, "a connection is refused");
+                    // Nobody is told but those who watch: the other side has heard why from its own library.
+                    let _ = entry.caller(None).refused("a connection", None, error.to_string());
                     None
                 }
                 Err(error) => {

@@ -3,6 +3,7 @@
 
 use crate::v1;
 use crate::v1::{cause, subject};
+use archon_security::Identity;
 use archon_types::subject::{Cause, NodeName, Subject};
 use archon_types::text::into_plain;
 
@@ -70,7 +71,7 @@ impl From<Cause> for v1::Cause {
             Cause::Node { node_id, node } => {
                 Some(By::Node(v1::NodeName { id: node_id.unwrap_or_default(), name: node }))
             }
-            Cause::Admin { admin } => Some(By::Admin(admin)),
+            Cause::Admin { admin, from } => Some(By::Admin(v1::AdminName { identity: admin, from: from.to_string() })),
             _ => None,
         };
         Self { by }
@@ -85,10 +86,20 @@ impl From<v1::Cause> for Cause {
             Some(By::Node(node)) => {
                 Self::Node { node_id: Some(node.id).filter(|id| *id > 0), node: into_plain(node.name) }
             }
-            Some(By::Admin(admin)) => Self::Admin { admin: into_plain(admin) },
+            Some(By::Admin(admin)) => admin_of(admin).unwrap_or(Self::Unknown),
             None => Self::Unknown,
         }
     }
+}
+
+/// A person or script, if that names one: an identity is short, and has no character that is odd.
+fn admin_of(wire: v1::AdminName) -> Option<Cause> {
+    let from = wire.from.parse().ok()?;
+    let admin = match wire.identity {
+        Some(identity) => Some(identity.parse::<Identity>().ok()?.to_string()),
+        None => None,
+    };
+    Some(Cause::Admin { admin, from })
 }
 
 /// What a message says that it is about, if it says so.
@@ -124,5 +135,19 @@ mod tests {
         assert_eq!(about(subject::About::Group("regions".into())), Subject::Unknown);
         assert_eq!(subject_of(None), Subject::Unknown);
         assert_eq!(cause_of(None), Cause::Unknown);
+    }
+
+    #[test]
+    fn a_cause_that_names_nobody_is_not_shown() {
+        let by = |identity: Option<&str>, from: &str| {
+            let admin = v1::AdminName { identity: identity.map(str::to_owned), from: from.to_owned() };
+            cause_of(Some(v1::Cause { by: Some(cause::By::Admin(admin)) }))
+        };
+        let alice = Cause::Admin { admin: Some("admin/alice".into()), from: [10, 0, 0, 7].into() };
+        assert_eq!(by(Some("admin/alice"), "10.0.0.7"), alice);
+        let long = format!("admin/{}", "a".repeat(1_000));
+        for (identity, from) in [("admin/a\u{1b}[31m", "10.0.0.7"), (&long, "10.0.0.7"), ("admin/alice", "nowhere")] {
+            assert_eq!(by(Some(identity), from), Cause::Unknown, "{identity}");
+        }
     }
 }

@@ -20,6 +20,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::net::IpAddr;
 use uuid::Uuid;
 
 fn key() -> impl Strategy<Value = Bytes> {
@@ -292,7 +293,7 @@ pub(crate) fn cause() -> impl Strategy<Value = Cause> {
     prop_oneof![
         any::<u64>().prop_map(|coordinator_id| Cause::Coordinator { coordinator_id }),
         (option::of(1u64..), "[a-z]{1,9}").prop_map(|(node_id, node)| Cause::Node { node_id, node }),
-        "[a-z]{1,9}".prop_map(|admin| Cause::Admin { admin }),
+        (option::of("admin/[a-z]{1,9}"), any::<IpAddr>()).prop_map(|(admin, from)| Cause::Admin { admin, from }),
         Just(Cause::Unknown),
     ]
 }

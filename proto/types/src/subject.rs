@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::IpAddr;
 
 /// A node by number and name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
@@ -100,8 +101,10 @@ pub enum Cause {
     },
     /// A person or script.
     Admin {
-        /// As they named themselves.
-        admin: String,
+        /// Who that is, as its certificate says: `admin/alice`; null without TLS, when nobody knows.
+        admin: Option<String>,
+        /// The IP address that it came from.
+        from: IpAddr,
     },
     /// Somebody that a newer coordinator knows and this program does not.
     #[serde(other)]
@@ -113,7 +116,8 @@ impl fmt::Display for Cause {
         match self {
             Self::Coordinator { coordinator_id } => write!(f, "coordinator {coordinator_id}"),
             Self::Node { node, .. } => f.write_str(node),
-            Self::Admin { admin } => f.write_str(admin),
+            Self::Admin { admin: Some(admin), .. } => f.write_str(admin),
+            Self::Admin { admin: None, from } => write!(f, "operator at {from}"),
             Self::Unknown => f.write_str("?"),
         }
     }
@@ -131,6 +135,15 @@ mod tests {
         assert_eq!(serde_json::to_value(&partition).unwrap(), written);
         assert_eq!(serde_json::from_value::<Subject>(written).unwrap(), partition);
         assert_eq!(partition.to_string(), "partition orders/7");
+    }
+
+    #[test]
+    fn who_has_no_certificate_is_told_by_address() {
+        let admin = |admin: Option<&str>| Cause::Admin { admin: admin.map(str::to_owned), from: [10, 0, 0, 7].into() };
+        assert_eq!(admin(Some("admin/alice")).to_string(), "admin/alice");
+        assert_eq!(admin(None).to_string(), "operator at 10.0.0.7");
+        let written = json!({"kind": "admin", "admin": "admin/alice", "from": "10.0.0.7"});
+        assert_eq!(serde_json::to_value(admin(Some("admin/alice"))).unwrap(), written);
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! Who changed the cluster and who was refused, kept beside the log in `audit.jsonl`: one line each, numbered, so that a gap shows.
+//!
+//! It is for those who look later, so nothing waits for it: what finds no place in the queue, or on the disk, is counted, and the next
+//! line says how many. [`Record`] is one line, `rotation` says when a file is full, [`AuditFile`] is what is on the disk.
+
+mod change;
+mod file;
+mod record;
+mod rotation;
+mod writer;
+
+pub(crate) use change::Change;
+pub(crate) use record::{Outcome, Record, What};
+
+use crate::clock::wall_now;
+use crate::metrics::Metrics;
+use archon_security::{Refusal, Refusals, Witness};
+use file::AuditFile;
+use rotation::Rotation;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use writer::Writer;
+
+/// Lines that wait to be written.
+const QUEUE_MAX: usize = 1_024;
+/// How long the last of them may take when the coordinator stops.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Takes what is to be kept.
+#[derive(Clone)]
+pub(crate) struct Audit {
+    queue: mpsc::Sender<Record>,
+    /// Those for which there was no place since the last one that had it.
+    dropped: Arc<AtomicU64>,
+    metrics: Arc<Metrics>,
+}
+
+impl Audit {
+    /// Takes what is to be kept, and gives it to what [`Waiting::write`] begins.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> (Self, Waiting) {
+        let (queue, waiting) = mpsc::channel(QUEUE_MAX);
+        let audit = Self { queue, dropped: Arc::default(), metrics };
+        (audit.clone(), Waiting { queue: waiting, audit })
+    }
+
+    /// Keeps one, if there is place.
+    pub(crate) fn keep(&self, record: Record) {
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if self.queue.try_send(Record { dropped, ..record }).is_err() {
+            self.dropped.fetch_add(dropped.saturating_add(1), Ordering::Relaxed);
+            self.metrics.audit_dropped.add(1);
+        }
+    }
+}
+
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Audit").finish_non_exhaustive()
+    }
+}
+
+impl Witness for Audit {
+    fn note(&self, refusal: Refusal) {
+        self.keep(Record::of_refusal(refusal, wall_now()));
+    }
+}
+
+/// What is kept, until it is written.
+pub(crate) struct Waiting {
+    queue: mpsc::Receiver<Record>,
+    audit: Audit,
+}
+
+impl Waiting {
+    /// Begins to write to the file of `directory`; `refusals` are kept there from now on.
+    pub(crate) fn write(self, directory: &Path, refusals: &Arc<Refusals>) -> Writing {
+        let Self { queue, audit } = self;
+        let file = AuditFile::new(directory, Rotation::default());
+        let metrics = Arc::clone(&audit.metrics);
+        refusals.witnessed_by(Arc::new(audit));
+        let stop = CancellationToken::new();
+        let writer = Writer { queue, file, metrics, refusals: Arc::clone(refusals) };
+        Writing { task: tokio::spawn(writer.run(stop.clone())), stop }
+    }
+}
+
+/// The task that writes.
+pub(crate) struct Writing {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Writing {
+    /// Writes what is there, and ends.
+    pub(crate) async fn close(mut self) {
+        self.stop.cancel();
+        match tokio::time::timeout(DEADLINE, &mut self.task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "writing the audit file failed"),
+            Err(_) => {
+                tracing::warn!("the last lines of the audit file were not written in time");
+                self.task.abort();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::Millis;
+    use serde_json::Value;
+
+    fn change() -> Record {
+        Record {
+            at: Millis::ZERO,
+            what: What::Change,
+            who: None,
+            from: None,
+            call: None,
+            subject: None,
+            asked: None,
+            outcome: Outcome::Done,
+            request_id: None,
+            left_out: 0,
+            dropped: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_place_is_counted_by_the_next_line_and_the_end_waits_for_what_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let (audit, waiting) = Audit::new(Arc::default());
+        (0..QUEUE_MAX + 10).for_each(|_| audit.keep(change()));
+        let refusals = Arc::<Refusals>::default();
+        let writing = waiting.write(directory.path(), &refusals);
+        while audit.queue.capacity() == 0 {
+            tokio::task::yield_now().await;
+        }
+        audit.keep(change());
+        writing.close().await;
+        let text = std::fs::read_to_string(directory.path().join(file::FILE)).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), QUEUE_MAX + 1);
+        assert!(lines[..QUEUE_MAX].iter().all(|line| line["dropped"] == 0), "they came before");
+        assert_eq!(lines[QUEUE_MAX]["dropped"], 10);
+        assert_eq!((audit.metrics.audit_lines.get(), audit.metrics.audit_dropped.get()), (QUEUE_MAX as u64 + 1, 10));
+    }
+}

@@ -1,0 +1,226 @@
+//! One thing that is kept, and the line that it becomes.
+
+use archon_security::Refusal;
+use archon_types::text::plain;
+use archon_types::{ErrorKind, Millis};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Most characters of a text in a line.
+const TEXT_CHARS_MAX: usize = 500;
+
+/// What a line tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    /// Somebody has asked for a change of the cluster.
+    Change,
+    /// Somebody has asked for what is not theirs to ask.
+    Refusal,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// It is committed.
+    Done,
+    /// It was not done.
+    Refused {
+        /// Why.
+        kind: ErrorKind,
+        /// Why, in a sentence.
+        message: String,
+    },
+    /// It may come to be committed, or not: the events tell.
+    Unknown {
+        /// Why nobody knows.
+        message: String,
+    },
+}
+
+/// What is kept of one change or refusal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    /// When, on the wall clock.
+    pub(crate) at: Millis,
+    pub(crate) what: What,
+    /// Who, as the certificate says.
+    pub(crate) who: Option<String>,
+    /// From which address.
+    pub(crate) from: Option<IpAddr>,
+    /// The path of the call, or what else was opened or sent.
+    pub(crate) call: Option<String>,
+    /// What it is about.
+    pub(crate) subject: Option<String>,
+    /// What was wanted of it.
+    pub(crate) asked: Option<String>,
+    pub(crate) outcome: Outcome,
+    /// The id under which it was asked for; whoever repeats it uses the same.
+    pub(crate) request_id: Option<String>,
+    /// Refusals of which only their number is kept, this one's.
+    pub(crate) left_out: u64,
+    /// Those before it for which there was no place.
+    pub(crate) dropped: u64,
+}
+
+impl Record {
+    /// What is kept of a refusal at `at`.
+    pub(crate) fn of_refusal(refusal: Refusal, at: Millis) -> Self {
+        let Refusal { identity, from, call, subject, why, left_out } = refusal;
+        Self {
+            at,
+            what: What::Refusal,
+            who: identity.map(|identity| identity.to_string()),
+            from,
+            call,
+            subject,
+            asked: None,
+            outcome: Outcome::Refused { kind: ErrorKind::Refused, message: why },
+            request_id: None,
+            left_out,
+            dropped: 0,
+        }
+    }
+
+    /// Its line, the `seq`th, after `lost` more that were not written. Text of others is cut, and freed of what is no character to be seen.
+    pub(crate) fn line(&self, seq: u64, lost: u64) -> Vec<u8> {
+        let (outcome, kind, message) = match &self.outcome {
+            Outcome::Done => ("done", None, None),
+            Outcome::Refused { kind, message } => ("refused", Some(kind.as_str()), Some(cut(message))),
+            Outcome::Unknown { message } => ("unknown", None, Some(cut(message))),
+        };
+        let line = Line {
+            seq,
+            dropped: self.dropped.saturating_add(lost),
+            at: date_time(self.at),
+            what: self.what,
+            who: self.who.as_deref().map(cut),
+            from: self.from,
+            call: self.call.as_deref().map(cut),
+            subject: self.subject.as_deref().map(cut),
+            asked: self.asked.as_deref().map(cut),
+            outcome,
+            kind,
+            message,
+            request_id: self.request_id.as_deref(),
+            left_out: self.left_out,
+        };
+        // Nothing in it can fail to be written; if it did, the number would still stand there.
+        let mut text = serde_json::to_vec(&line).unwrap_or_else(|_| format!("{{\"seq\":{seq}}}").into_bytes());
+        text.push(b'\n');
+        text
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    seq: u64,
+    at: String,
+    what: What,
+    who: Option<String>,
+    from: Option<IpAddr>,
+    call: Option<String>,
+    subject: Option<String>,
+    asked: Option<String>,
+    outcome: &'static str,
+    kind: Option<&'static str>,
+    message: Option<String>,
+    request_id: Option<&'a str>,
+    left_out: u64,
+    dropped: u64,
+}
+
+/// The number of the last line that `tail`, the end of a file, holds; lines behind it that cannot be read are counted as lines. `None` if
+/// none can be read.
+pub(crate) fn last_seq(tail: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    let lines = tail.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    (0..).zip(lines.rev()).find_map(|(unreadable, line)| {
+        let Numbered { seq } = serde_json::from_slice(line).ok()?;
+        Some(seq.saturating_add(unreadable))
+    })
+}
+
+/// A text of others, as long as a line may hold it.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", plain(&text[..end])),
+        None => plain(text).into_owned(),
+    }
+}
+
+/// As RFC 3339 writes it, in UTC.
+fn date_time(at: Millis) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.get()) * 1_000_000).ok();
+    let written = time.and_then(|time| time.format(&Rfc3339).ok());
+    // A clock beyond the year 9999 is wrong anyway.
+    written.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn record() -> Record {
+        Record {
+            at: Millis::new(1_700_000_000_123),
+            what: What::Change,
+            who: Some("admin/alice".into()),
+            from: Some([10, 0, 0, 7].into()),
+            call: Some("/archon.v1.Admin/SetNode".into()),
+            subject: Some("node athens".into()),
+            asked: Some("drain".into()),
+            outcome: Outcome::Done,
+            request_id: None,
+            left_out: 0,
+            dropped: 0,
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_did_what_and_what_came_of_it() {
+        let line = record().line(17, 2);
+        let found: Value = serde_json::from_slice(&line).unwrap();
+        let expected = json!({
+            "seq": 17, "at": "2023-11-14T22:13:20.123Z", "what": "change", "who": "admin/alice", "from": "10.0.0.7",
+            "call": "/archon.v1.Admin/SetNode", "subject": "node athens", "asked": "drain", "outcome": "done", "kind": null,
+            "message": null, "request_id": null, "left_out": 0, "dropped": 2,
+        });
+        assert_eq!(found, expected);
+        assert_eq!(line.last(), Some(&b'\n'));
+    }
+
+    #[test]
+    fn text_of_others_makes_no_line_of_its_own_and_no_long_one() {
+        let message = format!("a\n{{\"seq\":1}}\u{1b}[31m{}", "x".repeat(100_000));
+        let refused = Record { outcome: Outcome::Refused { kind: ErrorKind::NotFound, message }, ..record() };
+        let line = refused.line(1, 0);
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert!(line.len() < 1_200, "{}", line.len());
+        let found: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(found["kind"], "not_found");
+        assert!(found["message"].as_str().unwrap().starts_with("a\\n{\"seq\":1}\\u{1b}[31mxxx"), "{found}");
+    }
+
+    #[test]
+    fn numbers_go_on_behind_lines_that_cannot_be_read() {
+        let line = |seq| record().line(seq, 0);
+        assert_eq!(last_seq(b""), None);
+        assert_eq!(last_seq(b"nonsense\n"), None);
+        assert_eq!(last_seq(&[line(3), line(4)].concat()), Some(4));
+        assert_eq!(last_seq(&[line(3), b"\0\0\0\n".to_vec(), b"{\n".to_vec()].concat()), Some(5));
+        assert_eq!(last_seq(&[&b"half of a line}\n"[..], &line(9)].concat()), Some(9));
+    }
+
+    #[test]
+    fn a_clock_far_off_is_no_error() {
+        assert_eq!(date_time(Millis::ZERO), "1970-01-01T00:00:00Z");
+        assert_eq!(date_time(Millis::new(u64::MAX)), "9999-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,83 @@
+//! The task that writes what is kept.
+
+use super::file::AuditFile;
+use super::record::Record;
+use crate::metrics::Metrics;
+use archon_security::Refusals;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Lines that one blocking task writes at most.
+const AT_ONCE_MAX: usize = 256;
+/// How often it is looked whether refusals were left out of which nobody has told yet.
+const SETTLE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What the task has.
+pub(super) struct Writer {
+    pub(super) queue: mpsc::Receiver<Record>,
+    pub(super) file: AuditFile,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) refusals: Arc<Refusals>,
+}
+
+impl Writer {
+    /// Writes what comes, until `stop`, and then what is there.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let mut settle = tokio::time::interval(SETTLE_INTERVAL);
+        // What a crash has left of a line is cut off now, and not only before the next one.
+        let mut file = write(self.file, Vec::new(), &self.metrics).await;
+        while let Some(open) = file {
+            let mut records = Vec::new();
+            let stopped = tokio::select! {
+                received = self.queue.recv_many(&mut records, AT_ONCE_MAX) => received == 0,
+                _ = settle.tick() => {
+                    self.refusals.settle(false);
+                    false
+                }
+                () = stop.cancelled(), if !self.queue.is_closed() => {
+                    self.refusals.settle(true);
+                    // Whoever comes later is counted, and nothing more; what is there is taken before the end.
+                    self.queue.close();
+                    false
+                }
+            };
+            file = write(open, records, &self.metrics).await;
+            if stopped {
+                return;
+            }
+        }
+    }
+}
+
+/// Writes lines in a blocking task, which has the file meanwhile; nothing comes back if that failed.
+async fn write(mut file: AuditFile, records: Vec<Record>, metrics: &Arc<Metrics>) -> Option<AuditFile> {
+    let metrics = Arc::clone(metrics);
+    let written = tokio::task::spawn_blocking(move || {
+        append(&mut file, &records, &metrics);
+        file
+    });
+    written.await.inspect_err(|error| tracing::error!(%error, "the audit file takes nothing any more")).ok()
+}
+
+fn append(file: &mut AuditFile, records: &[Record], metrics: &Metrics) {
+    let mut failure = file.open().err();
+    for record in records {
+        match file.append(record) {
+            Ok(()) => metrics.audit_lines.add(1),
+            Err(error) => {
+                metrics.audit_dropped.add(1);
+                failure = Some(error);
+            }
+        }
+    }
+    if !records.is_empty()
+        && let Err(error) = file.sync()
+    {
+        failure = Some(error);
+    }
+    if let Some(error) = failure {
+        tracing::warn!(path = %file.path().display(), %error, "the audit file was not written");
+    }
+}

@@ -1,0 +1,142 @@
+//! One call that changes the cluster: who makes it, how far it has come, and what is kept of it.
+
+use super::budget;
+use crate::audit::{Audit, Change, Outcome, Record, What};
+use crate::clock::wall_now;
+use archon_coordinator_core::Actor;
+use archon_proto::convert::ids::request_id;
+use archon_security::Caller;
+use archon_types::{ErrorDetail, ErrorKind};
+use parking_lot::Mutex;
+use std::time::Duration;
+use tonic::Request;
+
+/// How far a call has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Nothing of it was looked at by whoever leads.
+    Asked,
+    /// It is judged by the state, or was refused by it.
+    Judged,
+    /// There was nothing to commit.
+    Idle,
+    /// It was given to the log, and may be committed whatever is answered.
+    Proposed,
+    /// It is committed.
+    Done,
+}
+
+/// A call. When it has ended, or whoever made it has gone away, it is kept what came of it.
+pub(super) struct Call<'a> {
+    audit: &'a Audit,
+    caller: Caller,
+    /// How long it may take.
+    pub(super) within: Duration,
+    stage: Mutex<Stage>,
+    /// Taken when it is kept.
+    record: Mutex<Option<Record>>,
+}
+
+impl<'a> Call<'a> {
+    /// The call `path` with this request.
+    pub(super) fn new<T: Change>(audit: &'a Audit, path: &'static str, request: &Request<T>) -> Self {
+        let (caller, within, asked) = (Caller::of(request), budget(request.metadata()), request.get_ref());
+        let record = Record {
+            at: wall_now(),
+            what: What::Change,
+            who: caller.identity.as_ref().map(|identity| identity.to_string()),
+            from: Some(caller.address),
+            call: Some(path.to_owned()),
+            subject: Some(asked.subject()),
+            asked: asked.wanted(),
+            outcome: Outcome::Done,
+            request_id: request_id(asked.request_id(), "request_id").ok().map(|id| id.to_string()),
+            left_out: 0,
+            dropped: 0,
+        };
+        let record = Some(record).filter(|_| !asked.is_trial());
+        Self { audit, caller, within, stage: Mutex::new(Stage::Asked), record: Mutex::new(record) }
+    }
+
+    /// Whoever asks, as the log and the events name that one.
+    pub(super) fn who(&self) -> Actor {
+        let identity = self.caller.identity.as_ref().map(|identity| identity.to_string());
+        Actor::Admin { identity, from: self.caller.address }
+    }
+
+    /// It has come so far.
+    pub(super) fn reaches(&self, stage: Stage) {
+        *self.stage.lock() = stage;
+    }
+
+    /// It has ended, by that error if there is one.
+    pub(super) fn end(self, error: Option<&ErrorDetail>) {
+        self.keep(outcome(*self.stage.lock(), error));
+    }
+
+    fn keep(&self, outcome: Option<Outcome>) {
+        if let (Some(record), Some(outcome)) = (self.record.lock().take(), outcome) {
+            self.audit.keep(Record { outcome, ..record });
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    /// Whoever has asked does not wait for the answer any more: what was given to the log takes its course.
+    fn drop(&mut self) {
+        let outcome = match *self.stage.lock() {
+            Stage::Proposed => {
+                Some(Outcome::Unknown { message: "whoever asked has gone before it was answered".to_owned() })
+            }
+            Stage::Done => Some(Outcome::Done),
+            Stage::Asked | Stage::Judged | Stage::Idle => None,
+        };
+        self.keep(outcome);
+    }
+}
+
+/// What is kept of a call that came so far and ended by that error; nothing of one that has changed nothing, or is another's to answer.
+fn outcome(stage: Stage, error: Option<&ErrorDetail>) -> Option<Outcome> {
+    let refused = |error: &ErrorDetail| Outcome::Refused { kind: error.kind, message: error.message.clone() };
+    match (stage, error) {
+        (Stage::Done, _) => Some(Outcome::Done),
+        (Stage::Idle, _) | (Stage::Asked | Stage::Judged | Stage::Proposed, None) => None,
+        (Stage::Asked, Some(error)) => Some(refused(error)).filter(|_| error.kind == ErrorKind::InvalidArgument),
+        (Stage::Judged, Some(error)) => Some(refused(error)),
+        (Stage::Proposed, Some(error)) => Some(match error.kind {
+            // Never given to the log.
+            ErrorKind::Overloaded | ErrorKind::ReadOnly | ErrorKind::InvalidArgument => refused(error),
+            _ => Outcome::Unknown { message: error.message.clone() },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(stage: Stage, kind: Option<ErrorKind>) -> &'static str {
+        let error = kind.map(|kind| ErrorDetail::new(kind, "why"));
+        match outcome(stage, error.as_ref()) {
+            None => "nothing",
+            Some(Outcome::Done) => "done",
+            Some(Outcome::Refused { .. }) => "refused",
+            Some(Outcome::Unknown { .. }) => "unknown",
+        }
+    }
+
+    #[test]
+    fn it_is_kept_what_is_known_of_a_change() {
+        assert_eq!(kept(Stage::Done, None), "done");
+        assert_eq!(kept(Stage::Done, Some(ErrorKind::NoQuorum)), "done", "what was asked afterwards does not matter");
+        assert_eq!(kept(Stage::Judged, Some(ErrorKind::NotFound)), "refused");
+        assert_eq!(kept(Stage::Judged, Some(ErrorKind::NotEnoughNodes)), "refused");
+        assert_eq!(kept(Stage::Asked, Some(ErrorKind::InvalidArgument)), "refused");
+        assert_eq!(kept(Stage::Asked, Some(ErrorKind::NotCoordinatorLeader)), "nothing", "the leader keeps it");
+        assert_eq!(kept(Stage::Idle, None), "nothing");
+        assert_eq!(kept(Stage::Proposed, Some(ErrorKind::ReadOnly)), "refused");
+        for unknown in [ErrorKind::NotCoordinatorLeader, ErrorKind::DeadlineExceeded, ErrorKind::ShuttingDown] {
+            assert_eq!(kept(Stage::Proposed, Some(unknown)), "unknown");
+        }
+    }
+}

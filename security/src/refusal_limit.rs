@@ -1,0 +1,112 @@
+//! Which refusals are told one by one: a few of each caller in a minute, and of all together. The others are counted.
+
+use crate::identity::Identity;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long refusals are counted together.
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
+/// Refusals of one caller that are told in that time.
+pub(crate) const OF_ONE_MAX: u32 = 5;
+/// Refusals of all callers that are told in that time.
+const OF_ALL_MAX: u32 = 60;
+/// Callers that are told apart in that time; those who come later count as one.
+const CALLERS_MAX: usize = 64;
+
+/// Whose refusals are counted together.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Who {
+    /// Whoever shows this certificate.
+    Identity(Arc<Identity>),
+    /// Strangers who count for this address.
+    Address(IpAddr),
+    /// All those for whom there is no place.
+    Others,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Count {
+    told: u32,
+    left_out: u64,
+}
+
+/// Counts refusals. It knows no clock: times are those since any moment in the past.
+#[derive(Default, Debug)]
+pub(crate) struct RefusalLimit {
+    began: Option<Duration>,
+    told: u32,
+    callers: BTreeMap<Who, Count>,
+}
+
+impl RefusalLimit {
+    /// Counts one more at `now`, and says whether it is told. What was left out before is taken first, by [`RefusalLimit::end`].
+    pub(crate) fn note(&mut self, who: Who, now: Duration) -> bool {
+        self.began.get_or_insert(now);
+        let known = self.callers.len() < CALLERS_MAX || self.callers.contains_key(&who);
+        let count = self.callers.entry(if known { who } else { Who::Others }).or_default();
+        if count.told < OF_ONE_MAX && self.told < OF_ALL_MAX {
+            count.told += 1;
+            self.told += 1;
+            return true;
+        }
+        count.left_out += 1;
+        false
+    }
+
+    /// How many were left out, and of whom, if the time in which they are counted together is over at `now`, or if it is to end `at_once`.
+    pub(crate) fn end(&mut self, now: Duration, at_once: bool) -> Vec<(Who, u64)> {
+        let over = self.began.is_some_and(|began| now.saturating_sub(began) >= WINDOW);
+        if !over && !at_once {
+            return Vec::new();
+        }
+        let ended = std::mem::take(self);
+        ended
+            .callers
+            .into_iter()
+            .map(|(who, count)| (who, count.left_out))
+            .filter(|(_, left_out)| *left_out > 0)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::identity::Role;
+
+    fn at(last: u32) -> Who {
+        Who::Address(IpAddr::from(last.to_be_bytes()))
+    }
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_flood_of_one_caller_is_told_a_few_times_and_then_counted() {
+        let mut limit = RefusalLimit::default();
+        let mallory = Who::Identity(Arc::new(Identity::new(Role::Client, "mallory").unwrap()));
+        let told = (0..1_000).filter(|_| limit.note(mallory.clone(), seconds(100))).count();
+        assert_eq!(told, 5);
+        assert!(limit.note(at(1), seconds(101)), "others are told of all the same");
+        assert_eq!(limit.end(seconds(159), false), [], "its time is not over");
+        assert_eq!(limit.end(seconds(160), false), [(mallory.clone(), 995)]);
+        assert_eq!(limit.end(seconds(300), true), [], "it is told once");
+        assert!(limit.note(mallory, seconds(160)), "a new minute has begun");
+    }
+
+    #[test]
+    fn many_callers_together_are_bounded_too() {
+        let mut limit = RefusalLimit::default();
+        let told = (0..100_000).filter(|caller| limit.note(at(caller % 10_000), seconds(1))).count();
+        assert_eq!(told, 60);
+        assert!(limit.callers.len() <= CALLERS_MAX + 1, "{}", limit.callers.len());
+        let left_out = limit.end(seconds(2), true);
+        assert_eq!(left_out.iter().map(|(_, count)| count).sum::<u64>(), 100_000 - 60);
+        assert!(left_out.iter().any(|(who, _)| *who == Who::Others), "{left_out:?}");
+    }
+}
