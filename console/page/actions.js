@@ -56,7 +56,7 @@ export const partitionOrder = (verb, table, number, body = {}) => {
   const extra = options.map(([name, value]) => ` --${name} ${quoted(value)}`).join("");
   return {
     command: `archon partition ${verb} ${partitionArguments(table, number)}${extra}`,
-    run: () => call("POST", `${partitionPath(table, number)}/${verb}`, body),
+    run: () => call("POST", `${partitionPath(table, number)}/${verb}`, Object.fromEntries(options)),
   };
 };
 

@@ -21,6 +21,8 @@ const SECTIONS = {
   map: (map) => store.setMap(map),
   map_change: (change) => store.changeMap(change),
   gone: ({ table_id: table }) => store.dropMap(table),
+  // Only a sign of life.
+  tick: () => {},
   trouble: ({ message }) => store.set("trouble", message),
 };
 

@@ -52,7 +52,7 @@ export class TableBlock {
     const map = this.#map;
     this.#grid.draw(map, look, width, heightMax);
     const keys = store.tables?.find((table) => table.table_id === map.tableId)?.keys;
-    const what = map.holds === "leases" ? "leases" : keys === "range" ? "partitions by ranges" : "partitions";
+    const what = map.holds === "lease" ? "leases" : keys === "range" ? "partitions by ranges" : "partitions";
     say(this.#about, `${count(map.total)} ${what}`);
     const counts = JSON.stringify(map.countsOf(LETTERS));
     mark(this.element, "data-counts", counts);
@@ -82,7 +82,7 @@ export class TableBlock {
     if (state === ".") return `${number}: no partition has this number`;
     if (leader === 0) return `${map.table}/${number}: ${state === "l" ? "" : "nobody leads, "}${stateWord(state)}`;
     const who = store.nodeOf(leader)?.node ?? `number ${leader}`;
-    return `${map.table}/${number}: ${who} ${map.holds === "leases" ? "owns it" : "leads"}, ${stateWord(state)}`;
+    return `${map.table}/${number}: ${who} ${map.holds === "lease" ? "owns it" : "leads"}, ${stateWord(state)}`;
   }
 
   #showCursor() {

@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -20,12 +21,14 @@ use tower_service::Service;
 
 /// Connections at once. A browser opens up to six without TLS.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a request's head may take, and a connection that asks for nothing stay open.
+/// How long a connection may take to ask for something, and a head to come.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Requests at once on one connection of HTTP/2.
-const STREAMS_MAX: u32 = 64;
+const STREAMS_MAX: u32 = 16;
 /// How long it waits after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+/// How long what was sent may lie unread: who watches and does not read gives its place to others.
+const UNREAD_PATIENCE: Duration = Duration::from_secs(60);
 /// How long requests may take that are under way at the end.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -78,6 +81,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
 /// Who is there, if that is somebody whom the cluster's authority vouches for.
 async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) -> Option<(Stream, Caller)> {
     let _ = connection.set_nodelay(true);
+    let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_PATIENCE));
     let Some(tls) = transport.tls() else { return Some((connection.into(), caller)) };
     match tls.accept(connection).await {
         Ok(stream) => {
@@ -91,8 +95,15 @@ async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) 
     }
 }
 
+/// Whether a connection has asked for anything.
+#[derive(Default)]
+struct Asked(AtomicBool);
+
 async fn answer(stream: Stream, caller: Caller, router: Router, stop: CancellationToken) {
+    let asked = Arc::<Asked>::default();
+    let noted = Arc::clone(&asked);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        noted.0.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(caller.clone());
         router.clone().call(request)
     });
@@ -106,8 +117,16 @@ async fn answer(stream: Stream, caller: Caller, router: Router, stop: Cancellati
         .keep_alive_timeout(HEAD_PATIENCE);
     let connection = server.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
+    let silent = async {
+        sleep(HEAD_PATIENCE).await;
+        // One that has asked for something is bounded by what it asked for.
+        if asked.0.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let served = tokio::select! {
         served = connection.as_mut() => served,
+        () = silent => return tracing::debug!("a connection of the console asks for nothing"),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -112,7 +112,8 @@ impl Cluster {
         }
         let builder = Client::builder(self.config.coordinators.clone()).transport(self.config.transport.clone());
         let client = builder.timeout(PATIENCE).table(table).build().await?;
-        // Who was faster stays; what the other one has under way ends with it.
-        Ok(self.rows.lock().get_or_insert(client).clone()).map(|client| client.with_timeout(PATIENCE))
+        // Who was faster stays, with another table perhaps.
+        let held = self.rows.lock().get_or_insert(client).clone();
+        held.table(table).await
     }
 }

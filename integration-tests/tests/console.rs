@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -110,6 +111,34 @@ fn rows_are_read_and_written_as_other_resources_are() {
 }
 
 #[test]
+fn rows_of_two_tables_that_were_first_asked_for_together_were_those_of_one() {
+    let cluster = Cluster::start(EXE, &options());
+    let (made, said) = ask(
+        cluster.console_address(0),
+        "POST",
+        "/api/v1/tables",
+        CHANGES,
+        r#"{"name":"other","kind":"hash","partitions":3}"#,
+    );
+    assert_eq!(made, 200, "{said}");
+    // Each console is asked for rows for the first time.
+    for console in 0..3 {
+        let at = cluster.console_address(console);
+        let key = format!("k{console}");
+        thread::scope(|scope| {
+            for table in ["default", "other"] {
+                let path = format!("/api/v1/rows/{table}/{key}");
+                scope.spawn(move || assert_eq!(ask(at, "PUT", &path, CHANGES, table).0, 200));
+            }
+        });
+        for table in ["default", "other"] {
+            let found = cluster.archon(&["kv", "get", &key, "--table", table]);
+            assert_eq!(found.stdout.trim(), table, "of console {console}: {}", found.stderr);
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_in_words() {
     let cluster = Cluster::start(EXE, &options());
     let at = cluster.console_address(0);
@@ -132,7 +161,16 @@ fn what_cannot_be_done_is_refused_in_words() {
         ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"hash\",\"partitons\":3}", 422, "partitons"),
         ("POST", "/api/v1/rebalance/cancel", CHANGES, "{}", 409, ""),
         ("POST", "/api/v1/rebalance/apply", CHANGES, "{\"moves\":[]}", 422, "table_version"),
-        ("PUT", "/api/v1/rows/default/k", CHANGES, &huge, 413, ""),
+        ("PUT", "/api/v1/rows/default/k", CHANGES, &huge, 413, "error"),
+        (
+            "DELETE",
+            "/api/v1/rows/default/k",
+            "x-archon-console: 1\r\nif-match: \"1\"\r\n",
+            "",
+            400,
+            "without a condition",
+        ),
+        ("PATCH", "/api/v1/nodes", CHANGES, "", 405, "cannot be asked by PATCH"),
         ("DELETE", "/api/v1/tables/default?table_id=99", CHANGES, "", 409, ""),
     ] {
         let (found, said) = ask(at, method, path, headers, body);

@@ -1,9 +1,12 @@
 //! What is taken from a request: as axum takes it, with errors as this interface says them.
 
+use super::{BODY_BYTES_MAX, BODY_PATIENCE, Shared};
 use crate::error::ApiError;
 use archon_client::ErrorKind;
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 /// The body, in JSON.
@@ -15,15 +18,43 @@ pub(crate) struct Query<T>(pub(crate) T);
 /// What stands in the path.
 pub(crate) struct Path<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+/// The body, as it is.
+pub(crate) struct Octets(pub(crate) Bytes);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let taken = axum::Json::from_request(request, state).await;
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
+        let taken = read::<axum::Json<T>>(request, shared).await?;
         taken.map(|axum::Json(body)| Self(body)).map_err(|rejected| {
             ApiError::new(ErrorKind::InvalidArgument, rejected.body_text()).with_status(rejected.status())
         })
     }
+}
+
+impl FromRequest<Shared> for Octets {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
+        read::<Bytes>(request, shared).await?.map(Self).map_err(|rejected| {
+            ApiError::new(ErrorKind::InvalidArgument, rejected.body_text()).with_status(rejected.status())
+        })
+    }
+}
+
+/// Reads a body, within the room that all bodies have together, and in time: they lie in the memory of a coordinator.
+async fn read<T: FromRequest<Shared>>(request: Request, shared: &Shared) -> Result<Result<T, T::Rejection>, ApiError> {
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let weight = length.map_or(BODY_BYTES_MAX, |length: usize| length.min(BODY_BYTES_MAX));
+    let reading = async {
+        let room = shared.bodies.acquire_many(u32::try_from(weight).unwrap_or(u32::MAX)).await;
+        let taken = T::from_request(request, shared).await;
+        drop(room);
+        taken
+    };
+    let late =
+        |_| ApiError::new(ErrorKind::Overloaded, "the body did not come in time, or others leave no room for it");
+    tokio::time::timeout(BODY_PATIENCE, reading).await.map_err(late)
 }
 
 macro_rules! of_parts {

@@ -14,6 +14,8 @@ mod tables;
 use crate::console::Cluster;
 use crate::{feed, guard, page};
 use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -22,10 +24,16 @@ use operations::Operations;
 pub(crate) use rebalance::MOVES_MAX;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Most bytes of a body: a plan of many thousand moves, and more than a value may have.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes of all bodies that are being read.
+const BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long a body may take to come.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What every request of a console comes to.
 #[derive(Clone, Debug)]
@@ -33,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
     /// The console ends.
     pub(crate) stop: CancellationToken,
+    /// Bytes that bodies may still take.
+    bodies: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -44,11 +54,11 @@ impl Shared {
 
 /// Everything that a console answers.
 pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
-    let shared = Shared { cluster, stop };
+    let shared = Shared { cluster, stop, bodies: Arc::new(Semaphore::new(BODIES_BYTES_MAX)) };
     let (operations, description) = operations().into_parts();
     let described = move || async move { Json(description) };
     let api = operations.route("/api/v1/openapi.json", get(described)).route("/api/v1/feed", get(feed::serve));
-    let all = api.merge(page::router()).fallback(unknown);
+    let all = api.merge(page::router()).fallback(unknown).method_not_allowed_fallback(other_method);
     all.layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(shared.clone(), check_origin))
         .with_state(shared)
@@ -91,10 +101,25 @@ fn operations() -> Operations {
 /// Asked of everything before it is looked at.
 async fn check_origin(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
-    match checked {
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
+    };
+    // Whatever is answered is for whoever asked: no page of somebody else may load it, and nobody keep it or take it for a script.
+    for (name, value) in [
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (CACHE_CONTROL, "no-store"),
+    ] {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
+    response
+}
+
+async fn other_method(request: Request) -> crate::error::ApiError {
+    let why = format!("{} cannot be asked by {}; see /api/v1/openapi.json", request.uri().path(), request.method());
+    crate::error::ApiError::new(archon_client::ErrorKind::InvalidArgument, why)
+        .with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
 }
 
 async fn unknown(request: Request) -> crate::error::ApiError {

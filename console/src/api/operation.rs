@@ -1,7 +1,7 @@
 //! What an operation takes and answers, read off the function that answers it: so that the description cannot say anything else.
 
 use super::asker::Asker;
-use super::extract::{Body, Path, Query};
+use super::extract::{Body, Octets, Path, Query};
 use crate::error::ApiError;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName};
@@ -124,7 +124,7 @@ impl<T: JsonSchema> Taken for Body<T> {
 }
 
 /// The value of a row, as it is.
-impl Taken for Bytes {
+impl Taken for Octets {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         description.body = Some(octets());
     }

@@ -4,10 +4,14 @@ use super::asker::Asker;
 use super::extract::{Body, Path};
 use super::nodes::Nothing;
 use crate::error::ApiError;
-use archon_client::{Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary};
+use archon_client::{ErrorKind, Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary};
 use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long the middle of a partition may be looked for while somebody waits. It goes on, and whoever asks again finds it.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Which table.
 #[derive(Deserialize, JsonSchema)]
@@ -94,7 +98,12 @@ pub(crate) async fn split(
 ) -> Result<Json<PartitionSplit>, ApiError> {
     let admin = asker.admin("SplitPartition")?;
     let at = split.at.as_deref().map(str::as_bytes);
-    Ok(Json(admin.split_partition(&named.table, named.number, at, split.dry_run).await?))
+    let splitting = admin.split_partition(&named.table, named.number, at, split.dry_run);
+    let searching = |_| {
+        let why = "the middle of its bytes is still being looked for; ask again, or name a key";
+        ApiError::new(ErrorKind::Unavailable, why)
+    };
+    Ok(Json(tokio::time::timeout(SEARCH_PATIENCE, splitting).await.map_err(searching)??))
 }
 
 pub(crate) async fn merge(

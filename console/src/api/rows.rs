@@ -1,7 +1,7 @@
 //! Rows of tables, as other resources of HTTP are: the body is the value, and the ETag its revision.
 
 use super::asker::Asker;
-use super::extract::{Path, Query};
+use super::extract::{Octets, Path, Query};
 use crate::documents::{Entry, ValueText};
 use crate::error::ApiError;
 use archon_client::bytes::Bytes;
@@ -118,7 +118,7 @@ pub(crate) async fn put(
     asker: Asker,
     Path(keyed): Path<Keyed>,
     headers: HeaderMap,
-    value: Bytes,
+    Octets(value): Octets,
 ) -> Result<([(HeaderName, String); 1], Json<Written>), ApiError> {
     let expected = expected(&headers)?;
     let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
@@ -135,7 +135,15 @@ pub(crate) async fn put(
     Ok(([(ETAG, etag(revision))], Json(Written { revision: revision.get() })))
 }
 
-pub(crate) async fn delete(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Removed>, ApiError> {
+pub(crate) async fn delete(
+    asker: Asker,
+    Path(keyed): Path<Keyed>,
+    headers: HeaderMap,
+) -> Result<Json<Removed>, ApiError> {
+    if expected(&headers)?.is_some() {
+        let why = "a key is removed without a condition: leave out If-Match and If-None-Match";
+        return Err(ApiError::new(ErrorKind::InvalidArgument, why));
+    }
     let existed = asker.rows("Delete", &keyed.table).await?.delete(&keyed.key).await?;
     Ok(Json(Removed { existed }))
 }

@@ -82,6 +82,11 @@ impl Latest {
         ends
     }
 
+    /// Nobody asks the cluster any more, whatever the reason: whoever comes next has that begun again.
+    pub(crate) fn abandon(&self) {
+        *self.held.lock() = Held::default();
+    }
+
     /// A section holds this from now on.
     pub(crate) fn set(&self, section: &'static str, content: &impl Serialize) {
         let news = News::new(section, content);

@@ -61,8 +61,8 @@ pub(crate) async fn serve(
         tokio::spawn(poller::poll(Arc::clone(&shared.cluster), shared.stop.clone()));
     }
     let hello = News::new("hello", &hello);
-    let watching =
-        Watching { cluster: Arc::clone(&shared.cluster), waiting: [vec![hello], now].concat().into(), later };
+    let waiting = [vec![hello.clone()], now].concat().into();
+    let watching = Watching { cluster: Arc::clone(&shared.cluster), hello, waiting, later };
     let stop = shared.stop.clone();
     let events =
         futures::stream::unfold((watching, stop), |(mut watching, stop): (Watching, CancellationToken)| async {
@@ -76,6 +76,8 @@ pub(crate) async fn serve(
 /// Somebody who watches.
 struct Watching {
     cluster: Arc<crate::console::Cluster>,
+    /// What everything that is told anew begins with.
+    hello: News,
     waiting: VecDeque<News>,
     later: broadcast::Receiver<News>,
 }
@@ -91,7 +93,7 @@ impl Watching {
                 // One who reads more slowly than it happens gets everything as it is now.
                 Err(RecvError::Lagged(_)) => {
                     let (now, later) = self.cluster.feed.watch();
-                    (self.waiting, self.later) = (now.into(), later);
+                    (self.waiting, self.later) = ([vec![self.hello.clone()], now].concat().into(), later);
                 }
                 Err(RecvError::Closed) => return None,
             }

@@ -1,5 +1,6 @@
 //! Asks the cluster once a second, for all who watch.
 
+use super::Feed;
 use super::load::Reading;
 use super::map::TableMap;
 use super::quorum::quorum_of;
@@ -28,6 +29,7 @@ const TABLES_MAX: usize = 64;
 
 /// Goes on until nobody watches any more.
 pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
+    let _abandoned = Abandoned(&cluster.feed);
     let mut poller = Poller { tables: BTreeMap::new(), reading: None, round: 0 };
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -37,6 +39,17 @@ pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
         }
         if stop.run_until_cancelled(poller.round(&cluster)).await.is_none() {
             return;
+        }
+    }
+}
+
+/// Has the next who watches begin anew, should this end by a panic.
+struct Abandoned<'a>(&'a Feed);
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon();
         }
     }
 }

@@ -4,6 +4,7 @@ use super::record::{Record, last_seq};
 use super::rotation::{Rotation, path_of};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Its name in the data directory.
@@ -46,9 +47,13 @@ impl AuditFile {
     /// # Errors
     /// Those of the file system.
     pub(crate) fn open(&mut self) -> io::Result<()> {
-        if self.current.is_some() {
+        // Somebody may have moved it away: what is appended must not be lost with it.
+        if let Some(current) = &self.current
+            && is_at(&current.file, &self.path)
+        {
             return Ok(());
         }
+        self.current = None;
         let mut file = archon_durable::private().read(true).append(true).create(true).open(&self.path)?;
         let mut length = file.metadata()?.len();
         let mut tail = tail(&file, length)?;
@@ -126,14 +131,20 @@ impl AuditFile {
 
     fn rotate(&mut self) -> io::Result<()> {
         self.sync()?;
+        // Whatever comes of the names: what is appended next goes to the file that is there then.
+        self.current = None;
         for (from, to) in self.rotation.moves(|place| path_of(&self.path, place).exists()) {
             archon_durable::rename(&path_of(&self.path, from), &path_of(&self.path, to))?;
-            if from == 0 {
-                self.current = None;
-            }
         }
         Ok(())
     }
+}
+
+/// Whether the file is the one of this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let named = std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let held = file.metadata().map(|found| (found.dev(), found.ino()));
+    matches!((named, held), (Ok(named), Ok(held)) if named == held)
 }
 
 /// The end of a file of that length.
@@ -203,6 +214,21 @@ mod tests {
         fs::write(&path, b"{\"seq\":9").unwrap();
         open().append(&record()).unwrap();
         assert_eq!(seqs(&path), [1], "nothing tells of an earlier one");
+    }
+
+    #[test]
+    fn lines_went_to_a_file_that_somebody_had_moved_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        let mut file = AuditFile::new(directory.path(), Rotation::default());
+        file.append(&record()).unwrap();
+        let away = directory.path().join("kept elsewhere");
+        fs::rename(&path, &away).unwrap();
+        file.append(&record()).unwrap();
+        assert_eq!((seqs(&away), seqs(&path)), (vec![1], vec![2]));
+        fs::remove_file(&path).unwrap();
+        file.append(&record()).unwrap();
+        assert_eq!(seqs(&path), [3]);
     }
 
     #[test]
