@@ -3,7 +3,7 @@
 use crate::api;
 use crate::console::Cluster;
 use archon_client::Transport;
-use archon_security::{Caller, Refusals, Stream};
+use archon_security::{Caller, Refusals, Stream, TlsError};
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
@@ -87,6 +87,11 @@ async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) 
         Ok(stream) => {
             caller.identity = stream.peer().cloned();
             Some((stream, caller))
+        }
+        Err(error @ (TlsError::Certificate(_) | TlsError::Nobody(_) | TlsError::NoCertificate)) => {
+            // Nobody is told but those who watch: the other side has heard why from its own library.
+            let _ = caller.refused("a connection to the console", None, error.to_string());
+            None
         }
         Err(error) => {
             tracing::debug!(from = %caller.from, %error, "a connection to the console came to nothing");

@@ -45,6 +45,7 @@ impl Console {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let scheme = if config.transport.tls().is_some() { "https" } else { "http" };
         let cluster = Arc::new(Cluster::new(config)?);
         let stop = CancellationToken::new();
         let thread = {
@@ -56,7 +57,7 @@ impl Console {
             };
             std::thread::Builder::new().name("console".to_owned()).spawn(serve)?
         };
-        tracing::info!(%address, "the console is served here");
+        tracing::info!(url = format!("{scheme}://{address}/"), "the console is served");
         Ok(Self { address, stop, thread: Some(thread) })
     }
 

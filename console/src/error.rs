@@ -52,7 +52,12 @@ impl ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        let failed = Self::new(error.kind(), error.to_string());
+        // The kind has a field of its own.
+        let message = match &error {
+            Error::Server { detail } => detail.message.clone(),
+            other => other.to_string(),
+        };
+        let failed = Self::new(error.kind(), message);
         // A write of which nobody knows whether it was done is no refusal that could simply be tried again.
         if error.outcome_unknown() { failed.with_status(StatusCode::GATEWAY_TIMEOUT) } else { failed }
     }

@@ -1,15 +1,19 @@
 //! The console of real coordinators: its interface, what it tells those who watch, and whom it obeys.
 
-use archon_integration_tests::{Cluster, Options, http};
+use archon_integration_tests::http as plain;
+use archon_integration_tests::{Cluster, Options};
 use archon_local_cluster::Issuer;
 use archon_security::{Expected, Protocol, Role, Tls, Transport};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tonic::codegen::{Service, http};
+use tonic::transport::Endpoint;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +35,7 @@ const CHANGES: &str = "x-archon-console: 1\r\ncontent-type: application/json\r\n
 
 /// Asks a console, and gives the status with the answer in JSON.
 fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
-    let answer = http::send(address, &request(address, method, path, headers, body)).expect("a console");
+    let answer = plain::send(address, &request(address, method, path, headers, body)).expect("a console");
     let body = serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body));
     (answer.status, body)
 }
@@ -93,7 +97,7 @@ fn rows_are_read_and_written_as_other_resources_are() {
     let (status, written) = put("if-none-match: *\r\n", "Athens");
     let revision = written["revision"].as_u64().expect("a revision");
     assert_eq!((status, put("if-none-match: *\r\n", "Byzantium").0), (200, 412));
-    let answer = http::send(at, &request(at, "GET", row, "", "")).expect("an answer");
+    let answer = plain::send(at, &request(at, "GET", row, "", "")).expect("an answer");
     let etag = format!("etag: \"{revision}\"");
     assert!(answer.status == 200 && answer.body == "Athens" && answer.head.contains(&etag), "{answer:?}");
     assert!(
@@ -179,9 +183,9 @@ fn what_cannot_be_done_is_refused_in_words() {
     }
     // A name that somebody else points here.
     let rebound = request("rebound.example", "GET", "/api/v1/status", "", "");
-    assert_eq!(http::send(at, &rebound).expect("an answer").status, 403);
+    assert_eq!(plain::send(at, &rebound).expect("an answer").status, 403);
     // The page may load nothing from elsewhere, and be shown within no other.
-    let page = http::get(at, "/").map(|answer| answer.head.to_lowercase()).expect("the page");
+    let page = plain::get(at, "/").map(|answer| answer.head.to_lowercase()).expect("the page");
     assert!(page.contains("default-src 'none'") && page.contains("frame-ancestors 'none'"), "{page}");
     // Whoever begins a request and does not end it keeps nobody out.
     let idle: Vec<TcpStream> = (0..100)
@@ -367,7 +371,32 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
     let foreign = Transport::Tls(Tls::open(&foreign.expect("another authority")).expect("credentials"));
     let refused = runtime.block_on(foreign.connect(at, &Expected::Coordinators, Protocol::Grpc, PATIENCE));
     assert!(refused.unwrap_err().to_string().contains("another cluster"), "a foreign authority");
-    assert_eq!(http::get(at, status).map(|answer| answer.status).unwrap_or(0), 0);
+    assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 0);
+}
+
+/// A refusal that came before the body was read broke the stream of HTTP/2, as its client saw it.
+#[test]
+fn a_refusal_by_http2_was_taken_for_a_break() {
+    let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let at = cluster.console_address(0);
+    let transport = Transport::Tls(Tls::open(&cluster.credentials(Role::Admin, "alice")).expect("credentials"));
+    let endpoint = Endpoint::from_shared(format!("https://{at}")).expect("an address");
+    let body = "x".repeat(1024 * 1024);
+    runtime.block_on(async {
+        let mut channel = transport.channel(&endpoint, at, Expected::Coordinators, PATIENCE);
+        for (header, kind, expected) in [("x-other", "application/json", 403), ("x-archon-console", "text/plain", 415)]
+        {
+            for _ in 0..10 {
+                let request = http::Request::post(format!("https://{at}/api/v1/nodes/athens/cordon"));
+                let request = request.header(header, "1").header("content-type", kind);
+                let request = request.body(tonic::body::Body::new(body.clone())).expect("a request");
+                poll_fn(|context| channel.poll_ready(context)).await.expect("a connection");
+                let answer = channel.call(request).await.expect("an answer");
+                assert_eq!(answer.status(), expected);
+            }
+        }
+    });
 }
 
 /// A member's certificate lets nobody speak for an administrator.

@@ -140,6 +140,11 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
     let consoles = cluster.consoles();
     if let Some(first) = consoles.first() {
         say.say(format!("Look at it in a browser while it happens: {first}"));
+        if first.starts_with("https") {
+            say.say(
+                "It asks for a certificate, as all of this cluster does: docs/CONSOLE.md says how a browser gets one.",
+            );
+        }
     }
     ensure(status.coordinators.len() == SMALL.coordinators, "three coordinators", || format!("{status:?}"))?;
     say.checked(format!(

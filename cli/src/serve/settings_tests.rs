@@ -127,6 +127,8 @@ fn plaintext_stays_on_this_machine_unless_asked() {
     assert!(coordinator(&told).unwrap_err().to_string().contains("0.0.0.0:9101"));
     let shown = [WHOLE, &["--http-listen", "0.0.0.0:8101"]].concat();
     assert!(coordinator(&shown).unwrap_err().to_string().contains("0.0.0.0:8101"));
+    let twice = [WHOLE, &["--http-listen", "127.0.0.1:8101", "--metrics-listen", "127.0.0.1:8101"]].concat();
+    assert!(coordinator(&twice).unwrap_err().to_string().contains("both for --metrics-listen and for --http-listen"));
     // Others would be told to come over the network.
     let local = ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     let abroad = [&local[..], &["--advertise", "10.0.0.1:7201"]].concat();

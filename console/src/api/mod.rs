@@ -20,6 +20,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use futures::StreamExt as _;
 use operations::Operations;
 pub(crate) use rebalance::MOVES_MAX;
 use serde_json::Value;
@@ -103,7 +104,10 @@ async fn check_origin(State(shared): State<Shared>, request: Request, next: Next
     let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
     let mut response = match checked {
         Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+        Err(error) => {
+            skip_body(request).await;
+            error.into_response()
+        }
     };
     // Whatever is answered is for whoever asked: no page of somebody else may load it, and nobody keep it or take it for a script.
     for (name, value) in [
@@ -114,6 +118,20 @@ async fn check_origin(State(shared): State<Shared>, request: Request, next: Next
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Reads what somebody sends who is refused anyway: over HTTP/2 an answer that comes before is taken for a break.
+async fn skip_body(request: Request) {
+    let mut body = request.into_body().into_data_stream();
+    let mut left = BODY_BYTES_MAX;
+    let skipping = async {
+        while let Some(Ok(part)) = body.next().await
+            && left > 0
+        {
+            left = left.saturating_sub(part.len());
+        }
+    };
+    let _ = tokio::time::timeout(BODY_PATIENCE, skipping).await;
 }
 
 async fn other_method(request: Request) -> crate::error::ApiError {

@@ -70,6 +70,15 @@ impl CoordinatorSettings {
         for address in [metrics_listen, http_listen].into_iter().flatten() {
             allowed(&address.to_string(), &transport)?;
         }
+        if let Some(http) = http_listen
+            && http.port() != 0
+            && let Some((flag, _)) = [("--listen", Some(listen)), ("--metrics-listen", metrics_listen)]
+                .iter()
+                .find(|(_, other)| *other == Some(http))
+        {
+            let why = format!("{http} is to be both for {flag} and for --http-listen");
+            return Err(Failure::usage(why, "give the console a port of its own"));
+        }
         let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
         Ok(Self { id, listen, metrics_listen, http_listen, peers, data_dir, cluster, transport })
     }
