@@ -257,7 +257,7 @@ fn whoever_watches_sees_a_node_die_and_the_leading_coordinator_change() {
     let (leader, _) = cluster.wait_leader();
     let other = (leader + 1) % 3;
     let mut watcher = Watcher::new(cluster.console_address(other));
-    let hello = watcher.wait("hello", "a greeting", |_| true);
+    let hello = watcher.wait("hello", "who serves it", |_| true);
     assert_eq!((&hello["may_change"], &hello["identity"]), (&json!(true), &Value::Null));
     let nodes = watcher.wait("nodes", "all nodes", |nodes| nodes.as_array().is_some_and(|all| all.len() == 3));
     let athens = nodes.as_array().into_iter().flatten().find(|node| node["node"] == "athens").expect("athens");
