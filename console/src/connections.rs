@@ -3,7 +3,7 @@
 use crate::api;
 use crate::console::Cluster;
 use archon_client::Transport;
-use archon_security::{Caller, Refusals, Stream, TlsError};
+use archon_security::{Caller, Refusals, Stream};
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
@@ -88,7 +88,7 @@ async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) 
             caller.identity = stream.peer().cloned();
             Some((stream, caller))
         }
-        Err(error @ (TlsError::Certificate(_) | TlsError::Nobody(_) | TlsError::NoCertificate)) => {
+        Err(error) if error.is_refusal() => {
             // Nobody is told but those who watch: the other side has heard why from its own library.
             let _ = caller.refused("a connection to the console", None, error.to_string());
             None

@@ -45,6 +45,12 @@ pub enum TlsError {
 }
 
 impl TlsError {
+    /// Whether the other side is refused for whom it shows that it is, or does not show: what those who watch over the cluster are to
+    /// hear of. All else is a connection that came to nothing.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Certificate(_) | Self::Nobody(_) | Self::NoCertificate)
+    }
+
     /// What a failed handshake means; `host` was dialled, if any was.
     pub(crate) fn of_handshake(error: io::Error, host: Option<&str>) -> Self {
         let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) else {

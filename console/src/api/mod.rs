@@ -7,6 +7,7 @@ mod nodes;
 mod operation;
 mod operations;
 mod partitions;
+mod paths;
 mod rebalance;
 mod rows;
 mod tables;

@@ -3,6 +3,7 @@
 use super::asker::Asker;
 use super::extract::{Body, Path};
 use super::nodes::Nothing;
+use super::paths::{Keyed, OfTable};
 use crate::error::ApiError;
 use archon_client::{ErrorKind, Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary};
 use axum::Json;
@@ -13,13 +14,6 @@ use std::time::Duration;
 /// How long the middle of a partition may be looked for while somebody waits. It goes on, and whoever asks again finds it.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which table.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct OfTable {
-    /// The table's name.
-    table: String,
-}
-
 /// Which partition.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Named {
@@ -27,15 +21,6 @@ pub(crate) struct Named {
     table: String,
     /// The partition's number within its table.
     number: u32,
-}
-
-/// Which key.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct Keyed {
-    /// The table's name.
-    table: String,
-    /// The key.
-    key: String,
 }
 
 /// Why something is ordered.

@@ -2,6 +2,7 @@
 
 use super::asker::Asker;
 use super::extract::{Octets, Path, Query};
+use super::paths::{Keyed, OfTable};
 use crate::documents::{Entry, ValueText};
 use crate::error::ApiError;
 use archon_client::bytes::Bytes;
@@ -14,22 +15,6 @@ use serde::{Deserialize, Serialize};
 
 /// Rows of a page where nobody says how many.
 const LIMIT_DEFAULT: u32 = 100;
-
-/// Which table.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct OfTable {
-    /// The table's name.
-    table: String,
-}
-
-/// Which row.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct Keyed {
-    /// The table's name.
-    table: String,
-    /// The key.
-    key: String,
-}
 
 /// Which rows.
 #[derive(Deserialize, JsonSchema)]

@@ -2,6 +2,7 @@
 
 use super::asker::Asker;
 use super::extract::{Body, Path, Query};
+use super::paths::OfTable;
 use crate::error::ApiError;
 use archon_client::bytes::Bytes;
 use archon_client::{ErrorKind, RangeLimits, TableCheck, TableSummary};
@@ -11,13 +12,6 @@ use serde::{Deserialize, Serialize};
 
 /// Copies of each partition where nobody says how many.
 const REPLICATION_DEFAULT: u8 = 3;
-
-/// Which table.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct Named {
-    /// The table's name.
-    table: String,
-}
 
 /// A table to be made.
 #[derive(Deserialize, JsonSchema)]
@@ -98,7 +92,7 @@ pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<TableSummary>>, ApiErr
     Ok(Json(asker.admin("ListTables")?.list_tables().await?))
 }
 
-pub(crate) async fn check(asker: Asker, Path(named): Path<Named>) -> Result<Json<TableCheck>, ApiError> {
+pub(crate) async fn check(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableCheck>, ApiError> {
     Ok(Json(asker.admin("CheckTable")?.check_table(&named.table).await?))
 }
 
@@ -120,7 +114,7 @@ pub(crate) async fn create(asker: Asker, Body(table): Body<NewTable>) -> Result<
 
 pub(crate) async fn drop_table(
     asker: Asker,
-    Path(named): Path<Named>,
+    Path(named): Path<OfTable>,
     Query(meant): Query<Numbered>,
 ) -> Result<Json<Dropped>, ApiError> {
     let admin = asker.admin("DropTable")?;

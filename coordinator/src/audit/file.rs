@@ -163,26 +163,13 @@ fn torn(tail: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::record::{Outcome, What};
     use archon_types::Millis;
     use serde_json::Value;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     fn record() -> Record {
-        Record {
-            at: Millis::new(1),
-            what: What::Change,
-            who: None,
-            from: None,
-            call: None,
-            subject: None,
-            asked: None,
-            outcome: Outcome::Done,
-            request_id: None,
-            left_out: 0,
-            dropped: 0,
-        }
+        Record::bare(Millis::new(1))
     }
 
     fn lines(path: &Path) -> Vec<Value> {

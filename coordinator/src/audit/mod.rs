@@ -117,19 +117,7 @@ mod tests {
     use serde_json::Value;
 
     fn change() -> Record {
-        Record {
-            at: Millis::ZERO,
-            what: What::Change,
-            who: None,
-            from: None,
-            call: None,
-            subject: None,
-            asked: None,
-            outcome: Outcome::Done,
-            request_id: None,
-            left_out: 0,
-            dropped: 0,
-        }
+        Record::bare(Millis::ZERO)
     }
 
     #[tokio::test]

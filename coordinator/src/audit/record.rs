@@ -163,6 +163,26 @@ fn date_time(at: Millis) -> String {
 }
 
 #[cfg(test)]
+impl Record {
+    /// A change that was done, of which nothing else is known.
+    pub(crate) const fn bare(at: Millis) -> Self {
+        Self {
+            at,
+            what: What::Change,
+            who: None,
+            from: None,
+            call: None,
+            subject: None,
+            asked: None,
+            outcome: Outcome::Done,
+            request_id: None,
+            left_out: 0,
+            dropped: 0,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, Stream
 use archon_proto::doors::{Doors, Entry, Refusal};
 use archon_proto::guarded::{Guarded, TURNED_AWAY_MAX, TURNED_AWAY_PATIENCE};
 use archon_proto::listen::ACCEPT_AGAIN;
-use archon_security::{Caller, Protocol, Stream, TlsError, Transport};
+use archon_security::{Caller, Protocol, Stream, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
             let from = connection.peer_addr().ok();
             match tls.accept(connection).await {
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
-                Err(error @ (TlsError::Certificate(_) | TlsError::Nobody(_) | TlsError::NoCertificate)) => {
+                Err(error) if error.is_refusal() => {
                     // Nobody is told but those who watch: the other side has heard why from its own library.
                     let _ = entry.caller(None).refused("a connection", None, error.to_string());
                     None
