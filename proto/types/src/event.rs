@@ -78,6 +78,8 @@ words! {
         MergeAbandoned = "merge_abandoned",
         /// An operator changed settings of the cluster.
         SettingsChanged = "settings_changed",
+        /// An operator gave clients a right, or took one from them.
+        AccessChanged = "access_changed",
         /// A plan is being carried out.
         PlanStarted = "plan_started",
         /// An operator wants the running plan undone.

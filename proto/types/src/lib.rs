@@ -4,6 +4,7 @@
 //! Everything here is pure: no clock, no randomness, no I/O, ordered collections only. Every other crate speaks in
 //! these words, so a word has one meaning everywhere.
 
+pub mod access;
 pub mod backoff;
 pub mod condition;
 mod disk_full;
@@ -40,6 +41,7 @@ pub mod table;
 pub mod text;
 pub mod word;
 
+pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, denial};
 pub use backoff::Backoff;
 pub use condition::Condition;
 pub use disk_full::DiskFull;

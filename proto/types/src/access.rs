@@ -1,0 +1,257 @@
+//! What clients may do to the rows of tables, where certificates say who they are.
+
+use crate::error::ErrorDetail;
+use crate::ids::{TableId, Version};
+use crate::limits::check_name;
+use crate::op::Op;
+use crate::word::words;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most rights of all clients together: the list of them goes to each node whole, whenever one changes.
+pub const RIGHTS_MAX: usize = 16_384;
+
+words! {
+    /// What a client may do to the rows of a table.
+    #[derive(Serialize, Deserialize)]
+    pub enum Right: "right" {
+        /// Look at rows.
+        Read = "read",
+        /// Look at rows and change them: who increments a counter, or sets a value on a condition, learns what is there.
+        Write = "write",
+    }
+}
+
+impl Right {
+    /// The one that an operation takes.
+    pub const fn of(op: &Op) -> Self {
+        if op.is_read() { Self::Read } else { Self::Write }
+    }
+
+    /// As part of a sentence: what somebody may do.
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write to",
+        }
+    }
+}
+
+/// Which clients and which tables a right is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Scope {
+    /// A client's name, as its certificate says it; `None`: every client.
+    pub client: Option<String>,
+    /// A table; `None`: every table, those that are made later included.
+    pub table: Option<TableId>,
+}
+
+impl Scope {
+    /// Checks what came from outside.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, if no client can have that name.
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        self.client.as_ref().map_or(Ok(()), |name| check_name("client", name))
+    }
+}
+
+/// The rights that were granted. What was not granted nobody has.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Access {
+    everyone: ClientRights,
+    clients: BTreeMap<String, ClientRights>,
+}
+
+/// The rights of one client, or of all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct ClientRights {
+    everywhere: Option<Right>,
+    tables: BTreeMap<TableId, Right>,
+}
+
+impl ClientRights {
+    fn to(&self, table: TableId) -> Option<Right> {
+        self.everywhere.max(self.tables.get(&table).copied())
+    }
+
+    fn granted(&self, table: Option<TableId>) -> Option<Right> {
+        table.map_or(self.everywhere, |table| self.tables.get(&table).copied())
+    }
+
+    fn set(&mut self, table: Option<TableId>, right: Option<Right>) {
+        match (table, right) {
+            (None, right) => self.everywhere = right,
+            (Some(table), Some(right)) => drop(self.tables.insert(table, right)),
+            (Some(table), None) => drop(self.tables.remove(&table)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.everywhere.is_none() && self.tables.is_empty()
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Option<TableId>, Right)> {
+        let everywhere = self.everywhere.map(|right| (None, right));
+        everywhere.into_iter().chain(self.tables.iter().map(|(table, right)| (Some(*table), *right)))
+    }
+}
+
+impl Access {
+    /// What a client may do to the rows of a table, by all that was granted to it and to every client.
+    pub fn right(&self, client: &str, table: TableId) -> Option<Right> {
+        self.everyone.to(table).max(self.clients.get(client).and_then(|rights| rights.to(table)))
+    }
+
+    /// What was granted for exactly this.
+    pub fn granted(&self, scope: &Scope) -> Option<Right> {
+        let rights = scope.client.as_ref().map_or(Some(&self.everyone), |client| self.clients.get(client));
+        rights.and_then(|rights| rights.granted(scope.table))
+    }
+
+    /// Grants exactly this, in place of what was granted for it before.
+    pub fn set(&mut self, scope: &Scope, right: Option<Right>) {
+        let Some(client) = &scope.client else { return self.everyone.set(scope.table, right) };
+        let rights = self.clients.entry(client.clone()).or_default();
+        rights.set(scope.table, right);
+        if rights.is_empty() {
+            self.clients.remove(client);
+        }
+    }
+
+    /// Forgets what was granted for a table. Returns whether anything was.
+    pub fn forget_table(&mut self, table: TableId) -> bool {
+        let before = self.len();
+        self.everyone.tables.remove(&table);
+        self.clients.retain(|_, rights| {
+            rights.tables.remove(&table);
+            !rights.is_empty()
+        });
+        self.len() < before
+    }
+
+    /// Every right that was granted: those of every client first, then by the client's name.
+    pub fn all(&self) -> impl Iterator<Item = (Scope, Right)> {
+        let of = |client: Option<&String>, rights: &ClientRights| {
+            let client = client.cloned();
+            let all: Vec<_> = rights.all().collect();
+            all.into_iter().map(move |(table, right)| (Scope { client: client.clone(), table }, right))
+        };
+        of(None, &self.everyone).chain(self.clients.iter().flat_map(move |(client, rights)| of(Some(client), rights)))
+    }
+
+    /// How many rights were granted.
+    pub fn len(&self) -> usize {
+        let count = |rights: &ClientRights| usize::from(rights.everywhere.is_some()) + rights.tables.len();
+        count(&self.everyone) + self.clients.values().map(count).sum::<usize>()
+    }
+
+    /// Whether nothing was granted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// All rights as of a version.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AccessList {
+    /// Log index of the last change.
+    pub version: Version,
+    /// The rights.
+    pub access: Access,
+}
+
+/// Why a client may not do what it wants to the rows of `table`, a table's name, and who can help. `has`: what it may.
+pub fn denial(client: &str, wanted: Right, table: &str, has: Option<Right>) -> String {
+    let has = match has {
+        Some(right) => format!("may {} it only", right.verb()),
+        None => "was granted no right to it".to_owned(),
+    };
+    format!(
+        "client/{client} may not {} table {table}: it {has}; an admin grants it by `archon access grant {} --client {client} --table {table}`",
+        wanted.verb(),
+        wanted.as_str(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn scope(client: Option<&str>, table: Option<u64>) -> Scope {
+        Scope { client: client.map(str::to_owned), table: table.map(TableId::new) }
+    }
+
+    #[test]
+    fn what_was_not_granted_nobody_may() {
+        let (mut access, orders, bills) = (Access::default(), TableId::new(1), TableId::new(2));
+        assert_eq!((access.right("shop", orders), access.is_empty()), (None, true));
+        access.set(&scope(Some("shop"), Some(1)), Some(Right::Read));
+        assert_eq!((access.right("shop", orders), access.right("shop", bills)), (Some(Right::Read), None));
+        assert_eq!(access.right("shopper", orders), None);
+        access.set(&scope(Some("shop"), None), Some(Right::Write));
+        assert_eq!(
+            (access.right("shop", orders), access.right("shop", bills)),
+            (Some(Right::Write), Some(Right::Write))
+        );
+        access.set(&scope(None, Some(2)), Some(Right::Read));
+        assert_eq!((access.right("anybody", orders), access.right("anybody", bills)), (None, Some(Right::Read)));
+        access.set(&scope(Some("shop"), None), None);
+        assert_eq!((access.right("shop", orders), access.right("shop", bills)), (Some(Right::Read), Some(Right::Read)));
+        assert!(access.forget_table(bills) && !access.forget_table(bills));
+        assert_eq!((access.right("shop", bills), access.len()), (None, 1));
+        assert!(access.forget_table(orders) && access.is_empty());
+        assert_eq!(access, Access::default(), "nothing is left of a client without rights");
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_missing_and_who_can_help() {
+        assert_eq!(
+            denial("shop", Right::Write, "orders", Some(Right::Read)),
+            "client/shop may not write to table orders: it may read it only; an admin grants it by `archon access grant \
+             write --client shop --table orders`"
+        );
+        assert!(denial("shop", Right::Read, "orders", None).contains("was granted no right to it"));
+    }
+
+    fn scopes() -> impl Strategy<Value = Scope> {
+        (proptest::option::of("[ab]"), proptest::option::of(1u64..3))
+            .prop_map(|(client, table)| scope(client.as_deref(), table))
+    }
+
+    proptest! {
+        /// Against a plain list.
+        #[test]
+        fn a_client_has_the_most_of_what_was_granted_to_it_and_to_all(
+            changes in proptest::collection::vec((scopes(), proptest::option::of(proptest::sample::select(Right::ALL))), 0..20),
+        ) {
+            let (mut access, mut list) = (Access::default(), BTreeMap::new());
+            for (scope, right) in changes {
+                access.set(&scope, right);
+                match right {
+                    Some(right) => drop(list.insert(scope.clone(), right)),
+                    None => drop(list.remove(&scope)),
+                }
+                prop_assert_eq!(access.granted(&scope), right);
+            }
+            prop_assert_eq!(access.all().collect::<BTreeMap<_, _>>(), list.clone());
+            prop_assert_eq!(access.len(), list.len());
+            for client in ["a", "b", "c"] {
+                for table in [1, 2, 3].map(TableId::new) {
+                    let covers = |scope: &Scope| {
+                        scope.client.as_deref().is_none_or(|name| name == client) && scope.table.is_none_or(|id| id == table)
+                    };
+                    let most = list.iter().filter(|(scope, _)| covers(scope)).map(|(_, right)| *right).max();
+                    prop_assert_eq!(access.right(client, table), most);
+                }
+            }
+            let tables: BTreeSet<TableId> = list.keys().filter_map(|scope| scope.table).collect();
+            for table in tables {
+                access.forget_table(table);
+            }
+            prop_assert!(access.all().all(|(scope, _)| scope.table.is_none()));
+        }
+    }
+}
