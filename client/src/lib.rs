@@ -20,7 +20,9 @@
 //! Every write carries an identity, so that a retry takes effect at most once; where that cannot be told any more, the
 //! error says so ([`Error::outcome_unknown`]).
 
+mod access_types;
 mod admin;
+mod admin_access;
 mod admin_call;
 mod admin_config;
 mod admin_each;
@@ -51,6 +53,7 @@ mod table;
 pub mod testing;
 mod via;
 
+pub use access_types::{AccessChanged, AccessRight, AccessSummary};
 pub use admin::Admin;
 pub use admin_types::{
     CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, Quorum, RangeSummary,
@@ -64,8 +67,8 @@ pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
     MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, RangeLimits, ReasonCode,
-    ReplicaState, Revision, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange, TableId,
-    TraitsChange, UnmetCode, Version, Word,
+    ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange, TableId,
+    TraitsChange, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

@@ -198,6 +198,8 @@ empty! {
     cancel_rebalance(CancelRebalanceRequest) -> CancelRebalanceResponse;
     list_settings(ListSettingsRequest) -> ListSettingsResponse;
     configure(ConfigureRequest) -> ConfigureResponse;
+    list_access(ListAccessRequest) -> ListAccessResponse;
+    set_access(SetAccessRequest) -> SetAccessResponse;
     explain(ExplainRequest) -> ExplainResponse;
     quorum(QuorumRequest) -> QuorumResponse;
     events(EventsRequest) -> EventsResponse;

@@ -54,7 +54,8 @@ pub(crate) fn check_role(caller: &Caller, call: &str, encrypted: bool) -> Result
     caller.check_role(callers(call), call).map_err(|detail| forbidden(detail.message))
 }
 
-fn forbidden(why: String) -> ApiError {
+/// Whoever asks may not.
+pub(crate) fn forbidden(why: String) -> ApiError {
     ApiError::new(ErrorKind::Refused, why).with_status(StatusCode::FORBIDDEN)
 }
 

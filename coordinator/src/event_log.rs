@@ -101,6 +101,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::Merged { .. }
         | EventKind::MergeAbandoned { .. }
         | EventKind::SettingsChanged { .. }
+        | EventKind::AccessChanged { .. }
         | EventKind::LeadershipBumped { .. }
         | EventKind::MemberBarred { .. }
         | EventKind::BarLifted { .. }

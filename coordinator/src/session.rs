@@ -3,6 +3,7 @@
 use crate::beats::BeatQueue;
 use crate::load::Loads;
 use crate::polls::Polls;
+use crate::push::AccessKnown;
 use crate::raft::{Proposal, Quorum};
 use crate::service::rebalance::Planned;
 use crate::shared::Shared;
@@ -44,6 +45,8 @@ pub(crate) struct Session {
     loads: Mutex<Loads>,
     plans: Plans,
     polls: Polls,
+    /// Which nodes go by what clients may do.
+    pub(crate) access_known: AccessKnown,
     /// Where streams leave heartbeats.
     pub(crate) beats: BeatQueue,
     /// Rung when the control loop has something to do before its timer.
@@ -67,6 +70,7 @@ impl Session {
             loads: Mutex::default(),
             plans: Plans::default(),
             polls: Polls::default(),
+            access_known: AccessKnown::default(),
             beats,
             work: Notify::new(),
             pushes: Notify::new(),
@@ -148,7 +152,26 @@ impl Session {
         self.heard.lock().retain(|node, _| keep(*node));
         self.awaited.lock().retain(|node, _| keep(*node));
         self.polls.retain(&keep);
+        self.access_known.retain(&keep);
         self.loads.lock().retain(keep);
+    }
+
+    /// Waits until every node that acts goes by what clients may do as of now, or so long. Returns those that do not.
+    pub(crate) async fn until_access_is_known(&self, within: Duration) -> Vec<NodeId> {
+        let deadline = tokio::time::Instant::now() + within;
+        let mut known = self.access_known.watch();
+        loop {
+            known.borrow_and_update();
+            let behind = self.quorum.replicated().read(|state| self.access_known.behind(state));
+            if behind.is_empty() {
+                return behind;
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return behind,
+                () = tokio::time::sleep_until(deadline) => return behind,
+                changed = known.changed() => if changed.is_err() { return behind },
+            }
+        }
     }
 
     /// Whether heartbeats are answered; not while this coordinator itself stalls.

@@ -7,6 +7,7 @@ use crate::network::Links;
 use crate::options::Options;
 use crate::ports::free_addresses;
 use crate::process::{environment, spawn};
+use crate::wait::wait_for;
 use archon_client::{Admin, Client, ClientBuilder, Role, Transport};
 use archon_local_cluster::{Issuer, Member, Place, Process, YOU, node_arguments};
 use std::collections::BTreeMap;
@@ -89,6 +90,10 @@ impl Cluster {
             cluster.wait_online();
         } else {
             cluster.wait_leader();
+        }
+        if options.tls && options.clients_may {
+            let grant = ["access", "grant", "write", "--every-client", "--all-tables"];
+            wait_for("clients to be let in", PATIENCE, || cluster.json(&grant));
         }
         cluster
     }

@@ -27,6 +27,8 @@ pub struct Options {
     /// Has all members talk by TLS, with certificates of an authority of the cluster's own. The whole suite does so where
     /// `ARCHON_TEST_TLS` is set.
     pub tls: bool,
+    /// Lets every client read and write every table, where members talk by TLS; without, nothing is granted.
+    pub clients_may: bool,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
 }
@@ -46,6 +48,7 @@ impl Default for Options {
             metrics: false,
             consoles: false,
             tls: std::env::var_os("ARCHON_TEST_TLS").is_some(),
+            clients_may: true,
             disks: false,
         }
     }

@@ -68,7 +68,7 @@ fn a_change_names_who_asked_for_it_in_the_events_and_in_the_file_of_the_leader()
     assert_eq!(*by, serde_json::json!({"kind": "admin", "admin": "admin/alice", "from": "127.0.0.1"}));
     let text = cluster.archon(&["events"]).stdout;
     assert!(text.lines().any(|line| line.contains("admin/alice") && line.contains("cyrene")), "{text}");
-    let done = line(&cluster, leader, "the change in the leader's file", |line| line["what"] == "change");
+    let done = line(&cluster, leader, "the change in the leader's file", |line| line["subject"] == "node cyrene");
     assert_eq!(done["who"], "admin/alice");
     assert_eq!(done["from"], "127.0.0.1");
     assert_eq!(done["call"], "/archon.v1.Admin/SetNode");

@@ -374,6 +374,42 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
     assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 0);
 }
 
+/// To nodes the console is a coordinator, which asks for whoever asks it.
+#[test]
+fn by_tls_the_console_asks_for_rows_only_for_those_who_may() {
+    let cluster = Cluster::start(EXE, &Options { tls: true, clients_may: false, ..options() });
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (at, row) = (cluster.console_address(1), "/api/v1/rows/default/k");
+    let asks = |role: Role, name: &str, method: &str, path: &str, body: &str| {
+        let transport = Transport::Tls(Tls::open(&cluster.credentials(role, name)).expect("credentials"));
+        runtime.block_on(ask_as(&transport, at, method, path, body))
+    };
+    assert_eq!(asks(Role::Client, "shop", "GET", row, "").0, 403);
+    let meant = r#"{"right": "read", "client": "shop", "table": "default"}"#;
+    for (role, body, expected) in [
+        (Role::Client, meant, 403),
+        (Role::Operator, meant, 403),
+        (Role::Admin, r#"{"right": "read", "table": "default"}"#, 400),
+        (Role::Admin, r#"{"right": "own", "client": "shop", "all_tables": true}"#, 400),
+        (Role::Admin, meant, 200),
+    ] {
+        let (found, said) = asks(role, "shop", "POST", "/api/v1/access/grant", body);
+        assert_eq!(found, expected, "{role} {body}: {said}");
+    }
+    for (name, method, expected) in
+        [("shop", "GET", 404), ("shop", "PUT", 403), ("shop", "DELETE", 403), ("other", "GET", 403)]
+    {
+        let (found, said) = asks(Role::Client, name, method, row, "v");
+        assert_eq!(found, expected, "{name} {method}: {said}");
+        assert!(found != 403 || said.contains("archon access grant"), "{said}");
+    }
+    let (found, said) = asks(Role::Operator, "op", "GET", "/api/v1/access?client=shop&table=default", "");
+    assert!(found == 200 && said.contains(r#""may":"read""#), "{said}");
+    let (found, said) = asks(Role::Admin, "alice", "POST", "/api/v1/access/revoke", meant);
+    assert!(found == 200 && said.contains(r#""changed":true"#), "{said}");
+    assert_eq!(asks(Role::Client, "shop", "GET", row, "").0, 403);
+}
+
 /// A refusal that came before the body was read broke the stream of HTTP/2, as its client saw it.
 #[test]
 fn a_refusal_by_http2_was_taken_for_a_break() {

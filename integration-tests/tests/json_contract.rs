@@ -94,6 +94,13 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(outcomes[5]["error"]["kind"], "condition_failed");
 
     // Its settings.
+    let granted = seen.done(&["access", "grant", "write", "--client", "shop", "--table", "default"]);
+    assert_eq!((&granted["granted"], &granted["nodes_behind"]), (&json!("write"), &json!([])));
+    let listed = seen.done(&["access", "list", "--client", "shop", "--table", "default"]);
+    assert!(listed["may"] == "write" && listed["rights"][0]["table_id"] == 1, "{listed}");
+    let revoked = seen.done(&["access", "revoke", "read", "--client", "shop", "--table", "default"]);
+    assert_eq!((&revoked["changed"], &revoked["granted"]), (&json!(true), &Value::Null));
+
     let settings = seen.done(&["config", "show"]);
     assert_eq!(settings["settings"].as_array().map(Vec::len), Some(10), "{settings}");
     let changed = seen.done(&["config", "set", "copies_per_node_max=3", "--dry-run"]);

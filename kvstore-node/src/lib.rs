@@ -14,6 +14,7 @@
 //! The write-ahead log is where a write is acknowledged; the engine follows. An answer leaves only after commit and,
 //! where no follower holds the data as well, only under a valid lease.
 
+mod access;
 mod admit;
 mod clock;
 mod config;

@@ -1,5 +1,6 @@
 //! What the parts of a running node share.
 
+use crate::access::ClientAccess;
 use crate::admit::NodeAdmission;
 use crate::config::NodeConfig;
 use crate::grants::Grants;
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) wall: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) tables: Tables,
+    /// What clients may do.
+    pub(crate) access: ClientAccess,
     pub(crate) reports: ReportQueue,
     pub(crate) load: LoadBoard,
     pub(crate) admission: NodeAdmission,
@@ -86,6 +89,7 @@ impl Shared {
         );
         Self {
             tables: Tables::new(config.coordinators.clone()),
+            access: ClientAccess::default(),
             config,
             clock,
             wall,

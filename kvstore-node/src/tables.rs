@@ -214,6 +214,12 @@ impl Tables {
         state.tables.get(&id.table).map_or_else(|| id.to_string(), |table| table.partition_name(id))
     }
 
+    /// A table as people name it; by its number while it is not known here.
+    pub(crate) fn table_name(&self, id: TableId) -> String {
+        let state = self.state.read();
+        state.tables.get(&id).map_or_else(|| id.to_string(), |table| table.table().name.clone())
+    }
+
     /// Whether there is a table whose partitions are split or merged by themselves, as far as is known.
     pub(crate) fn limits_any(&self) -> bool {
         !self.state.read().limited.is_empty()

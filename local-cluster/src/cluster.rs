@@ -5,7 +5,7 @@ use crate::issuer::Issuer;
 use crate::member::{Layout, Member, Place, node_arguments};
 use crate::ports::free_addresses;
 use crate::process::Process;
-use archon_client::{Admin, Role, Status, Transport};
+use archon_client::{Admin, Right, Role, Status, Transport};
 use archon_load::{Look, Wait, wait_for, watch};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -197,9 +197,21 @@ impl Cluster {
             self.start_coordinators()?;
             match self.leader().await {
                 Err(Error::Ended { .. }) if attempt < PORT_ATTEMPTS && self.port_taken() => attempt += 1,
-                outcome => return outcome,
+                outcome => {
+                    let found = outcome?;
+                    self.let_clients_in().await?;
+                    return Ok(found);
+                }
             }
         }
+    }
+
+    /// Whoever has a certificate of this cluster was given it by whoever started it, to read and write.
+    async fn let_clients_in(&self) -> Result<(), Error> {
+        if self.issuer.is_some() {
+            self.admin()?.grant(Right::Write, None, None).await?;
+        }
+        Ok(())
     }
 
     /// Gives the coordinators ports, and a place of this attempt's own for their data.

@@ -2,7 +2,7 @@
 
 use crate::identity::{Identity, Role};
 use crate::refusals::{Refusal, Refusals};
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{Access, ErrorDetail, ErrorKind, Right, TableId, denial};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -64,6 +64,32 @@ impl Caller {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Its name, if it is a client: what it may do to rows is granted table by table. Whoever else may work with rows at all may do so
+    /// with all of them.
+    pub fn client(&self) -> Option<&str> {
+        self.identity.as_deref().filter(|identity| identity.role() == Role::Client).map(Identity::name)
+    }
+
+    /// Refuses it if it is a client that was not granted this right to a table, which is called `name`. `call` is what it asks for.
+    ///
+    /// # Errors
+    /// What it may do, and who can grant the rest.
+    pub fn check_right(
+        &self,
+        access: &Access,
+        wanted: Right,
+        table: TableId,
+        name: &str,
+        call: &str,
+    ) -> Result<(), ErrorDetail> {
+        let Some(client) = self.client() else { return Ok(()) };
+        let has = access.right(client, table);
+        if has >= Some(wanted) {
+            return Ok(());
+        }
+        Err(self.refused(call, Some(format!("table {name}")), denial(client, wanted, name, has)))
     }
 
     /// Refuses it, and has that told to whoever watches over the cluster: what it asked for is another's to ask.

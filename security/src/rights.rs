@@ -46,6 +46,8 @@ const CALLS: &[(&str, Methods)] = &[
             ("CancelRebalance", ADMINS),
             ("ListSettings", READERS),
             ("Configure", ADMINS),
+            ("ListAccess", READERS),
+            ("SetAccess", ADMINS),
             ("Explain", READERS),
             ("Quorum", READERS),
             ("Events", READERS),

@@ -1,5 +1,6 @@
 //! The verbs that look at a cluster or change it, one file per noun.
 
+pub(crate) mod access;
 pub(crate) mod alter;
 pub(crate) mod check;
 pub(crate) mod config;

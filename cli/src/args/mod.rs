@@ -1,5 +1,6 @@
 //! The command line: what may be said and what it means. A contract: scripts rely on these names.
 
+mod access;
 mod admin;
 mod bench;
 mod bootstrap;
@@ -13,6 +14,7 @@ mod partitions;
 mod serve;
 mod tables;
 
+pub(crate) use access::{AccessVerb, ListAccessArgs, SetAccessArgs};
 pub(crate) use admin::{
     ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone, PlanArgs,
     RebalanceVerb, RemoveArgs, TopArgs, WatchArgs,
@@ -227,6 +229,20 @@ Examples:
   archon config set replace_after_ms=60000"
     )]
     Config(ConfigVerb),
+
+    /// Say what clients may do to the rows of tables, where a cluster talks by TLS.
+    ///
+    /// A certificate says who a client is. What it may do is granted here, table by table, and kept by the coordinators; what was
+    /// not granted it may not. Admins may read and write every table; who owns which lease, everybody may ask.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon access grant write --client shop --table orders
+  archon access revoke write --client shop --table orders
+  archon access list"
+    )]
+    Access(AccessVerb),
 
     /// Read and write keys.
     #[command(after_help = "\

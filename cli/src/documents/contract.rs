@@ -8,8 +8,8 @@ use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
-    Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription, PartitionMerge, PartitionSplit,
-    SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
+    AccessChanged, AccessSummary, Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription,
+    PartitionMerge, PartitionSplit, SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -33,7 +33,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 59] = [
+    let all: [(&'static str, Schema); 62] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("events", list::<Event>),
@@ -50,6 +50,9 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("node unbar", one::<NodeOrdered>),
         ("node remove", one::<NodeChanged>),
         ("node lost", one::<NodeChanged>),
+        ("access grant", one::<AccessChanged>),
+        ("access revoke", one::<AccessChanged>),
+        ("access list", one::<AccessSummary>),
         ("config show", one::<SettingsSummary>),
         ("config set", one::<SettingsChanged>),
         ("table list", list::<TableSummary>),

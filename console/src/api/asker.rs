@@ -2,9 +2,10 @@
 
 use super::Shared;
 use crate::error::ApiError;
-use crate::guard::check_role;
-use archon_client::{Admin, Client};
+use crate::guard::{check_role, forbidden};
+use archon_client::{Admin, Client, Right};
 use archon_security::Caller;
+use archon_types::denial;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use std::convert::Infallible;
@@ -49,12 +50,22 @@ impl Asker {
         Ok(self.shared.cluster.admin.on_behalf_of(&self.caller))
     }
 
-    /// The rows of a table, for an operation that it may make.
+    /// The rows of a table, for an operation that it may make, and that takes this right.
     ///
     /// # Errors
     /// As [`Asker::may`]; what building a client fails of.
-    pub(crate) async fn rows(&self, method: &str, table: &str) -> Result<Client, ApiError> {
-        self.may(&format!("/archon.v1.Kv/{method}"))?;
+    pub(crate) async fn rows(&self, right: Right, method: &str, table: &str) -> Result<Client, ApiError> {
+        let call = format!("/archon.v1.Kv/{method}");
+        self.may(&call)?;
+        if let Some(client) = self.caller.client() {
+            // To nodes the console is a coordinator, which may whatever those may whom it asks for.
+            let access = self.shared.cluster.admin.access(Some(client), Some(table)).await?;
+            let has = access.may.and_then(|right| right.known());
+            if has < Some(right) {
+                let why = denial(client, right, table, has);
+                return Err(forbidden(self.caller.refused(&call, Some(format!("table {table}")), why).message));
+            }
+        }
         Ok(self.shared.cluster.rows(table).await?)
     }
 }

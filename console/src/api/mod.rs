@@ -1,5 +1,6 @@
 //! The interface: `GET` looks, `POST`, `PUT` and `DELETE` change. What answers is what `archon … -o json` prints.
 
+mod access;
 mod asker;
 mod cluster;
 mod extract;
@@ -77,6 +78,9 @@ fn operations() -> Operations {
         .get("/quorum", "What each coordinator says of the quorum", cluster::quorum)
         .get("/events", "What happened last, newest last", cluster::events)
         .get("/settings", "The cluster's settings", cluster::settings)
+        .get("/access", "What clients may do to the rows of tables", access::list)
+        .post("/access/grant", "Grants a right to a client, or to all of them", access::grant)
+        .post("/access/revoke", "Takes a right back", access::revoke)
         .get("/nodes", "Nodes and participants", nodes::list)
         .get("/nodes/{name}", "A node, and what could be done to it", nodes::check)
         .post("/nodes/{name}/{order}", "Drains, undrains, cordons or uncordons a node", nodes::order)

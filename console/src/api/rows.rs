@@ -6,7 +6,7 @@ use super::paths::{Keyed, OfTable};
 use crate::documents::{Entry, ValueText};
 use crate::error::ApiError;
 use archon_client::bytes::Bytes;
-use archon_client::{Error, ErrorKind, Revision};
+use archon_client::{Error, ErrorKind, Revision, Right};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -64,7 +64,7 @@ pub(crate) async fn scan(
     Path(named): Path<OfTable>,
     Query(asked): Query<Asked>,
 ) -> Result<Json<Rows>, ApiError> {
-    let client = asker.rows("Scan", &named.table).await?;
+    let client = asker.rows(Right::Read, "Scan", &named.table).await?;
     let mut scan = client.scan(&asked.prefix).limit(asked.limit.unwrap_or(LIMIT_DEFAULT));
     if let Some(from) = &asked.from {
         scan = scan.from(from);
@@ -91,7 +91,7 @@ pub(crate) async fn get(
     asker: Asker,
     Path(keyed): Path<Keyed>,
 ) -> Result<([(HeaderName, String); 2], Bytes), ApiError> {
-    let found = asker.rows("Get", &keyed.table).await?.get(&keyed.key).await?;
+    let found = asker.rows(Right::Read, "Get", &keyed.table).await?.get(&keyed.key).await?;
     let absent = || ApiError::new(ErrorKind::NotFound, format!("{:?} is absent from table {}", keyed.key, keyed.table));
     let found = found.ok_or_else(absent)?;
     // What a browser would make of a value is for whoever asks to say, not for whoever wrote it.
@@ -107,7 +107,7 @@ pub(crate) async fn put(
 ) -> Result<([(HeaderName, String); 1], Json<Written>), ApiError> {
     let expected = expected(&headers)?;
     let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
-    let client = asker.rows(method, &keyed.table).await?;
+    let client = asker.rows(Right::Write, method, &keyed.table).await?;
     let written = match expected {
         Some(expected) => client.compare_and_set(&keyed.key, expected, value).await,
         None => client.put(&keyed.key, value).await,
@@ -129,7 +129,7 @@ pub(crate) async fn delete(
         let why = "a key is removed without a condition: leave out If-Match and If-None-Match";
         return Err(ApiError::new(ErrorKind::InvalidArgument, why));
     }
-    let existed = asker.rows("Delete", &keyed.table).await?.delete(&keyed.key).await?;
+    let existed = asker.rows(Right::Write, "Delete", &keyed.table).await?.delete(&keyed.key).await?;
     Ok(Json(Removed { existed }))
 }
 

@@ -15,6 +15,7 @@
 //! | when partitions are split by themselves | the same | the same | the table is by ranges | leaders look, and say when one is above (`automatic_splits`) |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
+//! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
@@ -24,7 +25,7 @@ use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::registration::Register;
 use archon_types::{
     ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, Partitioning, PlacementId,
-    RequestId, SettingChange, Settings, TableId, TableTraits, Version,
+    RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -199,6 +200,15 @@ pub enum Command {
         /// What changes, each setting once.
         changes: Vec<SettingChange>,
     },
+    /// Grants a right to clients, or takes one back. Judged by [`crate::check_access`].
+    SetAccess {
+        /// Of which clients, to which tables.
+        scope: Scope,
+        /// What was granted for exactly this when the operator decided.
+        before: Option<Right>,
+        /// What is from now on.
+        after: Option<Right>,
+    },
     /// An order of an operator about a partition or a member. Judged by [`crate::check_order`].
     Control {
         /// The version of all orders on which the judgement rests.
@@ -241,6 +251,7 @@ impl Command {
             Self::SetMigration { .. } => "SetMigration",
             Self::CancelPlan => "CancelPlan",
             Self::Configure { .. } => "Configure",
+            Self::SetAccess { .. } => "SetAccess",
             Self::Control { .. } => "Control",
             Self::AcceptLoss { .. } => "AcceptLoss",
         }

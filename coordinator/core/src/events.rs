@@ -4,8 +4,8 @@ use crate::command::Actor;
 use crate::controls::Bar;
 use crate::migration::MigrationId;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Seq, SettingStep,
-    TableId, TableTraits,
+    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Right, Seq,
+    SettingStep, TableId, TableTraits,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,13 @@ pub enum EventKind {
     MergeAbandoned { partition: PartitionId, right: PartitionId, why: String },
     /// An operator changed settings of the cluster.
     SettingsChanged { changes: Vec<SettingStep> },
+    /// An operator granted a right to clients, or took one back: to one or all of them, for one or all tables.
+    AccessChanged {
+        client: Option<String>,
+        table: Option<(TableId, String)>,
+        before: Option<Right>,
+        after: Option<Right>,
+    },
     /// A plan is being carried out.
     PlanStarted { moves: u32 },
     /// The operator wants the running plan undone.

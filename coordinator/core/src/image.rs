@@ -25,6 +25,8 @@ impl ClusterState {
             cluster: self.cluster,
             settings: self.settings.clone(),
             settings_version: self.settings_version,
+            access: self.access.clone(),
+            access_version: self.access_version,
             feature_level: self.feature_level,
             nodes: self.nodes.clone(),
             participants: self.participants.clone(),

@@ -104,10 +104,10 @@ pub use mutant::Mutant;
 pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
-    Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration, Obstacle,
-    RemovalPlan, SplitPlan, check_alter_node, check_alter_table, check_cancel_merge, check_cancel_split,
-    check_configure, check_drain, check_force_leader, check_lose_node, check_merge, check_nodes_for, check_order,
-    check_remove, check_split, check_splittable, refusal, still_led,
+    AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
+    Obstacle, RemovalPlan, SplitPlan, check_access, check_alter_node, check_alter_table, check_cancel_merge,
+    check_cancel_split, check_configure, check_drain, check_force_leader, check_lose_node, check_merge,
+    check_nodes_for, check_order, check_remove, check_split, check_splittable, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

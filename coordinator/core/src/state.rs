@@ -12,9 +12,9 @@ use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use crate::response::Response;
 use archon_types::{
-    ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, NodeId, NodeStatus, Partition,
-    PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table, TableId, TableList,
-    Version,
+    Access, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, NodeId, NodeStatus,
+    Partition, PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table, TableId,
+    TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -65,6 +65,12 @@ pub struct ClusterState {
     /// Log index of the last change of the settings.
     #[serde(default)]
     pub settings_version: Version,
+    /// What clients may do to which tables.
+    #[serde(default)]
+    pub access: Access,
+    /// Log index of the last change of it.
+    #[serde(default)]
+    pub access_version: Version,
     /// The protocol that the cluster speaks; a node that does not speak it is refused.
     pub feature_level: u32,
     /// Every node, lost ones included, in order of registration.
@@ -150,6 +156,8 @@ impl ClusterState {
             cluster: ClusterId::NIL,
             settings: Settings::default(),
             settings_version: Version::ZERO,
+            access: Access::default(),
+            access_version: Version::ZERO,
             feature_level: 0,
             nodes: Nodes::default(),
             participants: Nodes::default(),

@@ -3,6 +3,7 @@
 use archon_proto::v1;
 use archon_proto::v1::create_table_request::Partitioning;
 use archon_proto::v1::order_request::Order;
+use archon_proto::v1::set_access_request::Change as Access;
 use archon_types::text::shown_key;
 
 /// A request that changes the cluster.
@@ -92,6 +93,14 @@ change! {
         format!("{} moves", _it.plan.as_ref().map_or(0, |plan| plan.moves.len()))
     };
     CancelRebalanceRequest: |_it| "rebalance".to_owned();
+    SetAccessRequest: |it| it.client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client {name}")), wants {
+        let table = it.table.as_ref().map_or_else(|| "every table".to_owned(), |name| table(name));
+        match &it.change {
+            Some(Access::Grant(right)) => format!("grant {right} of {table}"),
+            Some(Access::Revoke(right)) => format!("revoke {right} of {table}"),
+            None => "nothing".to_owned(),
+        }
+    };
     ConfigureRequest: |_it| "settings".to_owned(), wants settings(
         _it.changes.iter().take(SETTINGS_MAX).map(|change| (change.setting.as_str(), Some(change.value.to_string())))
     ), trial _it.dry_run;
@@ -171,6 +180,12 @@ mod tests {
         let configure = v1::ConfigureRequest { changes: vec![change], dry_run: true, ..Default::default() };
         assert_eq!(said(&configure), ("settings".into(), Some("replication=3".into())));
         assert!(configure.is_trial() && !drain.is_trial());
+        let access = v1::SetAccessRequest {
+            client: Some("shop".into()),
+            change: Some(Access::Grant("write".into())),
+            ..Default::default()
+        };
+        assert_eq!(said(&access), ("client shop".into(), Some("grant write of every table".into())));
         let split =
             v1::SplitPartitionRequest { table: "orders".into(), at: b"m".to_vec().into(), ..Default::default() };
         assert_eq!(said(&split), ("partition orders/0".into(), Some("at \"m\"".into())));

@@ -5,8 +5,11 @@
 //! pusher at every log entry costs the square of the number of nodes, and with a thousand of them that alone kept
 //! heartbeats and Raft waiting until another leader was elected, which began anew.
 
+mod access_known;
 mod deltas;
 mod pusher;
+
+pub(crate) use access_known::AccessKnown;
 
 use crate::metrics::Metrics;
 use crate::session::Session;

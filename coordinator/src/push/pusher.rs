@@ -219,6 +219,7 @@ impl Pusher {
                 deltas: Vec::new(),
                 nodes: None,
                 tables: push.tables,
+                access: push.access,
                 complete: push.complete,
                 coordinators: self.session.quorum().peers().values().cloned().collect(),
                 key,
@@ -258,7 +259,11 @@ impl Pusher {
         for (placement, error) in &answer.refused {
             tracing::warn!(node = %self.node, %placement, %error, "a duty could not be taken up");
         }
-        self.acknowledged.take(promise, answer.version, answer.gap, boot_now())
+        let obeys = self.acknowledged.take(promise, answer.version, answer.gap, boot_now());
+        if let Some(version) = self.acknowledged.access() {
+            self.session.access_known.note(self.node, self.target.incarnation, version);
+        }
+        obeys
     }
 
     /// A node that says it holds less than it acknowledged gets everything again.

@@ -368,6 +368,21 @@ impl Admin for Admins {
         change!(self, "Configure", request, configured)
     }
 
+    async fn list_access(
+        &self,
+        request: Request<v1::ListAccessRequest>,
+    ) -> Result<Response<v1::ListAccessResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.access(request.into_inner(), within))
+    }
+
+    async fn set_access(
+        &self,
+        request: Request<v1::SetAccessRequest>,
+    ) -> Result<Response<v1::SetAccessResponse>, Status> {
+        change!(self, "SetAccess", request, set_access_of)
+    }
+
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {
         let within = budget(request.metadata());
         let request = request.into_inner();

@@ -5,7 +5,7 @@ use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::shown_key;
-use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, SettingStep, TableTraits};
+use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits};
 
 /// Who caused something.
 pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
@@ -168,6 +168,15 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let text = |step: &SettingStep| format!("{} from {} to {}", step.setting.as_str(), step.from, step.to);
             (format!("settings changed: {}", changes.iter().map(text).collect::<Vec<_>>().join(", ")), Subject::Cluster)
         }
+        EventKind::AccessChanged { client, table, before, after } => {
+            let whose = client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"));
+            let subject = match table {
+                Some((id, name)) => Subject::Table { table_id: id.get(), table: name.clone() },
+                None => Subject::Cluster,
+            };
+            let tables = if table.is_some() { "it" } else { "every table" };
+            (format!("{whose} {}", access_text(*before, *after, tables)), subject)
+        }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
         EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
         EventKind::MigrationOver { migration, partition, outcome } => {
@@ -245,10 +254,21 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::Merged { .. } => EventCode::Merged,
         EventKind::MergeAbandoned { .. } => EventCode::MergeAbandoned,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
+        EventKind::AccessChanged { .. } => EventCode::AccessChanged,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
         EventKind::MigrationOver { .. } => EventCode::MoveOver,
         EventKind::DataLossAccepted { .. } => EventCode::DataLossAccepted,
+    }
+}
+
+/// What a client may do from now on, of what was granted for exactly these tables.
+fn access_text(before: Option<Right>, after: Option<Right>, tables: &str) -> String {
+    match (before, after) {
+        (None, None) => format!("is granted nothing of {tables}"),
+        (_, Some(right)) if after > before => format!("may {} {tables}", right.verb()),
+        (_, Some(right)) => format!("may {} {tables} only", right.verb()),
+        (Some(_), None) => format!("is not granted {tables} any more"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The gRPC services. Each translates, asks the session, and translates back; ownership is decided in `core`.
 
+mod access;
 pub(crate) mod admin;
 mod admin_tables;
 mod call;

@@ -5,7 +5,8 @@ use super::{Context, check_named, refuse};
 use archon_coordinator_core::{table_piece, table_ready};
 use archon_proto::v1;
 use archon_proto::v1::table_server::Table;
-use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Version};
+use archon_security::Caller;
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Version};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -24,7 +25,7 @@ impl Tables {
         Self { context }
     }
 
-    async fn get(&self, request: v1::GetTableRequest) -> Result<v1::GetTableResponse, ErrorDetail> {
+    async fn get(&self, request: v1::GetTableRequest, caller: &Caller) -> Result<v1::GetTableResponse, ErrorDetail> {
         if request.wait_ms > WAIT_MAX_MS {
             let message = format!("wait_ms is {}; the limit is {WAIT_MAX_MS}", request.wait_ms);
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
@@ -35,7 +36,7 @@ impl Tables {
         let since = Version::new(request.since);
         loop {
             applied.borrow_and_update();
-            let found = self.look(&request, since);
+            let found = self.look(&request, since, caller);
             let settled = match &found {
                 // Whoever has the first pieces wants the others at once.
                 Ok(_) if request.from > 0 => true,
@@ -53,7 +54,12 @@ impl Tables {
         }
     }
 
-    fn look(&self, request: &v1::GetTableRequest, since: Version) -> Result<v1::GetTableResponse, ErrorDetail> {
+    fn look(
+        &self,
+        request: &v1::GetTableRequest,
+        since: Version,
+        caller: &Caller,
+    ) -> Result<v1::GetTableResponse, ErrorDetail> {
         let quorum = self.context.quorum()?;
         quorum.replicated().read(|state| {
             if !state.is_bootstrapped() {
@@ -67,6 +73,10 @@ impl Tables {
                 ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}"))
                     .with_table_version(state.table_version())
             })?;
+            if !state.is_lease(table) {
+                // Where ranges begin is a matter of rows. Who owns a lease everybody may know.
+                caller.check_right(&state.access, Right::Read, table, name, "/archon.v1.Table/GetTable")?;
+            }
             table_ready(state, table)?;
             let piece = table_piece(state, table, since, request.from);
             Ok(v1::GetTableResponse {
@@ -81,6 +91,7 @@ impl Tables {
 #[tonic::async_trait]
 impl Table for Tables {
     async fn get_table(&self, request: Request<v1::GetTableRequest>) -> Result<Response<v1::GetTableResponse>, Status> {
-        self.get(request.into_inner()).await.map(Response::new).map_err(refuse)
+        let caller = Caller::of(&request);
+        self.get(request.into_inner(), &caller).await.map(Response::new).map_err(refuse)
     }
 }

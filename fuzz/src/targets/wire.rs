@@ -4,15 +4,15 @@ use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::{
-    admin, alter, beats, configure, control, duties, kv, load, middle, operate, order, packed, report, session,
+    access, admin, alter, beats, configure, control, duties, kv, load, middle, operate, order, packed, report, session,
 };
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis, Node,
-    NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
-    RemovedNodes, ReplicaState, RequestId, Revision, ScanOrder, Setting, SettingChange, Settings, Table, TableDelta,
-    TableId, TableList, Version,
+    AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis,
+    Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
+    PushKey, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope, Setting, SettingChange,
+    Settings, Table, TableDelta, TableId, TableList, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -62,6 +62,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "IncrementRequest",
     "IncrementResponse",
     "LeaveResponse",
+    "ListAccessRequest",
+    "ListAccessResponse",
     "ListNodesRequest",
     "ListNodesResponse",
     "ListSettingsRequest",
@@ -69,6 +71,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "ListTablesRequest",
     "ListTablesResponse",
     "LoseNodeResponse",
+    "MergePartitionResponse",
     "OrderResponse",
     "PlanRebalanceRequest",
     "PlanRebalanceResponse",
@@ -86,10 +89,10 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "ReportResponse",
     "ScanRequest",
     "ScanResponse",
+    "SetAccessResponse",
     "SetNodeResponse",
     "SnapshotChunk",
     "SplitPartitionResponse",
-    "MergePartitionResponse",
     "StatusRequest",
     "StatusResponse",
     "YieldPage",
@@ -256,9 +259,33 @@ fn registered() -> Vec<Vec<u8>> {
     vec![v1::RegisterResponse::from(registered).encode_to_vec()]
 }
 
+/// A right of one client to one table.
+fn access_list() -> AccessList {
+    let mut list = AccessList { version: Version::new(8), ..AccessList::default() };
+    list.access.set(&Scope { client: Some("shop".into()), table: Some(TableId::new(1)) }, Some(Right::Write));
+    list
+}
+
+/// The names of rights, which chance does not hit.
+fn accesses() -> Vec<Vec<u8>> {
+    vec![v1::AccessList::from(access_list()).encode_to_vec()]
+}
+
+fn access_requests() -> Vec<Vec<u8>> {
+    let asked = |revoke| access::SetAccess {
+        request: RequestId::new(Uuid::from_u128(9)),
+        client: Some("shop".into()),
+        table: None,
+        right: Right::Write,
+        revoke,
+    };
+    [false, true].map(|revoke| v1::SetAccessRequest::from(asked(revoke)).encode_to_vec()).to_vec()
+}
+
 fn pushes() -> Vec<Vec<u8>> {
     let push = control::Push {
         tables: Some(TableList { version: Version::new(1), last: TableId::new(3), tables: vec![TableId::new(1)] }),
+        access: Some(access_list()),
         cluster: ClusterId::new(Uuid::from_u128(1)),
         coordinator: 1,
         term: 2,
@@ -397,6 +424,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
+        Target { seeds: accesses, ..conversion!(AccessList => AccessList) },
+        Target { seeds: access_requests, ..conversion!(SetAccessRequest => access::SetAccess) },
         Target { seeds: settings, ..conversion!(ConfigureRequest => configure::Configure) },
         conversion!(Plan => archon_types::plan::Plan),
         conversion!(RemoveNodeRequest => operate::RemoveNode),

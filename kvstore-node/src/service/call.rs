@@ -12,11 +12,12 @@ use archon_host::{Origin, StaleRow};
 use archon_proto::convert::key_range::scan_of;
 use archon_proto::convert::kv::{KeyedOp, TaggedReply, check_batch};
 use archon_proto::v1;
+use archon_security::Caller;
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Table, partition_of, slot_of, tag_of,
+    Answer, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Table, TableId, partition_of, slot_of,
+    tag_of,
 };
 use futures::{StreamExt, stream};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -35,7 +36,7 @@ impl KvService {
     /// Carries out one operation on a key; gives the partition's log time with the answer.
     pub(super) async fn call(
         &self,
-        from: IpAddr,
+        caller: &Caller,
         cluster: Option<&v1::ClusterRef>,
         table: &str,
         op: Op,
@@ -46,29 +47,33 @@ impl KvService {
         op.check()?;
         let table = self.table(table)?;
         check_named(&table, None, id.as_ref(), &op)?;
+        self.check_right(caller, table.id, &op)?;
         let partition = self.of_key(&table, &op)?;
-        let (log_time, outcome) = self.operate(from, partition, op, id).await;
+        let (log_time, outcome) = self.operate(caller, partition, op, id).await;
         Ok((log_time, outcome?))
     }
 
     /// Reads a page of one partition.
-    pub(super) async fn page(&self, from: IpAddr, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
+    pub(super) async fn page(&self, caller: &Caller, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
         self.check(request.cluster.as_ref(), None)?;
         let table = self.table(&request.table)?;
         let op = scan_of(&request)?;
         op.check()?;
+        self.check_right(caller, table.id, &op)?;
         let partition = self.of_scan(&table, &request, &op)?;
-        let (log_time, outcome) = self.operate(from, partition, op, None).await;
+        let (log_time, outcome) = self.operate(caller, partition, op, None).await;
         Ok((log_time, outcome?))
     }
 
     /// Reads a key at the copy on this node, whether it leads or not.
-    pub(super) async fn stale(&self, from: IpAddr, request: v1::GetStaleRequest) -> Result<StaleRow> {
+    pub(super) async fn stale(&self, caller: &Caller, request: v1::GetStaleRequest) -> Result<StaleRow> {
         self.check(request.cluster.as_ref(), None)?;
         let op = Op::Get { key: request.key.clone() };
         op.check()?;
-        let partition = self.of_key(&self.table(&request.table)?, &op)?;
-        let permit = self.shared.admission.client(from).try_admit(op.cost())?;
+        let table = self.table(&request.table)?;
+        self.check_right(caller, table.id, &op)?;
+        let partition = self.of_key(&table, &op)?;
+        let permit = self.shared.admission.client(caller.from).try_admit(op.cost())?;
         let (sender, answer) = oneshot::channel();
         let read = StaleRead { partition, key: request.key, permit, answer: sender };
         match self.shards.of(partition).try_push(ShardMessage::ReadStale(read)) {
@@ -79,33 +84,41 @@ impl KvService {
     }
 
     /// Carries out several operations, each on its own; the replies stand in their order.
-    pub(super) async fn several(&self, from: IpAddr, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
+    pub(super) async fn several(&self, caller: &Caller, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
         self.check(request.cluster.as_ref(), None)?;
         check_batch(&request.ops, "BatchRequest.ops")?;
         let table = self.table(&request.table)?;
         let budget = AnswerBudget::default();
-        let replies = stream::iter(request.ops).map(|op| self.one_of_several(from, &table, op, &budget));
+        let replies = stream::iter(request.ops).map(|op| self.one_of_several(caller, &table, op, &budget));
         Ok(replies.buffered(BATCH_CONCURRENT_MAX).collect().await)
     }
 
-    async fn one_of_several(&self, from: IpAddr, table: &Table, op: v1::Op, budget: &AnswerBudget) -> v1::Reply {
+    async fn one_of_several(&self, caller: &Caller, table: &Table, op: v1::Op, budget: &AnswerBudget) -> v1::Reply {
         let tag = op.tag;
-        let (log_time, outcome) = match self.placed(table, op, budget) {
-            Ok((partition, op, id)) => self.operate(from, partition, op, id).await,
+        let (log_time, outcome) = match self.placed(caller, table, op, budget) {
+            Ok((partition, op, id)) => self.operate(caller, partition, op, id).await,
             Err(detail) => (Millis::ZERO, Err(detail)),
         };
         TaggedReply { tag, log_time, outcome: outcome.and_then(|answer| budget.admit(answer)) }.into()
     }
 
-    fn placed(&self, table: &Table, op: v1::Op, budget: &AnswerBudget) -> Result<(PartitionId, Op, Option<OpId>)> {
+    fn placed(
+        &self,
+        caller: &Caller,
+        table: &Table,
+        op: v1::Op,
+        budget: &AnswerBudget,
+    ) -> Result<(PartitionId, Op, Option<OpId>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
         check_named(table, partition, id.as_ref(), &op)?;
         let right = self.of_key(table, &op)?;
         if op.is_read() && budget.is_full() {
             return Err(full());
         }
-        // One that the client named wrongly is refused by the shard, as in a stream.
-        Ok((partition.unwrap_or(right), op, id))
+        // One that the client named wrongly is refused by the shard, as in a stream; it may be another table's.
+        let partition = partition.unwrap_or(right);
+        self.check_right(caller, partition.table, &op)?;
+        Ok((partition, op, id))
     }
 
     /// The partition of which a page is asked.
@@ -142,12 +155,17 @@ impl KvService {
         self.shared.tables.partition_of(table.id, key).ok_or_else(|| self.shared.tables.unknown(&table.name))
     }
 
+    fn check_right(&self, caller: &Caller, table: TableId, op: &Op) -> Result<()> {
+        let mut permissions = self.shared.access.of(caller, "archon.v1.Kv");
+        permissions.check(table, Right::of(op), |id| self.shared.tables.table_name(id))
+    }
+
     fn table(&self, name: &str) -> Result<Table> {
         self.shared.tables.table(name).ok_or_else(|| self.shared.tables.unknown(name))
     }
 
-    async fn operate(&self, from: IpAddr, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
-        let admission = self.shared.admission.client(from);
+    async fn operate(&self, caller: &Caller, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
+        let admission = self.shared.admission.client(caller.from);
         let permit = match admission.try_admit(op.cost()) {
             Ok(permit) => permit,
             Err(detail) => return (Millis::ZERO, Err(detail)),

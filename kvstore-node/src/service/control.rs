@@ -60,6 +60,9 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(applied, push.term));
         }
+        if let Some(list) = push.access {
+            shared.access.take(list);
+        }
         let news = News {
             pieces: push.deltas,
             nodes: push.nodes,

@@ -88,6 +88,7 @@ impl Rig {
         };
         let push = Push {
             tables: None,
+            access: None,
             cluster: CLUSTER,
             coordinator: 1,
             term: 1,

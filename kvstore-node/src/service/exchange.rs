@@ -16,7 +16,7 @@ use archon_proto::v1;
 use archon_security::{Caller, Role};
 use archon_types::ErrorDetail;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
-use archon_types::{Millis, NodeId, Version};
+use archon_types::{Millis, NodeId, Right, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -136,7 +136,16 @@ impl KvService {
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
         let ops = unpack_ops(batch.ops).map_err(|error| FrameError::Refused(error.into()))?;
         let (mut refusals, mut last) = (Vec::new(), None);
+        let mut permissions = self.shared.access.of(caller, StreamKind::Exchange.word());
         for Unpacked { tag, bytes, op } in ops {
+            if let Ok(TaggedOp { partition, op, .. }) = &op
+                && let Err(detail) =
+                    permissions.check(partition.table, Right::of(op), |id| self.shared.tables.table_name(id))
+            {
+                // Others of the message may be about another table: only this one is refused for it.
+                refusals.push(connection.refusal(tag, detail).ok_or_else(|| FrameError::Refused(overloaded()))?);
+                continue;
+            }
             let cost = op.as_ref().map_or(bytes + OPERATION_OVERHEAD_BYTES, |tagged| tagged.op.cost());
             let admitted = match last.take_if(|_| refusals.len() >= REFUSED_MAX) {
                 Some(detail) => Err(detail),

@@ -9,7 +9,6 @@ use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_security::Caller;
 use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Revision};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio_util::sync::CancellationToken;
@@ -43,16 +42,16 @@ fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("a shard answered a plain call by {answer:?}"))
 }
 
-fn parted<T>(request: Request<T>) -> (IpAddr, T) {
-    (Caller::of(&request).from, request.into_inner())
+fn parted<T>(request: Request<T>) -> (Caller, T) {
+    (Caller::of(&request), request.into_inner())
 }
 
 #[tonic::async_trait]
 impl Kv for KvService {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
-        let (from, request) = parted(request);
+        let (caller, request) = parted(request);
         let op = Op::Get { key: request.key };
-        match self.call(from, request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
             (log_time, Answer::Value(value)) => {
                 Ok(Response::new(v1::GetResponse { value: Some(value.into()), log_time_ms: log_time.get() }))
             }
@@ -61,16 +60,16 @@ impl Kv for KvService {
     }
 
     async fn get_stale(&self, request: Request<v1::GetStaleRequest>) -> Result<Response<v1::GetStaleResponse>, Status> {
-        let (from, request) = parted(request);
-        let row = self.stale(from, request).await.map_err(refuse)?;
+        let (caller, request) = parted(request);
+        let row = self.stale(&caller, request).await.map_err(refuse)?;
         let as_of_revision = row.as_of.get();
         Ok(Response::new(v1::GetStaleResponse { value: Some(row.found.into()), as_of_revision }))
     }
 
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
-        let (from, request) = parted(request);
+        let (caller, request) = parted(request);
         let op = Op::Put { key: request.key, value: request.value };
-        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::PutResponse { revision: revision.get(), log_time_ms: log_time.get() }))
             }
@@ -79,9 +78,9 @@ impl Kv for KvService {
     }
 
     async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
-        let (from, request) = parted(request);
+        let (caller, request) = parted(request);
         let op = Op::Delete { key: request.key };
-        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Deleted { existed }) => {
                 Ok(Response::new(v1::DeleteResponse { existed, log_time_ms: log_time.get() }))
             }
@@ -93,10 +92,10 @@ impl Kv for KvService {
         &self,
         request: Request<v1::CompareAndSetRequest>,
     ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
-        let (from, request) = parted(request);
+        let (caller, request) = parted(request);
         let expected = Revision::new(request.expected);
         let op = Op::CompareAndSet { key: request.key, expected, value: request.value };
-        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::CompareAndSetResponse { revision: revision.get(), log_time_ms: log_time.get() }))
             }
@@ -113,9 +112,9 @@ impl Kv for KvService {
         &self,
         request: Request<v1::IncrementRequest>,
     ) -> Result<Response<v1::IncrementResponse>, Status> {
-        let (from, request) = parted(request);
+        let (caller, request) = parted(request);
         let op = Op::Increment { key: request.key, by: request.by };
-        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Counter { value, revision }) => {
                 let revision = revision.get();
                 Ok(Response::new(v1::IncrementResponse { value, revision, log_time_ms: log_time.get() }))
@@ -129,7 +128,8 @@ impl Kv for KvService {
     }
 
     async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
-        match self.page(Caller::of(&request).from, request.into_inner()).await.map_err(refuse)? {
+        let (caller, request) = parted(request);
+        match self.page(&caller, request).await.map_err(refuse)? {
             (log_time, Answer::Page { entries, more, range }) => {
                 let page = v1::AnswerPage {
                     entries: entries.into_iter().map(Into::into).collect(),
@@ -143,7 +143,8 @@ impl Kv for KvService {
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResponse>, Status> {
-        let replies = self.several(Caller::of(&request).from, request.into_inner()).await.map_err(refuse)?;
+        let (caller, request) = parted(request);
+        let replies = self.several(&caller, request).await.map_err(refuse)?;
         Ok(Response::new(v1::BatchResponse { replies }))
     }
 }

@@ -5,8 +5,8 @@ use crate::shared::Shared;
 use archon_proto::convert::ids;
 use archon_proto::v1::table_server::Table;
 use archon_proto::v1::{GetTableRequest, GetTableResponse};
-use archon_types::DEFAULT_TABLE;
-use archon_types::{ErrorDetail, ErrorKind, Version};
+use archon_security::Caller;
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -23,6 +23,7 @@ pub(crate) struct TableService {
 #[tonic::async_trait]
 impl Table for TableService {
     async fn get_table(&self, request: Request<GetTableRequest>) -> Result<Response<GetTableResponse>, Status> {
+        let caller = Caller::of(&request);
         let request = request.into_inner();
         let shared = &self.shared;
         let Some(life) = shared.life() else {
@@ -31,6 +32,11 @@ impl Table for TableService {
         };
         ids::check_cluster_if_named(request.cluster.as_ref(), life.member.cluster).map_err(refuse)?;
         let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
+        if let Some(table) = shared.tables.table(name) {
+            // Where ranges begin is a matter of rows.
+            let mut permissions = shared.access.of(&caller, "/archon.v1.Table/GetTable");
+            permissions.check(table.id, Right::Read, |_| table.name).map_err(refuse)?;
+        }
         let since = Version::new(request.since);
         let mut watch = shared.tables.watch();
         let patience = Duration::from_millis(u64::from(request.wait_ms.min(WAIT_MS_MAX)));

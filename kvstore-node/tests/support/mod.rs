@@ -152,6 +152,7 @@ impl Fake {
         let nodes = std::mem::take(&mut delta.nodes);
         Push {
             tables: None,
+            access: None,
             cluster: self.cluster,
             coordinator: 1,
             term: 1,

@@ -3,8 +3,8 @@
 use super::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
-    ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId, PushKey,
-    RemovedNodes, TableId, TableList, TablePiece, Version, limits,
+    AccessList, ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId,
+    PushKey, RemovedNodes, TableId, TableList, TablePiece, Version, limits,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -35,6 +35,8 @@ pub struct Push {
     pub nodes: Option<NodeDelta>,
     /// Which tables there are, if one was dropped since what the node was told.
     pub tables: Option<TableList>,
+    /// What clients may do, if that changed since what the node was told.
+    pub access: Option<AccessList>,
     /// With this push the node holds everything up to here; `None`: more is to follow.
     pub complete: Option<Version>,
     /// Addresses of the coordinators.
@@ -91,6 +93,7 @@ impl From<Push> for v1::PushRequest {
             nodes: push.nodes.map(encode_nodes).unwrap_or_default(),
             duties_omitted,
             tables: push.tables.map(Into::into),
+            access: push.access.map(Into::into),
             complete: push.complete.map_or(0, Version::get),
             key: ids::uuid_bytes(push.key.get()),
             newest: push.newest.get(),
@@ -137,6 +140,7 @@ impl TryFrom<v1::PushRequest> for Push {
                 false => Some(wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?),
             },
             tables: wire.tables.map(TableList::try_from).transpose()?,
+            access: wire.access.map(AccessList::try_from).transpose()?,
             complete: Some(Version::new(wire.complete)).filter(|version| *version > Version::ZERO),
             coordinators: wire.coordinators,
             key: ids::push_key(&wire.key, "PushRequest.key")?,
@@ -165,6 +169,7 @@ impl Push {
         below(self.version, "PushRequest.version")?;
         below(self.complete.unwrap_or_default(), "PushRequest.complete")?;
         below(self.tables.as_ref().map_or(Version::ZERO, |list| list.version), "TableList.version")?;
+        below(self.access.as_ref().map_or(Version::ZERO, |list| list.version), "AccessList.version")?;
         for delta in self.deltas.iter().map(|piece| &piece.delta) {
             below(delta.version.max(delta.since).max(delta.table.version), "TableDelta.version")?;
             delta.partitions.iter().try_for_each(|row| below(row.version, "Partition.version"))?;
@@ -287,7 +292,7 @@ impl TryFrom<v1::Duty> for Duty {
 mod tests {
     use super::*;
     use crate::convert::testing;
-    use archon_types::{ErrorKind, TableDelta};
+    use archon_types::{ErrorKind, Right, Scope, TableDelta};
     use proptest::prelude::*;
     use uuid::Uuid;
 
@@ -307,8 +312,11 @@ mod tests {
         fn a_push_round_trips(delta in testing::delta(), omitted in any::<bool>(), next in proptest::option::of(8u64..), tables in proptest::collection::btree_set(1u64.., 0..5)) {
             let last = TableId::new(tables.last().copied().unwrap_or(0).saturating_add(1));
             let tables = TableList { version: Version::new(9), last, tables: tables.into_iter().map(TableId::new).collect() };
+            let mut access = AccessList { version: Version::new(8), ..AccessList::default() };
+            access.access.set(&Scope { client: Some("shop".into()), table: next.map(TableId::new) }, Some(Right::Read));
             let push = Push {
                 tables: next.map(|_| tables),
+                access: next.map(|_| access),
                 cluster: ClusterId::new(Uuid::from_u128(1)),
                 coordinator: 1,
                 term: 2,
@@ -360,6 +368,7 @@ mod tests {
             }),
             deltas: Vec::new(),
             tables: None,
+            access: None,
             complete: None,
             coordinators: vec!["127.0.0.1:7001".into()],
         };

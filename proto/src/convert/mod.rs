@@ -4,6 +4,7 @@
 //! which names the message and field and says what was wrong; it becomes an `InvalidArgument` [`ErrorDetail`]. Errors
 //! themselves always convert ([`error`]): a kind that this version does not know still arrives as an error.
 
+pub mod access;
 pub mod admin;
 pub mod alter;
 pub mod beats;

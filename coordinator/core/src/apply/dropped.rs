@@ -26,6 +26,9 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
     let rows = state.partitions.remove_table(table);
     state.tables.remove(&table);
     state.controls.forget_table(table);
+    if state.access.forget_table(table) {
+        state.access_version = entry.version();
+    }
     state.dropped_version = entry.version();
     let condemned_before = state.condemned.len();
     for row in &rows {

@@ -2,6 +2,7 @@
 //! nothing; everything else was decided by the proposer. No clock, no randomness, no constant of this build decides
 //! anything here, so every coordinator comes to the same state.
 
+mod access;
 mod alter;
 mod cluster;
 mod configure;
@@ -112,6 +113,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         }
         Command::CancelPlan => migration::cancel_plan(state, entry),
         Command::Configure { if_version, changes } => configure::configure(state, entry, *if_version, changes),
+        Command::SetAccess { scope, before, after } => access::set(state, entry, scope, *before, *after),
         Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)

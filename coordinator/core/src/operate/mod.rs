@@ -1,6 +1,7 @@
 //! What an operator may do to nodes and partitions, judged before anything is committed: either with what effect, or
 //! why not. Pure; the commands that follow are in the table at the head of [`crate::command`].
 
+mod access;
 mod alter;
 mod configure;
 mod force;
@@ -10,6 +11,7 @@ mod nodes;
 mod order;
 mod split;
 
+pub use access::{AccessChange, check_access};
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_force_leader};

@@ -5,11 +5,13 @@ use crate::duties::{DutiesMark, duties, duties_mark};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::limits::PIECE_BYTES_MAX;
-use archon_types::{Duty, Millis, NodeId, TableId, TableList, Version};
+use archon_types::{AccessList, Duty, Millis, NodeId, TableId, TableList, Version};
 use std::collections::BTreeMap;
 
 /// What a duty takes in a message at most, roughly: a row with its copies.
 const DUTY_BYTES: usize = 128;
+/// What a right of a client takes in a message at most, roughly: a name and a table's number.
+const RIGHT_BYTES: usize = 96;
 /// A heartbeat that came sooner than this after an acknowledgement may have been sent before it, in milliseconds.
 const HEARD_SETTLES_MS: u64 = 1_000;
 
@@ -62,6 +64,8 @@ pub struct Push<R, N> {
     pub rows: Vec<R>,
     /// Which tables there are, if one was dropped.
     pub tables: Option<TableList>,
+    /// What clients may do, if that changed.
+    pub access: Option<AccessList>,
     /// With this push the node holds everything up to here.
     pub complete: Option<Version>,
     /// The version of the state that the push was made from.
@@ -77,6 +81,7 @@ pub struct Promise {
     rows: Vec<(TableId, Version)>,
     arriving: Option<Arriving>,
     tables: Option<TableList>,
+    access: Option<Version>,
     complete: Option<Version>,
     partial: bool,
 }
@@ -113,6 +118,8 @@ pub struct Acknowledged {
     nodes: Version,
     /// The last drop of a table that it was told of.
     dropped: Version,
+    /// As of when it was told what clients may do; whoever was not told lets no client do anything.
+    access: Option<Version>,
     /// It was told that it holds everything up to here.
     complete: Version,
     at: Option<Millis>,
@@ -128,8 +135,18 @@ impl Acknowledged {
         let behind = |table: &TableId| state.rows_version_of(*table) > self.held(*table);
         let lacks = state.nodes_version > self.nodes
             || state.dropped_version > self.dropped
+            || self.lacks_access(state)
             || state.data_tables().any(|table| behind(&table.id));
         lacks.then_some(Due::Table)
+    }
+
+    fn lacks_access(&self, state: &ClusterState) -> bool {
+        self.access.is_none_or(|held| state.access_version > held)
+    }
+
+    /// As of when the node knows what clients may do.
+    pub const fn access(&self) -> Option<Version> {
+        self.access
     }
 
     /// The version with which the duties were acknowledged that follow from `mark`.
@@ -153,6 +170,8 @@ impl Acknowledged {
         bytes += duties.as_ref().map_or(0, |duties| duties.len() * DUTY_BYTES);
         let tables = (state.dropped_version > self.dropped).then(|| state.table_list());
         bytes += tables.as_ref().map_or(0, |list| list.tables.len() * size_of::<TableId>());
+        let access = self.lacks_access(state).then(|| state.access_list());
+        bytes += access.as_ref().map_or(0, |list| list.access.len() * RIGHT_BYTES);
         // Rows name nodes, so the nodes come first.
         let mut partial = nodes.as_ref().is_some_and(|nodes| nodes.next.is_some());
         let stale = nodes.as_ref().filter(|nodes| nodes.version < state.nodes_version);
@@ -187,7 +206,7 @@ impl Acknowledged {
                 complete = complete.min(version);
             }
         }
-        if unchanged.is_some() && rows.is_empty() && nodes.is_none() && tables.is_none() {
+        if unchanged.is_some() && rows.is_empty() && nodes.is_none() && tables.is_none() && access.is_none() {
             return None;
         }
         let newest = Version::new(state.applied);
@@ -200,11 +219,12 @@ impl Acknowledged {
             rows: versions,
             arriving,
             tables: tables.clone(),
+            access: access.as_ref().map(|list| list.version),
             complete,
             partial,
         };
         let nodes = nodes.map(|nodes| nodes.content);
-        Some((Push { version, duties, nodes, rows, tables, complete, newest }, promise))
+        Some((Push { version, duties, nodes, rows, tables, access, complete, newest }, promise))
     }
 
     /// Takes note of what the node now holds. It answered a push that it obeys the duties of `version`; with a `gap` it
@@ -238,6 +258,7 @@ impl Acknowledged {
             self.tables.retain(|table, _| !list.lacks(*table));
             self.dropped = list.version;
         }
+        self.access = self.access.max(promise.access);
         if let Some(complete) = promise.complete {
             self.complete = self.complete.max(complete);
         }

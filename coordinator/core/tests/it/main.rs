@@ -1,6 +1,7 @@
 //! The coordinator's decisions, from outside. One binary for all of it: the core is compiled with optimisation for its
 //! tests, and each binary would do so again.
 
+mod access;
 mod alter;
 mod automatic_merges;
 mod automatic_splits;

@@ -6,7 +6,7 @@ use archon_coordinator_core::*;
 use archon_types::*;
 
 /// Whole tables, each as the versions that it is newer than and made of.
-struct Whole;
+pub(crate) struct Whole;
 
 impl Pieces for Whole {
     type Rows = (TableId, Version);
@@ -29,12 +29,12 @@ fn bed() -> (Bed, NodeId) {
 }
 
 #[track_caller]
-fn next(bed: &Bed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
+pub(crate) fn next(bed: &Bed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
     acknowledged.next(&bed.state, node, &Whole).expect("it lacks something")
 }
 
 /// A node that has taken everything.
-fn all_taken() -> (Bed, NodeId, Acknowledged) {
+pub(crate) fn all_taken() -> (Bed, NodeId, Acknowledged) {
     let (bed, node) = bed();
     let mut acknowledged = Acknowledged::default();
     assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));

@@ -1,0 +1,122 @@
+//! `archon access grant | revoke | list`.
+
+use crate::args::{AccessVerb, ListAccessArgs, SetAccessArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use archon_client::{AccessChanged, AccessRight, Admin, Right};
+
+/// Carries out one of them.
+pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let (args, revoke) = match verb {
+        AccessVerb::List(args) => return list(args, admin, output).await,
+        AccessVerb::Grant(args) => (args, false),
+        AccessVerb::Revoke(args) => (args, true),
+    };
+    let SetAccessArgs { right, client, table, .. } = args;
+    let changed = match revoke {
+        true => admin.revoke(*right, client.as_deref(), table.as_deref()).await?,
+        false => admin.grant(*right, client.as_deref(), table.as_deref()).await?,
+    };
+    if output.is_json() {
+        output.json(&changed)?;
+    } else {
+        output.line(text(&changed, *right, revoke))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn list(args: &ListAccessArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let found = admin.access(args.client.as_deref(), args.table.as_deref()).await?;
+    if output.is_json() {
+        output.json(&found)?;
+        return Ok(Exit::Done);
+    }
+    let columns = [Column::text("CLIENT"), Column::text("TABLE"), Column::text("RIGHT")];
+    let row = |right: &AccessRight| {
+        let client = right.client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"));
+        vec![client, right.table.clone().unwrap_or_else(|| "every table".to_owned()), right.may.as_str().to_owned()]
+    };
+    let rows = found.rights.iter().map(row).collect();
+    let nobody = match &args.client {
+        Some(client) => format!("client/{client} was granted nothing, and nothing was granted to every client"),
+        None => "no client was granted anything; admins may read and write all rows".to_owned(),
+    };
+    output.rows(&columns, rows, &nobody)?;
+    if let (Some(client), Some(table)) = (&args.client, &args.table) {
+        output.talk(match &found.may {
+            Some(right) => format!("so client/{client} may {} table {table}", verb(right.known())),
+            None => format!("so client/{client} may do nothing to table {table}"),
+        });
+    }
+    Ok(Exit::Done)
+}
+
+fn verb(right: Option<Right>) -> &'static str {
+    right.map_or("do what this version does not know to", Right::verb)
+}
+
+fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
+    let client = changed.client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"));
+    let table = changed.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
+    let said = match (revoke, changed.changed) {
+        (false, true) => format!("{client} may {} {table}", asked.verb()),
+        (false, false) => {
+            format!("{client} may {} {table} already", verb(changed.granted.as_ref().and_then(|right| right.known())))
+        }
+        (true, true) => format!("{client} may not {} {table} any more", asked.verb()),
+        (true, false) => format!("nothing of that was granted to {client} for {table}"),
+    };
+    let still = changed.may.as_ref().filter(|_| revoke).and_then(|right| right.known()).filter(|right| *right >= asked);
+    let still = still.map_or_else(String::new, |right| {
+        format!(", but goes on to {} it by what was granted to every client or for every table", right.verb())
+    });
+    let behind = match changed.nodes_behind_count as usize {
+        0 => String::new(),
+        count => {
+            let named = changed.nodes_behind.join(", ");
+            let more = if count > changed.nodes_behind.len() { ", …" } else { "" };
+            format!("; {count} of the nodes do not go by it yet: {named}{more}")
+        }
+    };
+    format!("{said}{still}{behind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::Word;
+
+    fn changed() -> AccessChanged {
+        AccessChanged {
+            client: Some("shop".into()),
+            table: Some("orders".into()),
+            changed: true,
+            granted: Some(Word::Known(Right::Write)),
+            may: None,
+            access_version: 7,
+            nodes_behind: vec![],
+            nodes_behind_count: 0,
+        }
+    }
+
+    #[test]
+    fn a_change_says_who_may_what_and_who_does_not_know_yet() {
+        assert_eq!(text(&changed(), Right::Write, false), "client/shop may write to table orders");
+        let behind = AccessChanged { nodes_behind: vec!["athens".into()], nodes_behind_count: 1, ..changed() };
+        assert!(text(&behind, Right::Write, false).ends_with("; 1 of the nodes do not go by it yet: athens"));
+        let already = AccessChanged { changed: false, ..changed() };
+        assert_eq!(text(&already, Right::Read, false), "client/shop may write to table orders already");
+        let everybody = AccessChanged { client: None, table: None, ..changed() };
+        assert_eq!(text(&everybody, Right::Read, false), "every client may read every table");
+    }
+
+    #[test]
+    fn a_right_taken_back_that_a_wider_one_still_gives_was_told_as_gone() {
+        let taken = AccessChanged { granted: None, ..changed() };
+        assert_eq!(text(&taken, Right::Write, true), "client/shop may not write to table orders any more");
+        let still = AccessChanged { may: Some(Word::Known(Right::Write)), ..taken.clone() };
+        assert!(text(&still, Right::Write, true).contains("but goes on to write to it"));
+        let reads = AccessChanged { may: Some(Word::Known(Right::Read)), ..taken };
+        assert!(!text(&reads, Right::Write, true).contains("goes on"), "that is what was left to it");
+    }
+}

@@ -1,0 +1,92 @@
+//! Options of `archon access`.
+
+use super::name;
+use archon_client::Right;
+use clap::Subcommand;
+
+/// `archon access …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum AccessVerb {
+    /// Grant clients the right to read a table's rows, or to read and write them.
+    ///
+    /// It counts from the moment that a node hears of it, which takes a fraction of a second; the answer names the nodes that have
+    /// not within two seconds. Who may do more already goes on to.
+    #[command(after_help = "\
+Examples:
+  archon access grant write --client shop --table orders
+  archon access grant read --client reports --all-tables     those that are made later included
+  archon access grant read --every-client --table prices")]
+    Grant(SetAccessArgs),
+    /// Take a right back.
+    ///
+    /// Without reading there is no writing: `revoke read` takes back all that was granted for exactly these clients and tables,
+    /// `revoke write` leaves them to read. What was granted to every client, or for every table, stays: the answer says what the
+    /// client still may. A node that cannot hear of it goes by what it heard last.
+    #[command(after_help = "\
+Examples:
+  archon access revoke read --client shop --table orders
+  archon access revoke write --client shop --table orders    it goes on reading")]
+    Revoke(SetAccessArgs),
+    /// List what clients may do.
+    #[command(after_help = "\
+Examples:
+  archon access list
+  archon access list --client shop                   what it may, by what was granted to it and to every client
+  archon access list --client shop --table orders
+  archon access list -o json | jq '.rights[] | select(.may == \"write\")'")]
+    List(ListAccessArgs),
+}
+
+/// Options of `archon access grant` and `revoke`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SetAccessArgs {
+    /// `read`, or `write`, which is both.
+    #[arg(value_name = "RIGHT", value_parser = right)]
+    pub(crate) right: Right,
+    /// The client: the name in its certificate (`archon cert client NAME`).
+    #[arg(long, value_name = "NAME", value_parser = client, required_unless_present = "every_client")]
+    pub(crate) client: Option<String>,
+    /// Every client that has a certificate of this cluster.
+    #[arg(long, conflicts_with = "client")]
+    pub(crate) every_client: bool,
+    /// The table.
+    #[arg(long, value_name = "TABLE", value_parser = name, required_unless_present = "all_tables")]
+    pub(crate) table: Option<String>,
+    /// Every table, those that are made later included.
+    #[arg(long, conflicts_with = "table")]
+    pub(crate) all_tables: bool,
+}
+
+/// Options of `archon access list`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ListAccessArgs {
+    /// Only what this client may.
+    #[arg(long, value_name = "NAME", value_parser = client)]
+    pub(crate) client: Option<String>,
+    /// Only what is about this table.
+    #[arg(long, value_name = "TABLE", value_parser = name)]
+    pub(crate) table: Option<String>,
+}
+
+fn right(text: &str) -> Result<Right, String> {
+    text.parse().map_err(|error: archon_client::UnknownWord| error.to_string())
+}
+
+/// A client's name, also as certificates say it: `client/shop`.
+fn client(text: &str) -> Result<String, String> {
+    name(text.strip_prefix("client/").unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_named_with_or_without_its_role() {
+        assert_eq!((client("shop"), client("client/shop")), (Ok("shop".to_owned()), Ok("shop".to_owned())));
+        for wrong in ["admin/alice", "*", ""] {
+            assert!(client(wrong).is_err(), "{wrong}");
+        }
+        assert!(right("own").unwrap_err().contains("read, write"));
+    }
+}

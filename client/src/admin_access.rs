@@ -1,0 +1,78 @@
+//! Administration of what clients may do.
+
+use crate::access_types::{AccessChanged, AccessSummary};
+use crate::admin::{Admin, client, request_id};
+use crate::admin_call::Effect;
+use crate::error::Error;
+use archon_proto::convert::access::SetAccess;
+use archon_proto::v1;
+use archon_types::limits::check_name;
+use archon_types::{ErrorDetail, Right};
+
+impl Admin {
+    /// What clients may do to the rows of tables; with a name only what that client may, or what is about that table, by all that
+    /// was granted. It counts where a cluster talks by TLS: without, nobody knows who a client is.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table; otherwise see [`Error`].
+    pub async fn access(&self, of_client: Option<&str>, table: Option<&str>) -> Result<AccessSummary, Error> {
+        check(of_client, table)?;
+        let request = v1::ListAccessRequest {
+            cluster: None,
+            client: of_client.map(str::to_owned),
+            table: table.map(str::to_owned),
+        };
+        let call = |channel, request| async move { client(channel).list_access(request).await };
+        let wire: v1::ListAccessResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
+        Ok(wire.into())
+    }
+
+    /// Grants a right to a client, or to every client, to the rows of a table, or of every table, those that are made later
+    /// included. Who may do more already goes on to. Waits for at most two seconds until all nodes go by it, and says which do not.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table, `Refused` if it is of leases; otherwise see [`Error`].
+    pub async fn grant(
+        &self,
+        right: Right,
+        to_client: Option<&str>,
+        table: Option<&str>,
+    ) -> Result<AccessChanged, Error> {
+        self.set_access(right, to_client, table, false).await
+    }
+
+    /// Takes back what was granted for exactly this: of [`Right::Write`] what goes beyond reading, of [`Right::Read`] all of it. What
+    /// was granted to every client, or for every table, stays. Waits as [`Admin::grant`] does.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table; otherwise see [`Error`].
+    pub async fn revoke(
+        &self,
+        right: Right,
+        of_client: Option<&str>,
+        table: Option<&str>,
+    ) -> Result<AccessChanged, Error> {
+        self.set_access(right, of_client, table, true).await
+    }
+
+    async fn set_access(
+        &self,
+        right: Right,
+        of_client: Option<&str>,
+        table: Option<&str>,
+        revoke: bool,
+    ) -> Result<AccessChanged, Error> {
+        check(of_client, table)?;
+        let (of, table) = (of_client.map(str::to_owned), table.map(str::to_owned));
+        let asked = SetAccess { request: request_id(), client: of.clone(), table: table.clone(), right, revoke };
+        let call = |channel, request| async move { client(channel).set_access(request).await };
+        let request = v1::SetAccessRequest::from(asked);
+        let wire: v1::SetAccessResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
+        Ok(AccessChanged::new(of, table, wire))
+    }
+}
+
+fn check(client: Option<&str>, table: Option<&str>) -> Result<(), ErrorDetail> {
+    client.map_or(Ok(()), |name| check_name("client", name))?;
+    table.map_or(Ok(()), |name| check_name("table", name))
+}

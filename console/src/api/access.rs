@@ -1,0 +1,67 @@
+//! What clients may do to the rows of tables.
+
+use super::asker::Asker;
+use super::extract::{Body, Query};
+use crate::error::ApiError;
+use archon_client::{AccessChanged, AccessSummary, ErrorKind, Right, Word};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Which rights.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Of {
+    /// Only what this client may.
+    client: Option<String>,
+    /// Only what is about this table.
+    table: Option<String>,
+}
+
+/// A right that is to be granted, or taken back.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Meant {
+    /// Which: who may write may read.
+    right: Word<Right>,
+    /// The client's name, as its certificate says it.
+    client: Option<String>,
+    /// Every client, in place of one.
+    #[serde(default)]
+    every_client: bool,
+    /// The table's name.
+    table: Option<String>,
+    /// Every table, in place of one.
+    #[serde(default)]
+    all_tables: bool,
+}
+
+impl Meant {
+    /// Refuses what leaves open whose right it is, and to what: who forgets a name does not mean everybody.
+    fn check(&self) -> Result<Right, ApiError> {
+        let invalid = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
+        if self.client.is_some() == self.every_client {
+            return Err(invalid("say either client or every_client".to_owned()));
+        }
+        if self.table.is_some() == self.all_tables {
+            return Err(invalid("say either table or all_tables".to_owned()));
+        }
+        let right = self.right.known();
+        right
+            .ok_or_else(|| invalid(format!("{:?} is no right; say {}", self.right.as_str(), Right::WORDS.join(" or "))))
+    }
+}
+
+pub(crate) async fn list(asker: Asker, Query(of): Query<Of>) -> Result<Json<AccessSummary>, ApiError> {
+    Ok(Json(asker.admin("ListAccess")?.access(of.client.as_deref(), of.table.as_deref()).await?))
+}
+
+pub(crate) async fn grant(asker: Asker, Body(meant): Body<Meant>) -> Result<Json<AccessChanged>, ApiError> {
+    let (admin, right) = (asker.admin("SetAccess")?, meant.check()?);
+    Ok(Json(admin.grant(right, meant.client.as_deref(), meant.table.as_deref()).await?))
+}
+
+pub(crate) async fn revoke(asker: Asker, Body(meant): Body<Meant>) -> Result<Json<AccessChanged>, ApiError> {
+    let (admin, right) = (asker.admin("SetAccess")?, meant.check()?);
+    Ok(Json(admin.revoke(right, meant.client.as_deref(), meant.table.as_deref()).await?))
+}

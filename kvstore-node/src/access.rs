@@ -1,0 +1,129 @@
+//! What clients may do here, as the coordinators have told.
+
+use arc_swap::ArcSwapOption;
+use archon_security::Caller;
+use archon_types::{AccessList, ErrorDetail, ErrorKind, Right, TableId};
+use std::sync::Arc;
+
+/// The rights of clients, the newest that came.
+#[derive(Debug, Default)]
+pub(crate) struct ClientAccess(ArcSwapOption<AccessList>);
+
+impl ClientAccess {
+    /// Takes in what a push brings. Newer is never replaced by older.
+    pub(crate) fn take(&self, list: AccessList) {
+        let list = Arc::new(list);
+        self.0.rcu(|held| match held {
+            Some(held) if held.version >= list.version => Some(Arc::clone(held)),
+            _ => Some(Arc::clone(&list)),
+        });
+    }
+
+    /// What a caller may do as of now.
+    pub(crate) fn of<'a>(&self, caller: &'a Caller, call: &'a str) -> Permissions<'a> {
+        // Without a client there is nothing to look up, and most that a node serves by plaintext are none.
+        let list = caller.client().and_then(|_| self.0.load_full());
+        Permissions { caller, call, list, denied: None }
+    }
+}
+
+/// What one caller may do, as of one moment.
+pub(crate) struct Permissions<'a> {
+    caller: &'a Caller,
+    call: &'a str,
+    list: Option<Arc<AccessList>>,
+    /// What was refused last: many operations of one message are, and each takes the same words.
+    denied: Option<(TableId, Right, ErrorDetail)>,
+}
+
+impl Permissions<'_> {
+    /// Refuses it if this may not be done to the rows of a table. `name_of` says what a table is called.
+    pub(crate) fn check(
+        &mut self,
+        table: TableId,
+        right: Right,
+        name_of: impl FnOnce(TableId) -> String,
+    ) -> Result<(), ErrorDetail> {
+        let Some(client) = self.caller.client() else { return Ok(()) };
+        let Some(list) = &self.list else {
+            let why = "this node was not told yet what clients may do";
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100));
+        };
+        if list.access.right(client, table) >= Some(right) {
+            return Ok(());
+        }
+        if let Some((of, wanted, detail)) = &self.denied
+            && (*of, *wanted) == (table, right)
+        {
+            return Err(detail.clone());
+        }
+        self.caller.check_right(&list.access, right, table, &name_of(table), self.call).inspect_err(|detail| {
+            self.denied = Some((table, right, detail.clone()));
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_security::{Identity, Refusals, Role};
+    use archon_types::{Scope, Version};
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const ORDERS: TableId = TableId::new(1);
+
+    fn caller(role: Role, name: &str) -> Caller {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let identity = Identity::new(role, name).unwrap();
+        Caller::new(address, address, Some(Arc::new(identity)), Arc::new(Refusals::default()))
+    }
+
+    fn list(version: u64, right: Option<Right>) -> AccessList {
+        let mut list = AccessList { version: Version::new(version), ..AccessList::default() };
+        list.access.set(&Scope { client: Some("shop".into()), table: Some(ORDERS) }, right);
+        list
+    }
+
+    fn kind(access: &ClientAccess, caller: &Caller, right: Right) -> Option<ErrorKind> {
+        let name_of = |_| "orders".to_owned();
+        access.of(caller, "a call").check(ORDERS, right, name_of).err().map(|error| error.kind)
+    }
+
+    #[test]
+    fn a_node_that_was_told_nothing_yet_lets_clients_wait_and_others_in() {
+        let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
+        assert_eq!(kind(&access, &shop, Right::Read), Some(ErrorKind::Unavailable));
+        for role in [Role::Admin, Role::Node] {
+            assert_eq!(kind(&access, &caller(role, "athens"), Right::Write), None);
+        }
+        assert_eq!(kind(&access, &Caller::NOBODY, Right::Write), None, "by plaintext nobody is anybody");
+        access.take(list(5, Some(Right::Read)));
+        assert_eq!(
+            (kind(&access, &shop, Right::Read), kind(&access, &shop, Right::Write)),
+            (None, Some(ErrorKind::Refused))
+        );
+        assert_eq!(kind(&access, &caller(Role::Client, "other"), Right::Read), Some(ErrorKind::Refused));
+    }
+
+    #[test]
+    fn rights_that_were_taken_back_do_not_come_back_by_a_late_push() {
+        let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
+        access.take(list(7, None));
+        access.take(list(5, Some(Right::Write)));
+        assert_eq!(kind(&access, &shop, Right::Read), Some(ErrorKind::Refused));
+        access.take(list(8, Some(Right::Write)));
+        assert_eq!(kind(&access, &shop, Right::Write), None);
+    }
+
+    #[test]
+    fn what_is_refused_twice_is_said_in_the_words_of_its_own_table() {
+        let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
+        access.take(list(7, None));
+        let mut permissions = access.of(&shop, "a call");
+        let mut said = |table: u64| {
+            let name_of = |id: TableId| format!("t{id}");
+            permissions.check(TableId::new(table), Right::Write, name_of).unwrap_err().message
+        };
+        assert!(said(1).contains("table t1") && said(1).contains("table t1") && said(2).contains("table t2"));
+    }
+}

@@ -1,0 +1,157 @@
+//! What clients may do: to nodes whole, and to operators.
+
+use super::ids::{non_zero, request_id, uuid_bytes};
+use super::{ConvertError, bounded, checked, required};
+use crate::v1;
+use crate::v1::set_access_request::Change;
+use archon_types::limits::check_name;
+use archon_types::{AccessList, RIGHTS_MAX, RequestId, Right, Scope, TableId, Version};
+
+/// A request to grant a right, or to take one back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetAccess {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// Whose; `None`: every client's.
+    pub client: Option<String>,
+    /// To which table, by its name; `None`: every table.
+    pub table: Option<String>,
+    /// Which.
+    pub right: Right,
+    /// Whether it is taken back.
+    pub revoke: bool,
+}
+
+impl TryFrom<v1::SetAccessRequest> for SetAccess {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::SetAccessRequest) -> Result<Self, ConvertError> {
+        check_names(wire.client.as_deref(), wire.table.as_deref())?;
+        let (right, revoke) = match required(wire.change, "SetAccessRequest.change")? {
+            Change::Grant(word) => (right(&word)?, false),
+            Change::Revoke(word) => (right(&word)?, true),
+        };
+        let request = request_id(&wire.request_id, "SetAccessRequest.request_id")?;
+        Ok(Self { request, client: wire.client, table: wire.table, right, revoke })
+    }
+}
+
+impl From<SetAccess> for v1::SetAccessRequest {
+    fn from(asked: SetAccess) -> Self {
+        let word = asked.right.as_str().to_owned();
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(asked.request.get()),
+            client: asked.client,
+            table: asked.table,
+            change: Some(if asked.revoke { Change::Revoke(word) } else { Change::Grant(word) }),
+        }
+    }
+}
+
+/// Checks whom and what a request names.
+///
+/// # Errors
+/// A name that no client or table can have.
+pub fn check_names(client: Option<&str>, table: Option<&str>) -> Result<(), ConvertError> {
+    checked(client.map_or(Ok(()), |name| check_name("client", name)), "client")?;
+    checked(table.map_or(Ok(()), |name| check_name("table", name)), "table")
+}
+
+fn right(word: &str) -> Result<Right, ConvertError> {
+    word.parse().map_err(|error: archon_types::UnknownWord| ConvertError::new("right", error.to_string()))
+}
+
+impl From<AccessList> for v1::AccessList {
+    fn from(list: AccessList) -> Self {
+        let rights = list.access.all().map(|(scope, right)| v1::ClientRight {
+            client: scope.client,
+            table: scope.table.map(TableId::get),
+            right: right.as_str().to_owned(),
+        });
+        Self { version: list.version.get(), rights: rights.collect() }
+    }
+}
+
+impl TryFrom<v1::AccessList> for AccessList {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::AccessList) -> Result<Self, ConvertError> {
+        bounded(wire.rights.len(), RIGHTS_MAX, "AccessList.rights")?;
+        let mut list = Self { version: Version::new(wire.version), ..Self::default() };
+        for of in wire.rights {
+            check_names(of.client.as_deref(), None)?;
+            let table = of.table.map(|table| non_zero(table, "ClientRight.table")).transpose()?;
+            let scope = Scope { client: of.client, table: table.map(TableId::new) };
+            list.access.set(&scope, Some(right(&of.right)?));
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use prost::Message;
+    use uuid::Uuid;
+
+    fn rights() -> impl Strategy<Value = Right> {
+        proptest::sample::select(Right::ALL)
+    }
+
+    proptest! {
+        #[test]
+        fn requests_and_lists_round_trip_through_bytes(
+            id in 1u128..,
+            client in proptest::option::of("[a-z]{1,8}"),
+            table in proptest::option::of("[a-z]{1,8}"),
+            right in rights(),
+            revoke in any::<bool>(),
+            granted in proptest::collection::vec((proptest::option::of("[a-z]{1,3}"), proptest::option::of(1u64..), rights()), 0..9),
+        ) {
+            let asked = SetAccess { request: RequestId::new(Uuid::from_u128(id)), client, table, right, revoke };
+            let bytes = v1::SetAccessRequest::from(asked.clone()).encode_to_vec();
+            prop_assert_eq!(SetAccess::try_from(v1::SetAccessRequest::decode(bytes.as_slice()).unwrap()), Ok(asked));
+            let mut list = AccessList { version: Version::new(7), ..AccessList::default() };
+            for (client, table, right) in granted {
+                list.access.set(&Scope { client, table: table.map(TableId::new) }, Some(right));
+            }
+            prop_assert_eq!(AccessList::try_from(v1::AccessList::from(list.clone())), Ok(list));
+        }
+
+        #[test]
+        fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::SetAccessRequest::decode(bytes.as_slice()) {
+                let _ = SetAccess::try_from(wire);
+            }
+            if let Ok(wire) = v1::AccessList::decode(bytes.as_slice()) {
+                let _ = AccessList::try_from(wire);
+            }
+        }
+    }
+
+    #[test]
+    fn bad_requests_and_lists_are_named() {
+        let request_id = uuid_bytes(Uuid::from_u128(5));
+        let good = v1::SetAccessRequest {
+            request_id,
+            client: Some("shop".into()),
+            change: Some(Change::Grant("read".into())),
+            ..Default::default()
+        };
+        assert!(SetAccess::try_from(good.clone()).is_ok());
+        let said = |wire: v1::SetAccessRequest| SetAccess::try_from(wire).unwrap_err().to_string();
+        assert!(said(v1::SetAccessRequest { client: Some("*".into()), ..good.clone() }).contains("client"));
+        assert!(said(v1::SetAccessRequest { table: Some(String::new()), ..good.clone() }).contains("table"));
+        assert!(said(v1::SetAccessRequest { change: None, ..good.clone() }).contains("SetAccessRequest.change"));
+        let own = Some(Change::Revoke("own".into()));
+        assert!(said(v1::SetAccessRequest { change: own, ..good }).contains("read, write"));
+        let of = v1::ClientRight { right: "read".into(), ..Default::default() };
+        let many = v1::AccessList { version: 1, rights: vec![of.clone(); RIGHTS_MAX + 1] };
+        assert!(AccessList::try_from(many).unwrap_err().to_string().contains("AccessList.rights"));
+        let nowhere = v1::ClientRight { table: Some(0), ..of };
+        let list = v1::AccessList { version: 1, rights: vec![nowhere] };
+        assert!(AccessList::try_from(list).is_err());
+    }
+}
