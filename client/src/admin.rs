@@ -94,6 +94,7 @@ impl Admin {
             leader_id: wire.leader,
             term: wire.term,
             coordinators: wire.coordinators.into_iter().map(Into::into).collect(),
+            transport: Word::read(&wire.transport),
             table_version: wire.table_version,
             nodes_alive: wire.nodes_alive,
             nodes_failed: wire.nodes_failed,

@@ -8,7 +8,7 @@ use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
     CoordinatorRole, EventCode, Holds, KeyRange, KeysBy, NodeGoal, NodeStatus, PartitionStatus, PartitionTable,
-    ReasonCode, ReplicaState, Word,
+    ReasonCode, ReplicaState, TransportKind, Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub struct Status {
     pub term: u64,
     /// The voters.
     pub coordinators: Vec<CoordinatorStatus>,
+    /// How the leading coordinator talks to others.
+    pub transport: Word<TransportKind>,
     /// The version of the newest row.
     pub table_version: u64,
     /// Nodes that heartbeat.

@@ -68,7 +68,7 @@ pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
     MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, RangeLimits, ReasonCode,
     ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange, TableId,
-    TraitsChange, UnknownWord, UnmetCode, Version, Word,
+    TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

@@ -1,7 +1,7 @@
 //! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
 
 use archon_proto::convert::load::{Load as Said, PlacementLoad};
-use archon_types::{DiskFull, NodeId, PlacementId};
+use archon_types::{DiskFull, MemberCertificate, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most placements remembered per node; a heartbeat names only those that changed.
@@ -34,6 +34,7 @@ struct Load {
     placements: BTreeMap<PlacementId, PlacementLoad>,
     copies: BTreeMap<PlacementId, Copied>,
     disk_full: Option<DiskFull>,
+    certificate: Option<MemberCertificate>,
 }
 
 /// The loads of all nodes.
@@ -48,6 +49,7 @@ impl Loads {
         let load = self.nodes.entry(node).or_default();
         let turned = load.disk_full.is_some() != said.disk_full.is_some();
         load.disk_full = said.disk_full;
+        load.certificate = said.certificate;
         load.bytes_stored = said.bytes_stored;
         load.operations_per_second = said.operations_per_second;
         for placement in &said.placements {
@@ -65,6 +67,11 @@ impl Loads {
     /// The nodes that refuse writes because their disks are full.
     pub(crate) fn full_disks(&self) -> impl Iterator<Item = (NodeId, DiskFull)> {
         self.nodes.iter().filter_map(|(node, load)| Some((*node, load.disk_full?)))
+    }
+
+    /// The certificates by which nodes talk.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = (NodeId, MemberCertificate)> {
+        self.nodes.iter().filter_map(|(node, load)| Some((*node, load.certificate?)))
     }
 
     /// How much space a node's disk lacks, if it refuses writes for that.

@@ -227,6 +227,7 @@ mod tests {
             entries_behind: None,
             lack: None,
             snapshot_waits: false,
+            certificate: None,
         };
         let voters = (1..=3).map(voter).collect();
         QuorumView { id: 1, role, leader, term: 4, last_log_index: 0, applied_index: 0, voters, fatal: None }

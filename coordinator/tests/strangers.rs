@@ -145,6 +145,7 @@ impl Impostor {
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
             lack: None,
             snapshot_waits: false,
+            certificate: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use archon_client::{Role, Tls, Transport};
 use archon_frames::{StreamKind, connect};
-use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, wait_for};
 use archon_local_cluster::Issuer;
 use archon_proto::v1;
 use archon_security::{Expected, Protocol, rights};
@@ -289,4 +289,71 @@ async fn a_renewed_certificate_is_taken_while_everything_runs() {
     };
     tokio::time::timeout(Duration::from_secs(60), renewed).await.expect("the new certificate is shown within a minute");
     assert!(writes > 0, "nothing was written meanwhile");
+}
+
+/// Nobody looked at the files of a hundred members every day: the cluster says itself whose certificate is to be renewed.
+#[test]
+fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
+    let cluster = Cluster::start(EXE, &options());
+    let status = cluster.json(&["status"]).expect("status");
+    assert_eq!((&status["transport"], &status["reasons"]), (&"tls".into(), &serde_json::json!([])), "{status}");
+    let (leader, _) = cluster.wait_leader();
+    let follower = (leader + 1) % 3;
+    let issuer = cluster.issuer();
+    let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+    let renew = |role: Role, name: &str, address: &str, holds| {
+        issuer.renew_with_left(role, name, [address], holds).expect("issued")
+    };
+    let addresses = cluster.coordinator_addresses();
+    renew(Role::Node, "athens", cluster.node_address("athens"), days(20));
+    // What somebody else was given does not become this one's.
+    let (own, other) = (cluster.credentials(Role::Node, "byzantium"), cluster.credentials(Role::Node, "cyrene"));
+    for file in ["tls.crt", "tls.key"] {
+        std::fs::copy(other.join(file), own.join(file)).expect("a copy");
+    }
+    for index in [leader, follower] {
+        let credentials = cluster.credentials(Role::Coordinator, &(index + 1).to_string());
+        std::fs::write(credentials.join("tls.crt"), "no certificate").expect("written");
+    }
+    let told = |status: &serde_json::Value, code: &str, about: &str| {
+        let all = status["reasons"].as_array().into_iter().flatten();
+        all.filter(|reason| reason["code"] == code)
+            .any(|reason| reason["message"].as_str().unwrap_or("").contains(about))
+    };
+    let coordinators = [leader, follower].map(|index| format!("coordinator {}", index + 1));
+    wait_for("status to tell of all four", Duration::from_secs(90), || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        let missing = [
+            ("certificate_expires", "athens"),
+            ("certificate_not_taken", "byzantium"),
+            ("certificate_not_taken", &coordinators[0]),
+            ("certificate_not_taken", &coordinators[1]),
+        ];
+        match missing.iter().find(|(code, about)| !told(&status, code, about)) {
+            Some(missing) => Err(format!("no {missing:?} in {status}")),
+            None => Ok(()),
+        }
+    });
+    // The last day is told louder.
+    renew(Role::Node, "athens", cluster.node_address("athens"), Duration::from_secs(600));
+    wait_for("the last day to be told", Duration::from_secs(90), || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        if told(&status, "certificate_expired", "athens") { Ok(()) } else { Err(status.to_string()) }
+    });
+    assert_eq!(cluster.archon(&["check"]).code, 11, "look now");
+    // Renewed, and put back: nothing is left to tell.
+    let coordinators = [leader, follower].map(|index| cluster.credentials(Role::Coordinator, &(index + 1).to_string()));
+    for directory in coordinators.iter().chain([&own]) {
+        // What is somebody else's, or nothing at all, is not written over.
+        std::fs::remove_file(directory.join("tls.crt")).expect("it is there");
+    }
+    renew(Role::Node, "athens", cluster.node_address("athens"), days(90));
+    renew(Role::Node, "byzantium", cluster.node_address("byzantium"), days(90));
+    for index in [leader, follower] {
+        renew(Role::Coordinator, &(index + 1).to_string(), &addresses[index], days(90));
+    }
+    wait_for("nothing to be left to tell", Duration::from_secs(90), || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        if status["reasons"] == serde_json::json!([]) { Ok(()) } else { Err(status.to_string()) }
+    });
 }

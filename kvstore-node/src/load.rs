@@ -86,6 +86,7 @@ impl LoadBoard {
             placements,
             copies: board.copies.values().copied().collect(),
             disk_full: None,
+            certificate: None,
         }
     }
 

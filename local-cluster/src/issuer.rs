@@ -7,7 +7,9 @@ use archon_client::{Identity, Role, Tls, Transport};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An authority of the cluster's own, which vouches for its processes and for whoever looks after them. Its key is kept in memory alone.
 #[derive(Debug)]
@@ -22,7 +24,8 @@ impl Issuer {
     /// # Errors
     /// If it cannot be made.
     pub fn new(directory: &Path) -> Result<Self, Error> {
-        let authority = Authority::create("this-machine", SystemTime::now())?;
+        // Old enough for certificates that are as good as over.
+        let authority = Authority::create("this-machine", SystemTime::now() - validity(Role::Node) - DAY)?;
         Ok(Self { authority, directory: directory.to_owned() })
     }
 
@@ -39,7 +42,7 @@ impl Issuer {
         let identity = identity(role, name)?;
         let directory = self.place_of(role, name);
         if !directory.exists() {
-            self.issue(&identity, addresses, &directory, false)?;
+            self.issue(&identity, addresses, &directory, SystemTime::now(), false)?;
         }
         Ok(directory)
     }
@@ -49,7 +52,22 @@ impl Issuer {
     /// # Errors
     /// As [`Issuer::credentials`].
     pub fn renew<'a>(&self, role: Role, name: &str, addresses: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
-        self.issue(&identity(role, name)?, addresses, &self.place_of(role, name), true)
+        self.renew_with_left(role, name, addresses, validity(role))
+    }
+
+    /// The same, as if it had been issued so long ago that only `left` of its time is left.
+    ///
+    /// # Errors
+    /// As [`Issuer::credentials`].
+    pub fn renew_with_left<'a>(
+        &self,
+        role: Role,
+        name: &str,
+        addresses: impl IntoIterator<Item = &'a str>,
+        left: Duration,
+    ) -> Result<(), Error> {
+        let issued_at = SystemTime::now() - validity(role).saturating_sub(left);
+        self.issue(&identity(role, name)?, addresses, &self.place_of(role, name), issued_at, true)
     }
 
     fn place_of(&self, role: Role, name: &str) -> PathBuf {
@@ -61,11 +79,12 @@ impl Issuer {
         identity: &Identity,
         addresses: impl IntoIterator<Item = &'a str>,
         directory: &Path,
+        now: SystemTime,
         replace: bool,
     ) -> Result<(), Error> {
         let hosts: BTreeSet<Host> = addresses.into_iter().filter_map(host_of).collect();
         let hosts: Vec<Host> = hosts.into_iter().collect();
-        let issued = self.authority.issue(identity, &hosts, validity(identity.role()), SystemTime::now())?;
+        let issued = self.authority.issue(identity, &hosts, validity(identity.role()), now)?;
         Ok(write_credentials(directory, &issued, replace)?)
     }
 

@@ -7,6 +7,7 @@ use crate::expected::Expected;
 use crate::identity::Identity;
 use crate::stream::{Io, Protocol, Stream};
 use arc_swap::ArcSwap;
+use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
@@ -91,6 +92,15 @@ impl Tls {
     /// Why what is in the directory now is not what is used, if so.
     pub fn not_taken(&self) -> Option<Arc<str>> {
         self.looks.lock().not_taken.clone()
+    }
+
+    /// By which certificate this process talks, as it tells others. Looks at the files if that is due.
+    pub fn certificate(&self) -> MemberCertificate {
+        self.look();
+        let now = self.now.load();
+        let used = &now.credentials.certificate;
+        let not_taken = self.looks.lock().not_taken.is_some();
+        MemberCertificate { begins_at: millis(used.not_before), expires_at: millis(used.not_after), not_taken }
     }
 
     /// Looks at the files if that is due, and takes what fits: the old credentials are kept otherwise, and it is said why. Whoever
@@ -189,6 +199,12 @@ impl Tls {
         }
         Ok(Stream { io: Io::Tls(Box::new(stream)), peer: Some(Arc::new(peer)) })
     }
+}
+
+/// Unix time; before 1970 is 1970.
+fn millis(time: SystemTime) -> Millis {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Millis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to, or the one

@@ -5,7 +5,7 @@ use crate::identity::{Identity, Role};
 use crate::stream::{Protocol, Stream};
 use crate::tls::Tls;
 use archon_types::plaintext::check_plaintext;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, TransportKind};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -68,6 +68,15 @@ impl Transport {
         }
     }
 
+    /// Which kind it is, in the words of the administration.
+    pub const fn kind(&self) -> TransportKind {
+        match self {
+            Self::Plaintext { insecure: false } => TransportKind::Loopback,
+            Self::Plaintext { insecure: true } => TransportKind::Insecure,
+            Self::Tls(_) => TransportKind::Tls,
+        }
+    }
+
     /// Whether plaintext goes beyond this machine.
     pub const fn is_insecure(&self) -> bool {
         matches!(self, Self::Plaintext { insecure: true })
@@ -93,6 +102,11 @@ impl Transport {
             }
             _ => Ok(()),
         }
+    }
+
+    /// By which certificate this process talks, as it tells others; nothing without TLS.
+    pub fn certificate(&self) -> Option<MemberCertificate> {
+        self.tls().map(|tls| tls.certificate())
     }
 
     /// Who this process is to others; without TLS it is whoever it says.

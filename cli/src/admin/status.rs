@@ -5,7 +5,7 @@ use crate::args::WatchArgs;
 use crate::documents::{Node, Status};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus, Reason};
+use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus, Reason, TransportKind};
 use next::next_step;
 use std::time::Duration;
 use without_majority::asked;
@@ -90,7 +90,12 @@ pub(super) fn quorum(status: &Status, output: &Output) -> String {
         Some(id) => format!("coordinator {id} leads in term {}", status.term),
         None => output.bad("no leader"),
     };
-    format!("{leader}, {reachable} of {all} reachable")
+    let by = match status.transport.known() {
+        Some(TransportKind::Tls) => ", by TLS".to_owned(),
+        Some(TransportKind::Insecure) => output.bad(", in plaintext beyond this machine"),
+        Some(TransportKind::Loopback) | None => String::new(),
+    };
+    format!("{leader}, {reachable} of {all} reachable{by}")
 }
 
 /// How many nodes are alive, and how many are not or are lacking.

@@ -6,11 +6,10 @@ use crate::documents::{CertificateCheck, CertificateSummary};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_security::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials};
+use archon_types::Millis;
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A certificate with less than that left is to be renewed, however long it holds.
-const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
 /// A change of authorities takes as long as the longest certificate holds that the old one has issued: twice that is left.
 const CHANGE_BEFORE: Duration = DAY.saturating_mul(180);
 
@@ -66,39 +65,8 @@ pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failu
     Ok(if check.certificate_ends_soon || check.authority_ends_soon { Exit::Refused } else { Exit::Done })
 }
 
-/// Less than a third of its time is left, if that is less than thirty days: so that what holds for thirty days is not to be renewed
-/// from its first day on.
 fn ends_soon(certificate: &CertificateSummary, now: SystemTime) -> bool {
-    let (begin, end) = (time_of(certificate.begins_at_ms), time_of(certificate.expires_at_ms));
-    let third = end.duration_since(begin).unwrap_or_default() / 3;
-    end < now + third.min(RENEW_BEFORE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One that holds for so many days, seen when so many are left.
-    fn seen(days: u64, left: u64) -> bool {
-        let end = 1_790_000_000_000;
-        let certificate = CertificateSummary {
-            file: "tls.crt".to_owned(),
-            identity: None,
-            is_authority: false,
-            holder: String::new(),
-            issuer: String::new(),
-            hosts: vec![],
-            begins_at_ms: end - days * 86_400_000 - 300_000,
-            expires_at_ms: end,
-            fingerprint: String::new(),
-        };
-        ends_soon(&certificate, time_of(end) - Duration::from_secs(left * 86_400))
-    }
-
-    #[test]
-    fn a_certificate_of_thirty_days_was_to_be_renewed_from_its_first_day() {
-        assert_eq!([(90, 31), (90, 29), (90, 0)].map(|(days, left)| seen(days, left)), [false, true, true]);
-        assert_eq!([(30, 30), (30, 11), (30, 9)].map(|(days, left)| seen(days, left)), [false, false, true]);
-        assert_eq!([(365, 31), (365, 29), (1, 1)].map(|(days, left)| seen(days, left)), [false, true, false]);
-    }
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let [begin, end] = [certificate.begins_at_ms, certificate.expires_at_ms].map(Millis::new);
+    archon_types::ends_soon(begin, end, Millis::new(u64::try_from(now).unwrap_or(u64::MAX)))
 }

@@ -2,7 +2,7 @@
 
 use super::quorum::VoterView;
 use archon_proto::v1;
-use archon_types::DiskFull;
+use archon_types::{DiskFull, MemberCertificate};
 use archon_wal::Shortage;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,20 +62,30 @@ struct Said {
     lacks: BTreeMap<u64, Lack>,
     /// Whose snapshots wait for space.
     waiting: BTreeSet<u64>,
+    certificates: BTreeMap<u64, MemberCertificate>,
 }
 
 impl Lacks {
     /// Takes in what a voter's answer says.
-    pub(super) fn note(&self, voter: u64, said: Option<v1::VoterLack>, snapshot_waits: bool) {
+    pub(super) fn note(&self, voter: u64, said: &v1::RaftMessage) {
         let mut all = self.0.lock();
-        match said {
+        match said.lack {
             Some(lack) => drop(all.lacks.insert(voter, lack.into())),
             None => drop(all.lacks.remove(&voter)),
         }
-        match snapshot_waits {
+        match said.snapshot_waits {
             true => all.waiting.insert(voter),
             false => all.waiting.remove(&voter),
         };
+        match said.certificate {
+            Some(certificate) => drop(all.certificates.insert(voter, certificate.into())),
+            None => drop(all.certificates.remove(&voter)),
+        }
+    }
+
+    /// By which certificate a voter talks.
+    pub(super) fn certificate(&self, voter: u64) -> Option<MemberCertificate> {
+        self.0.lock().certificates.get(&voter).copied()
     }
 
     /// Whether a snapshot of a voter waits for space.
@@ -121,7 +131,7 @@ mod tests {
         let ids = [1, 2, 3].into_iter().zip(of);
         let voter = |(id, (role, lack))| {
             let address = format!("127.0.0.1:{id}");
-            VoterView { id, address, role, entries_behind: None, lack, snapshot_waits: false }
+            VoterView { id, address, role, entries_behind: None, lack, snapshot_waits: false, certificate: None }
         };
         ids.map(voter).collect()
     }
@@ -161,13 +171,14 @@ mod tests {
     #[test]
     fn a_voter_that_has_space_again_lacks_nothing() {
         let lacks = Lacks::default();
-        lacks.note(2, Some(FULL.into()), true);
-        lacks.note(3, Some(Lack::Fails.into()), false);
+        let said = |lack, snapshot_waits| v1::RaftMessage { lack, snapshot_waits, ..Default::default() };
+        lacks.note(2, &said(Some(FULL.into()), true));
+        lacks.note(3, &said(Some(Lack::Fails.into()), false));
         assert!(lacks.snapshot_waits(2) && !lacks.snapshot_waits(3));
         assert_eq!((lacks.of(2), lacks.of(3), lacks.of(1)), (Some(FULL), Some(Lack::Fails), None));
-        lacks.note(2, None, false);
+        lacks.note(2, &said(None, false));
         assert!(!lacks.snapshot_waits(2));
-        lacks.note(3, None, false);
+        lacks.note(3, &said(None, false));
         assert!(lacks.is_empty());
     }
 }

@@ -158,11 +158,17 @@ pub(crate) async fn start(
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
     let lacks = Lacks::default();
-    let network = Network::new(transport, myself.clone(), term.clone(), lacks.clone());
+    let network = Network::new(transport.clone(), myself.clone(), term.clone(), lacks.clone());
     let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
-    peers.set(Inside { raft: raft.clone(), term, space: space.clone(), replicated: Arc::clone(&replicated) });
+    peers.set(Inside {
+        raft: raft.clone(),
+        term,
+        space: space.clone(),
+        replicated: Arc::clone(&replicated),
+        transport,
+    });
     raft.run();
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
     let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, log_size, space, lacks), stop);

@@ -188,7 +188,7 @@ impl Link {
         let message = answer.map_err(|status| failed(&status))?.into_inner().into();
         let opened = self.myself.open_answer(what, &message, (self.target, self.storage), self.term.get());
         if opened.is_ok() {
-            self.lacks.note(self.target, message.lack, message.snapshot_waits);
+            self.lacks.note(self.target, &message);
         }
         opened.map_err(|error| Unreachable::new(&error).into())
     }
@@ -273,7 +273,7 @@ impl NetStreamAppend<TypeConfig> for Link {
                     let answer: io::Result<StreamAppendResult<TypeConfig>> =
                         myself.open_answer("append answer", &message, peer, own.get());
                     if answer.is_ok() {
-                        lacks.note(peer.0, message.lack, message.snapshot_waits);
+                        lacks.note(peer.0, &message);
                     }
                     Ok(answer.map_err(|error| Unreachable::new(&error))?)
                 });

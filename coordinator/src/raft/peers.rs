@@ -15,7 +15,7 @@ use archon_coordinator_core::ClusterState;
 use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
-use archon_security::{Caller, Role};
+use archon_security::{Caller, Role, Transport};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use openraft::async_runtime::WatchReceiver as _;
@@ -73,6 +73,8 @@ pub(super) struct Inside {
     pub(super) space: LogSpace,
     /// Where snapshots go.
     pub(super) replicated: Arc<Replicated>,
+    /// How this voter talks to others.
+    pub(super) transport: Transport,
 }
 
 impl Peers {
@@ -146,13 +148,15 @@ impl Peers {
         self.answering(to, what, body).map(Response::new)
     }
 
-    /// An answer, which says whether this voter or its snapshot lacks space.
+    /// An answer, which says whether this voter or its snapshot lacks space, and by which certificate it talks.
     fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
         let message = self.inner.myself.message(to, what, body);
         let message = message.map_err(|error| Status::internal(error.to_string()))?;
         let lack = self.inner.raft.get().and_then(|inside| inside.space.lack());
         let snapshot_waits = self.inner.raft.get().is_some_and(|inside| inside.replicated.snapshot_waits());
-        Ok(RaftMessage { lack: lack.map(Into::into), snapshot_waits, ..message })
+        let certificate = self.inner.raft.get().and_then(|inside| inside.transport.certificate());
+        let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
+        Ok(RaftMessage { lack, snapshot_waits, certificate, ..message })
     }
 
     /// Takes entries out of a message, and makes sure of the space that they take in the log. A message without entries

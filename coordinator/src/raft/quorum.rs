@@ -10,7 +10,7 @@ use super::types::{Raft, TypeConfig, Voter};
 use super::wire::Myself;
 use crate::error::CoordinatorError;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
-use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
+use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, MemberCertificate};
 use archon_wal::Wal;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{InitializeError, RaftError};
@@ -48,6 +48,8 @@ pub(crate) struct VoterView {
     pub(crate) lack: Option<Lack>,
     /// Whether a snapshot of it waits for space on its disk, as far as this coordinator knows.
     pub(crate) snapshot_waits: bool,
+    /// By which certificate it talks: of the others where this coordinator leads, if by TLS.
+    pub(crate) certificate: Option<MemberCertificate>,
 }
 
 impl VoterView {
@@ -311,7 +313,9 @@ impl Quorum {
                 () if *id == self.myself.id => self.replicated.snapshot_waits(),
                 () => leads && !silent && self.lacks.snapshot_waits(*id),
             };
-            VoterView { id: *id, address: address.clone(), role, entries_behind: behind, lack, snapshot_waits }
+            let certificate = self.lacks.certificate(*id).filter(|_| leads && !silent);
+            let address = address.clone();
+            VoterView { id: *id, address, role, entries_behind: behind, lack, snapshot_waits, certificate }
         });
         QuorumView {
             id: self.myself.id,

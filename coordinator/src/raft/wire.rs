@@ -38,6 +38,7 @@ impl Myself {
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
             lack: None,
             snapshot_waits: false,
+            certificate: None,
         })
     }
 

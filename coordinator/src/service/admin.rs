@@ -5,8 +5,8 @@ use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
 use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
-use super::{describe, events};
-use crate::clock::boot_now;
+use super::{certificates, describe, events};
+use crate::clock::{boot_now, wall_now};
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
 use archon_proto::convert::admin::LIST_MAX;
@@ -129,6 +129,7 @@ impl Admins {
             let counts = counts(state);
             let mut reasons = without_changes(view.id, &view.voters);
             reasons.extend(unreachable(&view.voters));
+            reasons.extend(self.certificates(session, state));
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
             Ok(v1::StatusResponse {
@@ -145,10 +146,18 @@ impl Admins {
                 nodes_min: state.settings.nodes_min,
                 reasons,
                 partitions_under_replicated: counts.partitions_under_replicated,
+                transport: self.context.transport.kind().as_str().to_owned(),
                 copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
             })
         })
         .await
+    }
+
+    /// Why somebody should look at certificates.
+    pub(super) fn certificates(&self, session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
+        let view = session.quorum().view();
+        let own = self.context.transport.certificate();
+        certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
     }
 
     async fn nodes(&self, request: &v1::ListNodesRequest, within: Duration) -> Result<v1::ListNodesResponse> {

@@ -4,6 +4,7 @@ mod access;
 pub(crate) mod admin;
 mod admin_tables;
 mod call;
+mod certificates;
 mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;

@@ -91,6 +91,7 @@ async fn coordinators_of_another_quorum_are_not_heard() {
             sender_storage: uuid(),
             lack: None,
             snapshot_waits: false,
+            certificate: None,
         };
         assert!(client.vote(message.clone()).await.is_err());
         assert!(client.pre_vote(message.clone()).await.is_err());

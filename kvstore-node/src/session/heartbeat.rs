@@ -58,6 +58,7 @@ impl Sender<'_> {
             taken = started;
             let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
             load.disk_full = session.health.disk_full(shared);
+            load.certificate = shared.config.transport.certificate();
             match self.round(load).await {
                 Ok(()) => {
                     backoff.reset();

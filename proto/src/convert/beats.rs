@@ -227,6 +227,11 @@ mod tests {
                 placements: vec![PlacementLoad { placement, bytes: 3, keys: 4 }],
                 copies: vec![CopyProgress { placement, bytes_done: 5, bytes_total: 6 }],
                 disk_full: Some(archon_types::DiskFull { free_bytes: 7, needed_bytes: 8 }),
+                certificate: Some(archon_types::MemberCertificate {
+                    begins_at: archon_types::Millis::new(1),
+                    expires_at: archon_types::Millis::new(2),
+                    not_taken: true,
+                }),
             }),
             stopping: true,
             push_key: PushKey::new(Uuid::from_u128(5)),

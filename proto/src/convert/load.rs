@@ -3,7 +3,7 @@
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
 use crate::v1;
-use archon_types::{DiskFull, PlacementId};
+use archon_types::{DiskFull, MemberCertificate, Millis, PlacementId};
 
 /// Bytes and keys of one placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,8 @@ pub struct Load {
     pub copies: Vec<CopyProgress>,
     /// Why it takes no writes now, if its disk is full.
     pub disk_full: Option<DiskFull>,
+    /// By which certificate it talks, if by TLS.
+    pub certificate: Option<MemberCertificate>,
 }
 
 impl From<DiskFull> for v1::DiskFull {
@@ -51,6 +53,20 @@ impl From<DiskFull> for v1::DiskFull {
 impl From<v1::DiskFull> for DiskFull {
     fn from(wire: v1::DiskFull) -> Self {
         Self { free_bytes: wire.free_bytes, needed_bytes: wire.needed_bytes }
+    }
+}
+
+impl From<MemberCertificate> for v1::MemberCertificate {
+    fn from(certificate: MemberCertificate) -> Self {
+        let MemberCertificate { begins_at, expires_at, not_taken } = certificate;
+        Self { begins_at_ms: begins_at.get(), expires_at_ms: expires_at.get(), not_taken }
+    }
+}
+
+impl From<v1::MemberCertificate> for MemberCertificate {
+    fn from(wire: v1::MemberCertificate) -> Self {
+        let (begins_at, expires_at) = (Millis::new(wire.begins_at_ms), Millis::new(wire.expires_at_ms));
+        Self { begins_at, expires_at, not_taken: wire.not_taken }
     }
 }
 
@@ -72,6 +88,7 @@ impl From<Load> for v1::NodeLoad {
             placements: load.placements.into_iter().map(placement).collect(),
             copies: load.copies.into_iter().map(copy).collect(),
             disk_full: load.disk_full.map(Into::into),
+            certificate: load.certificate.map(Into::into),
         }
     }
 }
@@ -98,6 +115,7 @@ impl TryFrom<v1::NodeLoad> for Load {
             placements: wire.placements.into_iter().map(placement).collect(),
             copies: wire.copies.into_iter().map(copy).collect(),
             disk_full: wire.disk_full.map(Into::into),
+            certificate: wire.certificate.map(Into::into),
         })
     }
 }

@@ -15,6 +15,7 @@ pub mod ids;
 pub mod key_range;
 pub mod lease;
 pub mod limits;
+pub mod member_certificate;
 pub mod merge;
 pub mod moves;
 pub mod mutant;
@@ -39,6 +40,7 @@ pub mod split;
 pub mod subject;
 pub mod table;
 pub mod text;
+pub mod transport_kind;
 pub mod word;
 
 pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, denial};
@@ -54,6 +56,7 @@ pub use ids::{
 };
 pub use key_range::{KeyRange, ScanOrder, check_split_points};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
+pub use member_certificate::{MemberCertificate, Renewal, ends_soon};
 pub use merge::{MERGE_BYTES_MAX, Merge, MergeSide};
 pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
@@ -75,4 +78,5 @@ pub use split::{Middle, RightCopy, RightStage, Split, SplitPhase};
 pub use table::{
     DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
 };
+pub use transport_kind::TransportKind;
 pub use word::{UnknownWord, Vocabulary, Word};

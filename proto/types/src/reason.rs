@@ -76,6 +76,12 @@ words! {
         DiskFails = "disk_fails",
         /// A coordinator has no space for a snapshot, and cannot cut its log or catch up.
         SnapshotWaits = "snapshot_waits",
+        /// A member's certificate is to be renewed.
+        CertificateExpires = "certificate_expires",
+        /// A member's certificate has expired, or does within a day: whoever connects anew is refused then.
+        CertificateExpired = "certificate_expired",
+        /// A member does not take the new certificate in its directory, and goes on with the old one.
+        CertificateNotTaken = "certificate_not_taken",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",
         /// The coordinators cannot be reached, or no majority of them answers.
@@ -123,6 +129,8 @@ impl ReasonCode {
             | Self::EpochSurpassed
             | Self::NodeFailed
             | Self::SnapshotWaits
+            | Self::CertificateExpires
+            | Self::CertificateNotTaken
             | Self::CoordinatorUnreachable => Severity::Warning,
             Self::NotEnoughNodes
             | Self::NoParticipant
@@ -137,6 +145,7 @@ impl ReasonCode {
             | Self::DataLost
             | Self::DiskFull
             | Self::DiskFails
+            | Self::CertificateExpired
             | Self::NoQuorum
             | Self::ReadOnly => Severity::Alarm,
         }

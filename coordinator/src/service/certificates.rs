@@ -1,0 +1,156 @@
+//! Members whose certificates are to be renewed, or who do not take new ones.
+
+use super::describe::reason_now;
+use super::subjects;
+use crate::load::Loads;
+use crate::raft::VoterView;
+use archon_coordinator_core::ClusterState;
+use archon_proto::v1;
+use archon_types::subject::Subject;
+use archon_types::{MemberCertificate, Millis, ReasonCode, Renewal};
+
+/// Most members that are told of one by one for the same reason.
+const TOLD_MAX: usize = 5;
+const MS_PER_HOUR: u64 = 60 * 60 * 1_000;
+
+/// A member, and the certificate by which it talks.
+struct Holder {
+    name: String,
+    subject: Subject,
+    certificate: MemberCertificate,
+}
+
+/// Why somebody should look at certificates. `own`: that of this coordinator, which is voter `me`; of nodes `loads` tells.
+pub(super) fn reasons(
+    state: &ClusterState,
+    loads: &Loads,
+    (me, own): (u64, Option<MemberCertificate>),
+    voters: &[VoterView],
+    now: Millis,
+) -> Vec<v1::Reason> {
+    let voters = voters.iter().filter_map(|voter| {
+        let certificate = if voter.id == me { own } else { voter.certificate };
+        let subject = Subject::Coordinator { coordinator_id: voter.id };
+        certificate.map(|certificate| Holder { name: format!("coordinator {}", voter.id), subject, certificate })
+    });
+    let nodes = loads.certificates().filter(|(node, _)| state.is_alive(*node)).map(|(node, certificate)| Holder {
+        name: state.node_name(node),
+        subject: subjects::node(state, node),
+        certificate,
+    });
+    let all: Vec<Holder> = voters.chain(nodes).collect();
+    let with =
+        |is: &dyn Fn(&MemberCertificate) -> bool| all.iter().filter(|one| is(&one.certificate)).collect::<Vec<_>>();
+    let renewal = |wanted| move |certificate: &MemberCertificate| certificate.renewal(now) == Some(wanted);
+    let remedy =
+        "`archon cert` issues it again, with --force; the member takes it from its --tls-dir within ten seconds";
+    let left = |one: &MemberCertificate| format!("the certificate of {{}} {}", until_text(one.expires_at, now));
+    [
+        told(ReasonCode::CertificateExpired, &with(&renewal(Renewal::Overdue)), left, remedy),
+        told(ReasonCode::CertificateExpires, &with(&renewal(Renewal::Due)), left, remedy),
+        told(
+            ReasonCode::CertificateNotTaken,
+            &with(&|certificate| certificate.not_taken),
+            |_| {
+                "{} does not take the new certificate that is in its directory, and goes on with the old one".to_owned()
+            },
+            "its log says why; `archon cert check DIR` there says what is wrong",
+        ),
+    ]
+    .concat()
+}
+
+/// One reason for each of them, or one for all if they are many. `{}` in a text stands for who it is.
+fn told(
+    code: ReasonCode,
+    holders: &[&Holder],
+    text: impl Fn(&MemberCertificate) -> String,
+    remedy: &str,
+) -> Vec<v1::Reason> {
+    let first = holders.iter().min_by_key(|one| one.certificate.expires_at);
+    match (first, holders.len()) {
+        (Some(first), count) if count > TOLD_MAX => {
+            let named: Vec<&str> = holders.iter().take(TOLD_MAX).map(|one| one.name.as_str()).collect();
+            let said = text(&first.certificate).replace("{}", &first.name);
+            let message = format!("of {count} members ({}, …): {said}", named.join(", "));
+            vec![reason_now(code, Subject::Cluster, message, remedy)]
+        }
+        _ => {
+            let one = |one: &&Holder| {
+                reason_now(code, one.subject.clone(), text(&one.certificate).replace("{}", &one.name), remedy)
+            };
+            holders.iter().map(one).collect()
+        }
+    }
+}
+
+/// How long something holds, or since when it does not any more.
+fn until_text(end: Millis, now: Millis) -> String {
+    let text = |millis: u64| match millis / MS_PER_HOUR {
+        0 => "less than an hour".to_owned(),
+        1 => "an hour".to_owned(),
+        hours @ 2..48 => format!("{hours} hours"),
+        hours => format!("{} days", hours / 24),
+    };
+    match end > now {
+        true => format!("expires in {}", text(end.since(now))),
+        false => format!("expired {} ago", text(now.since(end))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::CoordinatorRole;
+
+    const DAY: u64 = 24 * MS_PER_HOUR;
+    const NOW: Millis = Millis::new(1_000 * DAY);
+
+    fn certificate(days_left: i64, not_taken: bool) -> MemberCertificate {
+        let end = NOW.get().saturating_add_signed(days_left * i64::try_from(DAY).unwrap());
+        MemberCertificate { begins_at: Millis::new(end - 90 * DAY), expires_at: Millis::new(end), not_taken }
+    }
+
+    fn voter(id: u64, certificate: Option<MemberCertificate>) -> VoterView {
+        let (address, role) = (format!("c{id}:7101"), CoordinatorRole::Follower);
+        VoterView { id, address, role, entries_behind: None, lack: None, snapshot_waits: false, certificate }
+    }
+
+    fn codes(own: Option<MemberCertificate>, voters: &[VoterView]) -> Vec<(String, String)> {
+        let found = reasons(&ClusterState::new(), &Loads::default(), (1, own), voters, NOW);
+        found.into_iter().map(|reason| (reason.code, reason.message)).collect()
+    }
+
+    #[test]
+    fn members_are_told_of_when_their_certificates_end_and_the_worst_first() {
+        assert_eq!(codes(None, &[voter(1, None), voter(2, None)]), [], "by plaintext there are none");
+        assert_eq!(codes(Some(certificate(60, false)), &[voter(1, None), voter(2, Some(certificate(31, false)))]), []);
+        let voters = [voter(1, None), voter(2, Some(certificate(20, false))), voter(3, Some(certificate(-3, true)))];
+        let said = codes(Some(certificate(1, false)), &voters);
+        let said: Vec<(&str, &str)> = said.iter().map(|(code, message)| (code.as_str(), message.as_str())).collect();
+        assert_eq!(
+            said,
+            [
+                ("certificate_expired", "the certificate of coordinator 1 expires in 24 hours"),
+                ("certificate_expired", "the certificate of coordinator 3 expired 3 days ago"),
+                ("certificate_expires", "the certificate of coordinator 2 expires in 20 days"),
+                (
+                    "certificate_not_taken",
+                    "coordinator 3 does not take the new certificate that is in its directory, and goes on with the old one"
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn certificates_that_were_all_issued_on_one_day_are_one_reason() {
+        let voters: Vec<VoterView> =
+            (1..=9).map(|id| voter(id, Some(certificate(20 + id.cast_signed(), false)))).collect();
+        let said = codes(Some(certificate(20, false)), &voters);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].1.starts_with("of 9 members (coordinator 1,") && said[0].1.ends_with("expires in 20 days"),
+            "{said:?}"
+        );
+    }
+}
