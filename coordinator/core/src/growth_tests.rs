@@ -14,15 +14,15 @@ use archon_types::{
 };
 use uuid::Uuid;
 
-struct World {
-    state: ClusterState,
-    liveness: Liveness,
-    now: Millis,
+pub(crate) struct World {
+    pub(crate) state: ClusterState,
+    pub(crate) liveness: Liveness,
+    pub(crate) now: Millis,
 }
 
 impl World {
     /// Nodes with as many partitions each, two copies of every one, all Online.
-    fn new(nodes: u64, partitions_per_node: u32) -> Self {
+    pub(crate) fn new(nodes: u64, partitions_per_node: u32) -> Self {
         let now = Millis::new(1);
         let mut world = Self { state: ClusterState::new(), liveness: Liveness::new(now), now };
         let partitions = u32::try_from(nodes).unwrap() * partitions_per_node;
@@ -33,7 +33,7 @@ impl World {
         world
     }
 
-    fn commit(&mut self, commands: Vec<Command>) -> Vec<Response> {
+    pub(crate) fn commit(&mut self, commands: Vec<Command>) -> Vec<Response> {
         let who = Actor::Coordinator(1);
         let batch = CommandBatch { request: None, at: self.now, who, proposer: 1, term: 1, commands };
         let index = self.state.applied + 1;
@@ -46,13 +46,18 @@ impl World {
     fn join(&mut self, number: u64) {
         let id = Uuid::from_u128(number.into());
         let (storage, boot) = (StorageId::new(id), BootId::new(id));
-        let register = Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot);
+        self.register(Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot));
+    }
+
+    /// It registers, and acts from then on.
+    pub(crate) fn register(&mut self, register: Register) -> NodeId {
         let responses = self.commit(vec![Command::Register(Box::new(register))]);
         let [Response::Registered { node, incarnation }] = responses[..] else { panic!("{responses:?}") };
         self.commit(vec![Command::Activate { node, incarnation }]);
+        node
     }
 
-    fn turn(&mut self) -> Vec<Command> {
+    pub(crate) fn turn(&mut self) -> Vec<Command> {
         self.now = self.now.plus(1);
         turn(&self.state, &mut self.liveness, self.now).commands
     }
@@ -72,7 +77,7 @@ impl World {
     }
 
     /// One row changes its version.
-    fn touch(&mut self) -> PartitionId {
+    pub(crate) fn touch(&mut self) -> PartitionId {
         let row = self.state.partitions.get(PartitionId::new(TableId::new(1), 7)).unwrap();
         let (id, edit) = (row.id, Edit::Online(row.epoch));
         self.commit(vec![Command::Change(vec![PartitionChange::one(id, row.version, edit)])]);
@@ -81,7 +86,7 @@ impl World {
 }
 
 /// How many rows that looks at.
-fn looks<T>(work: impl FnOnce() -> T) -> usize {
+pub(crate) fn looks<T>(work: impl FnOnce() -> T) -> usize {
     let before = LOOKED_AT.get();
     let _ = work();
     LOOKED_AT.get() - before

@@ -47,6 +47,8 @@ pub mod failover;
 pub mod former_leaders;
 #[cfg(test)]
 mod growth_tests;
+#[cfg(test)]
+mod idle_tests;
 mod image;
 pub mod invariants;
 mod isolated_leaders;

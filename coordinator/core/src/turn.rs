@@ -6,7 +6,7 @@ use crate::controls::Order;
 use crate::departed::may_go;
 use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
-use crate::leases::{self, Owners};
+use crate::leases::{self, Owners, Seen};
 use crate::liveness::Liveness;
 use crate::merges;
 use crate::migrate::{self, Next, hands_over};
@@ -217,10 +217,17 @@ impl Pass<'_> {
 
     /// The moves that make a lease table even, at times.
     fn uneven(&mut self, table: &Table, settled: bool) -> Vec<(PartitionId, NodeId)> {
-        match self.liveness.comings.evens_out(table.id, self.now) {
-            Ok(()) => leases::evening_out(self.state, table, settled, self.liveness),
+        let seen = Seen { applied: self.state.applied, settled };
+        match self.liveness.comings.evens_out(table.id, seen, self.now) {
+            Ok(()) => {
+                let moves = leases::evening_out(self.state, table, settled, self.liveness);
+                if moves.is_empty() {
+                    self.liveness.comings.found_even(table.id, seen);
+                }
+                moves
+            }
             Err(at) => {
-                self.due = self.due.min(at);
+                self.due = at.map_or(self.due, |at| self.due.min(at));
                 Vec::new()
             }
         }

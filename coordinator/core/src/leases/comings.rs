@@ -23,8 +23,26 @@ pub(crate) struct Comings {
     avoided: BTreeMap<(NodeId, PartitionId), Millis>,
     /// Since when participants have come or gone, and when one did last.
     unsettled: Option<(Millis, Millis)>,
-    /// When each table may be evened out again.
-    evened: BTreeMap<TableId, Millis>,
+    /// What is known of each table that was evened out a moment ago.
+    evened: BTreeMap<TableId, Evened>,
+}
+
+/// A table that was evened out a moment ago.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Evened {
+    /// When it may be again.
+    again_at: Millis,
+    /// Of what nothing had to move, if that was so.
+    even: Option<Seen>,
+}
+
+/// What a table was evened out by. What else that goes by changes with a life that fails or ends, which changes the state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    /// Index of the last log entry.
+    pub(crate) applied: u64,
+    /// Whether the participants were settled.
+    pub(crate) settled: bool,
 }
 
 impl Comings {
@@ -36,7 +54,7 @@ impl Comings {
     /// Time has passed, and some came or went meanwhile if that is `news`.
     pub(crate) fn sync(&mut self, news: bool, now: Millis) {
         self.avoided.retain(|_, until| now < *until);
-        self.evened.retain(|_, until| now < *until);
+        self.evened.retain(|_, evened| now < evened.again_at);
         if news {
             self.unsettled = Some((self.unsettled.map_or(now, |(since, _)| since), now));
         }
@@ -50,13 +68,22 @@ impl Comings {
         self.unsettled.map(|(since, last)| last.plus(QUIET_MS).min(since.plus(QUIET_MS_MAX)))
     }
 
-    /// Whether the table may be evened out now, or else when. Who is told so does it.
-    pub(crate) fn evens_out(&mut self, table: TableId, now: Millis) -> Result<(), Millis> {
-        if let Some(until) = self.evened.get(&table).filter(|until| now < **until) {
-            return Err(*until);
+    /// Whether the table may be evened out now, or else when: never, if it was found even and nothing has changed. Who is told
+    /// that it may does it.
+    pub(crate) fn evens_out(&mut self, table: TableId, seen: Seen, now: Millis) -> Result<(), Option<Millis>> {
+        if let Some(evened) = self.evened.get(&table).filter(|evened| now < evened.again_at) {
+            // Two tables that were evened out at different times would otherwise be the reason for one another's next turn for ever.
+            return Err(Some(evened.again_at).filter(|_| evened.even != Some(seen)));
         }
-        self.evened.insert(table, now.plus(EVENED_MS));
+        self.evened.insert(table, Evened { again_at: now.plus(EVENED_MS), even: None });
         Ok(())
+    }
+
+    /// The table was evened out just now, and nothing had to move.
+    pub(crate) fn found_even(&mut self, table: TableId, seen: Seen) {
+        if let Some(evened) = self.evened.get_mut(&table) {
+            evened.even = Some(seen);
+        }
     }
 
     /// A participant gave up a partition that it owned.

@@ -13,7 +13,7 @@ mod evening_out;
 mod owners;
 mod staying;
 
-pub(crate) use comings::Comings;
+pub(crate) use comings::{Comings, Seen};
 pub(crate) use evening_out::evening_out;
 pub(crate) use owners::Owners;
 pub(crate) use staying::Successors;

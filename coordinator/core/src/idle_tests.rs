@@ -1,0 +1,99 @@
+//! What nothing can be done about costs nothing: no turn finds the reason for the next one in itself.
+
+use crate::growth_tests::World;
+use crate::{Command, Register};
+use archon_types::{BootId, Holds, NodeId, NodeStatus, Participant, Partitioning, StorageId, TableId};
+use uuid::Uuid;
+
+/// How long a process waits for its next turn at most.
+const TICK_MS: u64 = 50;
+
+impl World {
+    /// A few nodes that are well.
+    fn small() -> Self {
+        Self::new(3, 4)
+    }
+
+    fn create(&mut self, name: &str, partitions: u32, holds: Holds, replication: u8) -> TableId {
+        let (name, partitioning) = (name.to_owned(), Partitioning::Hash { partitions });
+        self.commit(vec![Command::CreateTable { name, partitioning, replication, holds }]);
+        self.state.table_last
+    }
+
+    fn participate(&mut self, number: u128, tables: &[&str], partitions_max: Option<u32>) -> NodeId {
+        let id = Uuid::from_u128(1_000 + number);
+        let tables = tables.iter().map(ToString::to_string).collect();
+        let participant = Some(Participant { tables, timing: None });
+        let named = Register::new(format!("p{number}"), format!("p{number}:1"), StorageId::new(id), BootId::new(id));
+        self.register(Register { participant, partitions_max, ..named })
+    }
+
+    /// Time passes, everybody alive is heard, and whatever is decided is committed. Gives how often there was more to do than to
+    /// see that nothing changed.
+    fn pass(&mut self, millis: u64) -> usize {
+        let (until, mut passes) = (self.now.plus(millis), 0);
+        while self.now < until {
+            self.now = self.now.plus(TICK_MS - 1);
+            let alive = self.state.members().filter(|row| row.node.status == NodeStatus::Alive);
+            for (node, incarnation) in alive.map(|row| (row.node.id, row.node.incarnation)).collect::<Vec<_>>() {
+                self.liveness.heard(&self.state, node, incarnation, self.now.get(), self.now).unwrap();
+            }
+            let before = self.liveness.passed;
+            let commands = self.turn();
+            passes += usize::from(self.liveness.passed != before);
+            if !commands.is_empty() {
+                self.commit(commands);
+            }
+        }
+        passes
+    }
+
+    /// Something changed that concerns nobody.
+    fn change(&mut self) {
+        self.commit(Vec::new());
+    }
+}
+
+/// Each was evened out at a time of its own, and said when it might be again: the other one's next turn.
+#[test]
+fn two_lease_tables_were_the_reason_for_one_anothers_next_turn_ten_times_a_second_for_ever() {
+    for participants in [0, 3] {
+        let mut world = World::small();
+        (0..participants).for_each(|number| {
+            world.participate(number, &["jobs", "rooms"], None);
+        });
+        world.create("jobs", 12, Holds::Lease, 1);
+        world.pass(2_000);
+        world.change();
+        world.pass(TICK_MS);
+        world.create("rooms", 12, Holds::Lease, 1);
+        world.pass(5_000);
+        let passes = world.pass(10_000);
+        assert!((4..=6).contains(&passes), "{passes} passes in ten seconds in which nothing happened");
+    }
+}
+
+#[test]
+fn a_table_that_became_uneven_a_moment_after_it_was_even_is_evened_out_at_once() {
+    let mut world = World::small();
+    let table = world.create("jobs", 12, Holds::Lease, 1);
+    let first = world.participate(1, &["jobs"], None);
+    let second = world.participate(2, &["jobs"], None);
+    world.pass(2_000);
+    let online = |world: &mut World| {
+        let rows = world.state.partitions.of_table(table);
+        let changes = rows.map(|row| crate::PartitionChange::one(row.id, row.version, crate::Edit::Online(row.epoch)));
+        let changes = changes.collect();
+        world.commit(vec![Command::Change(changes)]);
+    };
+    online(&mut world);
+    assert_eq!([first, second].map(|node| world.state.partitions.count_on(node)), [6, 6]);
+    world.change();
+    assert_eq!(world.turn(), [], "it is even");
+    let begun = |world: &World| world.state.partitions.with_copies_above(table, 1).count();
+    world.commit(vec![Command::SetNode { node: first, goal: archon_types::NodeGoal::Drain, if_nodes: None }]);
+    world.turn();
+    assert_eq!(begun(&world), 0, "it was evened out a moment ago");
+    world.pass(150);
+    assert_eq!(begun(&world), 6);
+}
