@@ -7,8 +7,8 @@ use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::score::Need;
 use crate::state::ClusterState;
-use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState};
-use std::collections::BTreeMap;
+use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState, TableId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One command that fails a node and names every successor. `excluded` are the nodes that must not lead.
 pub(crate) fn node_failed(
@@ -51,6 +51,21 @@ pub(crate) enum Election {
     Wait(Millis),
     /// Nobody can lead, or nothing is to be elected.
     Nothing,
+}
+
+/// The partitions without a leader that somebody could lead: one who holds a copy, or who takes more of a lease table. All others
+/// wait for whoever comes, which changes the state, and are not gone through until then.
+pub(crate) fn electable<'a>(
+    state: &'a ClusterState,
+    liveness: &Liveness,
+    owners: &mut Owners<'_>,
+) -> impl Iterator<Item = &'a Partition> + use<'a> {
+    let taken = state.lease_tables().filter(|table| owners.takes(liveness, table)).map(|table| table.id);
+    let taken: BTreeSet<TableId> = taken.collect();
+    let mut held = state.partitions.leaderless_on(|node| state.is_active(node) && liveness.may_lead(node));
+    held.retain(|id| !taken.contains(&id.table));
+    let held = held.into_iter().filter_map(|id| state.partitions.get(id));
+    held.chain(taken.into_iter().flat_map(|table| state.partitions.leaderless_in(table)))
 }
 
 /// Elects a leader where there is none, or where the present leadership was withdrawn and its lease is over.

@@ -1,8 +1,11 @@
-//! What nothing can be done about costs nothing: no turn finds the reason for the next one in itself.
+//! What nothing can be done about costs nothing, however much of it there is: partitions that nobody takes or could lead are not
+//! gone through, neither for every change nor from time to time.
 
-use crate::growth_tests::World;
+use crate::growth_tests::{World, looks};
 use crate::{Command, Register};
-use archon_types::{BootId, Holds, NodeId, NodeStatus, Participant, Partitioning, StorageId, TableId};
+use archon_types::{
+    BootId, Holds, NodeId, NodeStatus, Participant, Partition, PartitionStatus, Partitioning, StorageId, TableId,
+};
 use uuid::Uuid;
 
 /// How long a process waits for its next turn at most.
@@ -26,6 +29,11 @@ impl World {
         let participant = Some(Participant { tables, timing: None });
         let named = Register::new(format!("p{number}"), format!("p{number}:1"), StorageId::new(id), BootId::new(id));
         self.register(Register { participant, partitions_max, ..named })
+    }
+
+    fn end_life(&mut self, node: NodeId) {
+        let incarnation = self.state.incarnation(node).unwrap();
+        self.commit(vec![Command::NodeFailed { node, incarnation, successors: Vec::new() }]);
     }
 
     /// Time passes, everybody alive is heard, and whatever is decided is committed. Gives how often there was more to do than to
@@ -52,6 +60,20 @@ impl World {
     fn change(&mut self) {
         self.commit(Vec::new());
     }
+
+    fn count(&self, table: TableId, status: PartitionStatus) -> usize {
+        self.state.partitions.of_table(table).filter(|row: &&Partition| row.status == status).count()
+    }
+}
+
+/// How many rows a turn looks at after a change, where there are few and many of which nothing can come.
+fn after_a_change(world: impl Fn(u32) -> World) -> (usize, usize) {
+    let after = |many: u32| {
+        let mut world = world(many);
+        world.change();
+        looks(|| assert_eq!(world.turn(), []))
+    };
+    (after(50), after(800))
 }
 
 /// Each was evened out at a time of its own, and said when it might be again: the other one's next turn.
@@ -96,4 +118,57 @@ fn a_table_that_became_uneven_a_moment_after_it_was_even_is_evened_out_at_once()
     assert_eq!(begun(&world), 0, "it was evened out a moment ago");
     world.pass(150);
     assert_eq!(begun(&world), 6);
+}
+
+#[test]
+fn leases_that_nobody_takes_were_gone_through_for_every_change() {
+    let unserved = |partitions| {
+        let mut world = World::small();
+        let table = world.create("jobs", partitions, Holds::Lease, 1);
+        world.pass(2_000);
+        assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize);
+        world
+    };
+    assert_eq!(after_a_change(unserved), (0, 0));
+
+    let full = |partitions| {
+        let mut world = World::small();
+        let table = world.create("jobs", partitions, Holds::Lease, 1);
+        world.participate(1, &["jobs"], Some(3));
+        world.pass(2_000);
+        assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize - 3);
+        world
+    };
+    assert_eq!(after_a_change(full), (3, 3), "only what is owned");
+
+    let left = |partitions| {
+        let mut world = World::small();
+        let table = world.create("jobs", partitions, Holds::Lease, 1);
+        let owner = world.participate(1, &["jobs"], None);
+        world.pass(2_000);
+        world.end_life(owner);
+        world.pass(5_000);
+        assert_eq!(world.count(table, PartitionStatus::Unavailable), partitions as usize);
+        world
+    };
+    assert_eq!(after_a_change(left), (0, 0));
+    let mut world = left(50);
+    let next = world.participate(2, &["jobs"], None);
+    world.pass(2_000);
+    assert_eq!(world.state.partitions.leaders_on(next), 50, "whoever comes gets them");
+}
+
+#[test]
+fn partitions_whose_copies_are_all_on_failed_nodes_were_gone_through_for_every_change() {
+    let out_of_reach = |partitions_per_node| {
+        let mut world = World::new(8, partitions_per_node);
+        (2..=8).for_each(|node| world.end_life(NodeId::new(node)));
+        world.pass(5_000);
+        let online = world.state.partitions.leaders_on(NodeId::new(1));
+        assert_eq!(online, 2 * partitions_per_node, "the other copy took over");
+        assert_eq!(world.count(TableId::new(1), PartitionStatus::Unavailable), 6 * partitions_per_node as usize);
+        world
+    };
+    let (few, many) = after_a_change(out_of_reach);
+    assert_eq!(few, many);
 }

@@ -37,6 +37,8 @@ pub struct Partitions {
     unassigned: BTreeSet<PartitionId>,
     /// Assigned, and nobody leads.
     leaderless: BTreeSet<PartitionId>,
+    /// The same by who holds copies of them.
+    leaderless_on: BTreeMap<NodeId, BTreeSet<PartitionId>>,
     /// Whatever the reason.
     not_online: BTreeSet<PartitionId>,
     /// With a copy that is not Live.
@@ -140,9 +142,15 @@ impl Partitions {
         self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX)).next().is_some()
     }
 
-    /// The assigned rows that nobody leads.
-    pub fn leaderless(&self) -> impl Iterator<Item = &Partition> {
-        self.leaderless.iter().filter_map(|id| self.get(*id))
+    /// A table's assigned rows that nobody leads, by number.
+    pub fn leaderless_in(&self, table: TableId) -> impl Iterator<Item = &Partition> {
+        let all = PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX);
+        self.leaderless.range(all).filter_map(|id| self.get(*id))
+    }
+
+    /// The assigned partitions that nobody leads and of which one of these nodes holds a copy, whatever its state. It looks at no row.
+    pub(crate) fn leaderless_on(&self, holder: impl Fn(NodeId) -> bool) -> BTreeSet<PartitionId> {
+        self.leaderless_on.iter().filter(|(node, _)| holder(**node)).flat_map(|(_, ids)| ids).copied().collect()
     }
 
     /// The partitions that are not Online.
@@ -295,6 +303,9 @@ impl Partitions {
         }
         if is_leaderless(row) {
             self.leaderless.insert(row.id);
+            for placement in &row.placements {
+                self.leaderless_on.entry(placement.node).or_default().insert(row.id);
+            }
         }
         if row.status != PartitionStatus::Online {
             self.not_online.insert(row.id);
@@ -321,12 +332,11 @@ impl Partitions {
             }
         }
         for placement in old.placements.iter().filter(|placement| new.placement_on(placement.node).is_none()) {
-            if let Some(set) = self.by_node.get_mut(&placement.node) {
-                set.remove(&old.id);
-                if set.is_empty() {
-                    self.by_node.remove(&placement.node);
-                }
-            }
+            leave(&mut self.by_node, placement.node, old.id);
+        }
+        let held = |node| is_leaderless(new) && new.placement_on(node).is_some();
+        for placement in old.placements.iter().filter(|placement| is_leaderless(old) && !held(placement.node)) {
+            leave(&mut self.leaderless_on, placement.node, old.id);
         }
         if let Some(leader) = old.leader_placement() {
             count_down(&mut self.leaders, leader.node);
@@ -386,6 +396,15 @@ fn mark_of(row: &Partition) -> u64 {
         value ^ (value >> 31)
     };
     mix(mix(mix(row.id.table.get()) ^ u64::from(row.id.index)) ^ row.version.get())
+}
+
+fn leave(index: &mut BTreeMap<NodeId, BTreeSet<PartitionId>>, node: NodeId, id: PartitionId) {
+    if let Some(set) = index.get_mut(&node) {
+        set.remove(&id);
+        if set.is_empty() {
+            index.remove(&node);
+        }
+    }
 }
 
 fn count_down(counts: &mut BTreeMap<NodeId, u32>, node: NodeId) {

@@ -164,7 +164,8 @@ impl Pass<'_> {
         let mut owners = Owners::new(self.state);
         let withdrawn: Vec<PartitionId> = self.liveness.withdrawn().map(|(partition, _)| partition).collect();
         let withdrawn = withdrawn.iter().filter_map(|id| self.state.partitions.get(*id));
-        for row in withdrawn.chain(self.state.partitions.leaderless()) {
+        let leaderless = failover::electable(self.state, self.liveness, &mut owners);
+        for row in withdrawn.chain(leaderless) {
             if self.left == 0 {
                 break;
             }
@@ -188,11 +189,13 @@ impl Pass<'_> {
         let mut owners = Owners::new(state);
         for table in state.lease_tables() {
             let mut first = Vec::new();
-            for row in state.partitions.unassigned_in(table.id).filter(|_| settles_at.is_none()) {
-                if self.left <= first.len()
-                    || state.is_offline(row.id)
-                    || !self.liveness.may_propose(row.id, row.version, self.now)
-                {
+            let taken = settles_at.is_none() && owners.takes(self.liveness, table);
+            let waiting = taken.then(|| state.partitions.unassigned_in(table.id));
+            for row in waiting.into_iter().flatten() {
+                if self.left <= first.len() || !owners.takes(self.liveness, table) {
+                    break;
+                }
+                if state.is_offline(row.id) || !self.liveness.may_propose(row.id, row.version, self.now) {
                     continue;
                 }
                 let Some(next) = owners.next(self.liveness, row, |_| false) else { continue };

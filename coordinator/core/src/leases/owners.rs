@@ -29,6 +29,12 @@ impl<'a> Owners<'a> {
         self.placement_last.max(liveness.placement_last)
     }
 
+    /// Whether there is anybody who can take more of this table. If not, nobody is given what has no placement yet.
+    pub(crate) fn takes(&mut self, liveness: &Liveness, table: &Table) -> bool {
+        let state = self.state;
+        !self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, liveness)).is_empty()
+    }
+
     /// Who should own this partition next. The target of a move goes first, then whoever owned it last: nothing moves without
     /// need. Else it is the participant that has least of the table for its weight, takes partitions and is below its limit.
     pub(crate) fn next(
@@ -56,15 +62,20 @@ impl<'a> Owners<'a> {
         if let Some(copy) = row.placements.iter().rev().find(stays) {
             return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
         }
-        let eligible = self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, liveness));
+        if !self.takes(liveness, table) {
+            return None;
+        }
         let given = |node: NodeId| self.given.get(&node).copied().unwrap_or(0);
-        let room = |node: NodeId| state.node(node).is_some_and(|row| row.room(state) > given(node));
-        let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none() && room(node);
+        let room = |node: NodeId| state.node(node).map_or(0, |row| row.room(state).saturating_sub(given(node)));
+        let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none() && room(node) > 0;
+        let eligible = self.eligible.get_mut(&table.id)?;
         let chosen = eligible.iter().find(|(_, node)| able(*node)).copied()?;
         eligible.remove(&chosen);
         let (need, node) = chosen;
+        if room(node) > 1 {
+            eligible.insert((Need { count: need.count + 1, ..need }, node));
+        }
         *self.given.entry(node).or_default() += 1;
-        eligible.insert((Need { count: need.count + 1, ..need }, node));
         let placement = self.place(liveness, node);
         Some(NextOwner { placement, incarnation: state.incarnation(node)? })
     }
@@ -78,7 +89,8 @@ impl<'a> Owners<'a> {
 
 fn eligible(state: &ClusterState, table: &Table, liveness: &Liveness) -> BTreeSet<(Need, NodeId)> {
     let serving = state.participants.serving(&table.name).enumerate();
-    let takes = |row: &NodeRow| row.takes_placements() && liveness.may_lead(row.node.id) && row.room(state) > 0;
+    let barred = |row: &NodeRow| !liveness.may_lead(row.node.id) || state.bars_all(table.id, row.node.id);
+    let takes = |row: &NodeRow| row.takes_placements() && !barred(row) && row.room(state) > 0;
     let able = serving.filter(|(_, row)| takes(row));
     let needs = able.map(|(slot, row)| {
         let count = state.partitions.count_in(table.id, row.node.id);
