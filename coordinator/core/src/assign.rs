@@ -7,7 +7,7 @@ use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
 use crate::score::{Need, Share, quotas_by_zone};
 use crate::state::ClusterState;
-use archon_types::{Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState};
+use archon_types::{Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, Table};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,33 +26,39 @@ pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
 /// So whatever the limits let be placed is placed, and no partition has two copies in a zone that need not be there.
 /// Returns the commands and whether partitions are left for another turn.
 pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis, limit: usize) -> (Vec<Command>, bool) {
-    let unassigned = || state.data_tables().flat_map(|table| state.partitions.unassigned_in(table.id));
-    if unassigned().next().is_none() {
+    if !state.data_tables().any(|table| state.partitions.awaits_assignment(table.id)) {
         return (Vec::new(), false);
     }
     let mut hand_out = HandOut::new(state);
     let mut placement_last = liveness.placement_last.max(state.placement_last.get());
     let mut changes = Vec::new();
     let mut more = false;
-    for row in unassigned() {
-        if !liveness.may_propose(row.id, row.version, now) || state.is_offline(row.id) {
-            continue;
+    for table in state.data_tables() {
+        let Some(replication) = hand_out.replication_of(table) else { continue };
+        // With too few nodes that have room, however many partitions wait, none of them is gone through.
+        let waiting = hand_out.has_room(replication).then(|| state.partitions.unassigned_in(table.id));
+        for row in waiting.into_iter().flatten() {
+            if !hand_out.has_room(replication) {
+                break;
+            }
+            if !liveness.may_propose(row.id, row.version, now) || state.is_offline(row.id) {
+                continue;
+            }
+            if changes.len() >= limit {
+                more = true;
+                break;
+            }
+            let Some(chosen) = hand_out.choose(row, replication) else { continue };
+            let placements = chosen
+                .into_iter()
+                .map(|node| {
+                    placement_last += 1;
+                    Placement { id: PlacementId::new(placement_last), node, state: ReplicaState::Live }
+                })
+                .collect();
+            liveness.note_proposed(row.id, row.version, now);
+            changes.push(PartitionChange::one(row.id, row.version, Edit::Assign(placements)));
         }
-        let Some(replication) = hand_out.replication(row) else { continue };
-        if changes.len() >= limit {
-            more = true;
-            break;
-        }
-        let Some(chosen) = hand_out.choose(row, replication) else { continue };
-        let placements = chosen
-            .into_iter()
-            .map(|node| {
-                placement_last += 1;
-                Placement { id: PlacementId::new(placement_last), node, state: ReplicaState::Live }
-            })
-            .collect();
-        liveness.note_proposed(row.id, row.version, now);
-        changes.push(PartitionChange::one(row.id, row.version, Edit::Assign(placements)));
     }
     liveness.placement_last = placement_last;
     let commands = changes.chunks(PARTITIONS_PER_COMMAND).map(|chunk| Command::Change(chunk.to_vec())).collect();
@@ -64,7 +70,7 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
 pub(crate) fn nodes_at_limit(state: &ClusterState, partition: PartitionId) -> Option<(u32, bool)> {
     let row = state.partitions.get(partition)?;
     let mut hand_out = HandOut::new(state);
-    let replication = hand_out.replication(row)?;
+    let replication = hand_out.replication_of(state.tables.get(&row.id.table)?)?;
     if hand_out.choose(row, replication).is_some() {
         return None;
     }
@@ -108,6 +114,8 @@ struct Zone {
 struct HandOut<'a> {
     state: &'a ClusterState,
     nodes: Vec<EligibleNode<'a>>,
+    /// How many of them have room.
+    open: usize,
     /// Whether the copies go round by turns.
     by_turns: bool,
     zones: Vec<Zone>,
@@ -132,7 +140,8 @@ impl<'a> HandOut<'a> {
             nodes.push(EligibleNode { row, count: state.partitions.count_on(row.node.id), quota: 0, zone });
         }
         let zones = (0..zones_count).map(|_| Zone::default()).collect();
-        let mut this = Self { state, nodes, by_turns: named.is_empty(), zones, order: BTreeSet::new() };
+        let open = nodes.iter().filter(|node| node.room() > 0).count();
+        let mut this = Self { state, nodes, open, by_turns: named.is_empty(), zones, order: BTreeSet::new() };
         let coming = this.share_out();
         // By turns no node gets more than this, partly begun rounds of each table included.
         let turns = coming.div_ceil(this.nodes.len().max(1) as u64) + state.tables.len() as u64;
@@ -144,8 +153,7 @@ impl<'a> HandOut<'a> {
     fn share_out(&mut self) -> u64 {
         let (mut coming, mut zone_max, mut partitions) = (0, 0, 0);
         for table in self.state.data_tables() {
-            let first = PartitionId::new(table.id, 0);
-            let Some(replication) = self.replication_of(first) else { continue };
+            let Some(replication) = self.replication_of(table) else { continue };
             let waiting = self.state.partitions.unassigned_of(table.id) as u64;
             coming += waiting * u64::from(replication);
             let count = u64::from(self.state.partitions.count_of(table.id));
@@ -174,15 +182,15 @@ impl<'a> HandOut<'a> {
         coming
     }
 
-    /// How many copies a partition gets, if there are nodes enough.
-    fn replication(&self, row: &Partition) -> Option<u8> {
-        self.replication_of(row.id)
-    }
-
-    fn replication_of(&self, partition: PartitionId) -> Option<u8> {
-        let table = self.state.tables.get(&partition.table)?;
+    /// How many copies a partition of this table gets, if there are nodes enough.
+    fn replication_of(&self, table: &Table) -> Option<u8> {
         let needed = usize::try_from(self.state.settings.nodes_min).unwrap_or(usize::MAX);
         (self.nodes.len() >= needed.max(usize::from(table.replication))).then_some(table.replication)
+    }
+
+    /// Whether so many nodes have room.
+    const fn has_room(&self, replication: u8) -> bool {
+        self.open >= replication as usize
     }
 
     /// The nodes for a partition, which count as given; none if they have no room for all of its copies.
@@ -246,8 +254,9 @@ impl<'a> HandOut<'a> {
     /// A copy goes to this node.
     fn give(&mut self, slot: usize) {
         let node = &mut self.nodes[slot];
-        let (before, lacked) = (node.order(slot), node.count < node.quota);
+        let (before, lacked, had_room) = (node.order(slot), node.count < node.quota, node.room() > 0);
         node.count += 1;
+        self.open -= usize::from(had_room && node.room() == 0);
         let zone = &mut self.zones[node.zone];
         zone.nodes.remove(&before);
         zone.nodes.insert(node.order(slot));

@@ -2,7 +2,7 @@
 //! gone through, neither for every change nor from time to time.
 
 use crate::growth_tests::{World, looks};
-use crate::{Command, Register};
+use crate::{Command, NodeRow, Register};
 use archon_types::{
     BootId, Holds, NodeId, NodeStatus, Participant, Partition, PartitionStatus, Partitioning, StorageId, TableId,
 };
@@ -156,6 +156,31 @@ fn leases_that_nobody_takes_were_gone_through_for_every_change() {
     let next = world.participate(2, &["jobs"], None);
     world.pass(2_000);
     assert_eq!(world.state.partitions.leaders_on(next), 50, "whoever comes gets them");
+}
+
+#[test]
+fn partitions_that_too_few_nodes_take_were_gone_through_for_every_change() {
+    let waiting = |partitions| {
+        let mut world = World::small();
+        let table = world.create("orders", partitions, Holds::Data, 5);
+        world.pass(2_000);
+        assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize);
+        world
+    };
+    assert_eq!(after_a_change(waiting), (0, 0));
+
+    let full = |partitions| {
+        let mut world = World::small();
+        let limited: Vec<NodeRow> = world.state.nodes.values().cloned().collect();
+        for row in limited {
+            world.state.nodes.update(row.node.id, |row| row.node.partitions_max = Some(8));
+        }
+        let table = world.create("orders", partitions, Holds::Data, 1);
+        world.pass(2_000);
+        assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize);
+        world
+    };
+    assert_eq!(after_a_change(full), (0, 0));
 }
 
 #[test]
