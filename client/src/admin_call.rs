@@ -3,7 +3,7 @@
 use crate::error::{Error, Outcome};
 use crate::link::{Links, never_sent};
 use crate::retry::Backoff;
-use archon_proto::convert::error::{detail_of, is_answer};
+use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_grpc};
 use archon_proto::convert::ids::check_address;
 use archon_proto::v1::{self, table_client::TableClient};
 use archon_security::{Caller, Expected, ON_BEHALF_OF, Transport};
@@ -96,6 +96,8 @@ enum Verdict {
     Follow(String),
     /// Try the others.
     Next,
+    /// Try the others; this one will say nothing else.
+    Hopeless,
     /// No other will say anything else.
     Final,
 }
@@ -154,6 +156,7 @@ impl CoordinatorClient {
             let mut asked: Vec<String> = Vec::new();
             let mut waiting = self.candidates();
             let mut round = Round::default();
+            let mut hopeless = true;
             while let Some(address) = waiting.pop_front() {
                 if asked.contains(&address) {
                     continue;
@@ -176,8 +179,10 @@ impl CoordinatorClient {
                     }
                 };
                 round.note(asked.last().map_or("", String::as_str), who);
+                hopeless &= matches!(verdict, Verdict::Hopeless);
                 match verdict {
                     Verdict::Final => return Err(detail.into()),
+                    Verdict::Hopeless => {}
                     Verdict::Follow(leader) => waiting.push_front(leader),
                     Verdict::Next => waiting.extend(self.learned.lock().iter().cloned()),
                 }
@@ -186,6 +191,9 @@ impl CoordinatorClient {
                 if last.as_ref().is_none_or(|(held, _)| weight >= *held) {
                     last = Some((weight, detail));
                 }
+            }
+            if let Some((_, detail)) = last.take_if(|_| hopeless) {
+                return Err(detail.into());
             }
             whole = round;
             try_timeout = try_timeout.saturating_mul(2);
@@ -267,8 +275,13 @@ impl CoordinatorClient {
             self.learn(channel, limit).await;
             return Err(Failed { detail, verdict: Verdict::Next, sent: false, who: Who::Other });
         }
+        if speaks_no_grpc(&status) {
+            return Err(Failed { detail, verdict: Verdict::Hopeless, sent: false, who: Who::Other });
+        }
         let verdict = match detail.kind {
-            ErrorKind::InvalidArgument => Verdict::Final,
+            // A member that turns the connection away means all of the cluster: it speaks TLS, and this client does not.
+            ErrorKind::InvalidArgument | ErrorKind::Refused => Verdict::Final,
+            _ if is_lasting(&status) => Verdict::Hopeless,
             _ => Verdict::Next,
         };
         if detail.kind == ErrorKind::DeadlineExceeded {

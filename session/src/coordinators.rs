@@ -4,7 +4,7 @@ use crate::beats::{BeatStreams, Heard};
 use crate::link::Links;
 use archon_member::Taken;
 use archon_proto::convert::beats::Beat;
-use archon_proto::convert::error::detail_of;
+use archon_proto::convert::error::{detail_of, speaks_no_grpc};
 use archon_proto::convert::session::Member;
 use archon_proto::v1::session_client::SessionClient;
 use archon_security::Transport;
@@ -167,7 +167,7 @@ impl Coordinators {
                     self.leads(&address);
                     return Ok(response.into_inner());
                 }
-                Ok(Err(status)) if status.code() == Code::Unimplemented => {
+                Ok(Err(status)) if status.code() == Code::Unimplemented || speaks_no_grpc(&status) => {
                     let why = format!("{address} is not a coordinator; correct the coordinators' addresses");
                     last = ErrorDetail::new(ErrorKind::InvalidArgument, why);
                     continue;

@@ -1,10 +1,11 @@
 //! Errors: [`ErrorDetail`] ⇄ wire and ⇄ gRPC status, one mapping, inverted once.
 
+use super::bare;
+pub use super::bare::{is_lasting, speaks_no_grpc};
 use crate::v1;
 use archon_types::text::{into_plain, plain};
 use archon_types::{ErrorDetail, ErrorKind, Version};
 use prost::Message;
-use std::error::Error;
 use tonic::metadata::{BinaryMetadataValue, MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
@@ -119,7 +120,7 @@ pub fn status_of(detail: &ErrorDetail) -> Status {
 /// Only a status that carries a detail says that a request had no effect; of one by code alone the outcome is unknown
 /// ([`is_answer`] tells the two apart).
 pub fn detail_of(status: &Status) -> ErrorDetail {
-    carried(status).unwrap_or_else(|| ErrorDetail::new(kind_by_code(status), bare_message(status)))
+    carried(status).unwrap_or_else(|| ErrorDetail::new(bare::kind(status), bare::message(status)))
 }
 
 /// Whether the status is an Archon server's own answer, and not the transport's or a proxy's.
@@ -130,45 +131,6 @@ pub fn is_answer(status: &Status) -> bool {
 fn carried(status: &Status) -> Option<ErrorDetail> {
     let bytes = status.metadata().get_bin(METADATA_KEY)?.to_bytes().ok()?;
     v1::ErrorDetail::decode(bytes).ok().map(ErrorDetail::from)
-}
-
-fn kind_by_code(status: &Status) -> ErrorKind {
-    // The transport puts its own failures into several codes; what they share is that they have a cause.
-    if status.source().is_some() && !matches!(status.code(), Code::DeadlineExceeded | Code::OutOfRange) {
-        return match status.message() {
-            "Timeout expired" => ErrorKind::DeadlineExceeded,
-            _ => ErrorKind::Unreachable,
-        };
-    }
-    match status.code() {
-        Code::InvalidArgument | Code::OutOfRange => ErrorKind::InvalidArgument,
-        Code::DeadlineExceeded => ErrorKind::DeadlineExceeded,
-        Code::Cancelled if status.message() == "Timeout expired" => ErrorKind::DeadlineExceeded,
-        Code::NotFound => ErrorKind::NotFound,
-        Code::AlreadyExists => ErrorKind::AlreadyExists,
-        Code::ResourceExhausted => ErrorKind::Overloaded,
-        Code::FailedPrecondition | Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Refused,
-        Code::Aborted => ErrorKind::MaybeApplied,
-        Code::Unimplemented => ErrorKind::ProtocolMismatch,
-        Code::Unavailable | Code::Cancelled => ErrorKind::Unreachable,
-        Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => ErrorKind::Internal,
-    }
-}
-
-fn bare_message(status: &Status) -> String {
-    let mut message =
-        if status.message().is_empty() { status.code().to_string() } else { plain(status.message()).into_owned() };
-    let mut cause = status.source();
-    // "transport error" alone helps nobody: the causes say whether it was refused, reset or unresolvable.
-    for _ in 0..4 {
-        let Some(error) = cause else { break };
-        let text = error.to_string();
-        if !message.contains(&text) {
-            message = format!("{message}: {text}");
-        }
-        cause = error.source();
-    }
-    message
 }
 
 #[cfg(test)]

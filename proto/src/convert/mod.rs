@@ -7,6 +7,7 @@
 pub mod access;
 pub mod admin;
 pub mod alter;
+mod bare;
 pub mod beats;
 pub mod configure;
 pub mod control;
