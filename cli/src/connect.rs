@@ -46,7 +46,7 @@ pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&st
     let transport = transport(connection)?;
     let builder = match via {
         Some(node) => {
-            allowed(node, &transport)?;
+            allowed("via", node, &transport)?;
             Client::builder([node]).via_endpoints()
         }
         None => Client::builder(endpoints(connection, &transport)?),
@@ -63,7 +63,7 @@ fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<Strin
         ));
     }
     for address in &connection.coordinators {
-        allowed(address, transport)?;
+        allowed("coordinators", address, transport)?;
     }
     Ok(connection.coordinators.clone())
 }

@@ -30,16 +30,18 @@ pub(crate) fn transport(insecure: bool, tls_dir: Option<&Path>) -> Result<Transp
     }
 }
 
-/// Refuses an address that plaintext must not reach.
+/// Refuses an address, of this flag, that plaintext must not reach.
 ///
 /// # Errors
-/// The address, and what to say to allow it.
-pub(crate) fn allowed(address: &str, transport: &Transport) -> Result<(), Failure> {
-    transport.check(address).map_err(|refused| {
+/// The flag and the address, and what to say to allow it.
+pub(crate) fn allowed(flag: &str, address: &str, transport: &Transport) -> Result<(), Failure> {
+    transport.check(address).map_err(|_| {
         Failure::usage(
-            refused.message,
-            "use a loopback address, name credentials by --tls-dir, or say --insecure (ARCHON_INSECURE=true) on a network that \
-             you trust",
+            format!(
+                "--{flag} {address} is no loopback address, and traffic is plaintext: anybody on the way could read and change it"
+            ),
+            "name credentials by --tls-dir (`archon cert` makes them), say --insecure (ARCHON_INSECURE=true) on a network that you \
+             trust, or use a loopback address, such as 127.0.0.1",
         )
     })
 }

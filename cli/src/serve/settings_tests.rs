@@ -114,12 +114,12 @@ fn peers_must_contain_the_voter_and_be_distinct() {
 #[test]
 fn plaintext_stays_on_this_machine_unless_asked() {
     for here in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"] {
-        assert!(allowed(here, &Transport::default()).is_ok(), "{here}");
+        assert!(allowed("listen", here, &Transport::default()).is_ok(), "{here}");
     }
     for beyond in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "db.example.org:1", "127.0.0.1.evil.org:1"] {
-        let failure = allowed(beyond, &Transport::default()).unwrap_err();
+        let failure = allowed("listen", beyond, &Transport::default()).unwrap_err();
         assert!(failure.to_string().contains("--insecure"), "{beyond}");
-        assert!(allowed(beyond, &Transport::plaintext(true)).is_ok(), "{beyond}");
+        assert!(allowed("listen", beyond, &Transport::plaintext(true)).is_ok(), "{beyond}");
     }
     let flags = ["--name", "athens", "--listen", "10.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     assert!(node(&flags).is_err());
@@ -138,6 +138,29 @@ fn plaintext_stays_on_this_machine_unless_asked() {
     assert!(node(&told).unwrap_err().message.contains("10.0.0.1:9201"));
     assert!(node(&[&told[..], &["--insecure"]].concat()).is_ok());
     assert!(node(&[&flags[..], &["--insecure"]].concat()).is_ok());
+}
+
+#[test]
+fn an_address_beyond_loopback_was_refused_without_the_flag_that_named_it() {
+    let of_node =
+        ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
+    let of_coordinator = |flag: &str| coordinator(&[WHOLE, &[flag, "10.0.0.1:9"]].concat()).unwrap_err();
+    let of_node = |flag: &str| node(&[&of_node[..], &[flag, "10.0.0.1:9"]].concat()).unwrap_err();
+    let told = [
+        ("--metrics-listen", of_coordinator("--metrics-listen")),
+        ("--http-listen", of_coordinator("--http-listen")),
+        ("--metrics-listen", of_node("--metrics-listen")),
+        ("--advertise", of_node("--advertise")),
+    ];
+    for (flag, failure) in told {
+        assert!(failure.message.starts_with(&format!("{flag} 10.0.0.1:9 is no loopback address")), "{failure}");
+        assert!(!failure.to_string().contains("not on this machine"), "it may well be: {failure}");
+        let remedy = failure.remedy.unwrap();
+        assert!(remedy.contains("--tls-dir") && remedy.contains("--insecure"), "{remedy}");
+    }
+    let alone = ["--id", "1", "--listen", "10.0.0.1:7101", "--data-dir", "d", "--peers", "1=127.0.0.1:7101"];
+    let failure = coordinator(&alone).unwrap_err();
+    assert!(failure.message.starts_with("--listen 10.0.0.1:7101 "), "{failure}");
 }
 
 #[test]

@@ -22,8 +22,8 @@ pub fn check_plaintext(address: &str, insecure: bool) -> Result<(), ErrorDetail>
         return Ok(());
     }
     let message = format!(
-        "{address} is not on this machine, and traffic is plaintext: anybody on the way could read and change it; \
-         say --insecure on a network that you trust"
+        "{address} is no loopback address, and traffic is plaintext: anybody on the way could read and change it; name credentials by \
+         --tls-dir, or say --insecure on a network that you trust"
     );
     Err(ErrorDetail::new(ErrorKind::Refused, message))
 }
@@ -39,7 +39,8 @@ mod tests {
         }
         for beyond in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "db.example.org:1", "127.0.0.1.evil.org:1", "", ":1"] {
             let refused = check_plaintext(beyond, false).unwrap_err();
-            assert!(refused.message.contains("--insecure"), "{beyond}");
+            assert!(refused.message.contains("--insecure") && refused.message.contains("--tls-dir"), "{beyond}");
+            assert!(!refused.message.contains("this machine"), "it may be an address of this machine: {beyond}");
             assert!(check_plaintext(beyond, true).is_ok(), "{beyond}");
         }
     }

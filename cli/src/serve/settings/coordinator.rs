@@ -61,14 +61,16 @@ impl CoordinatorSettings {
         let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
         let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
         let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
-        allowed(&listen.to_string(), &transport)?;
+        allowed("listen", &listen.to_string(), &transport)?;
         for address in peers.values() {
-            allowed(address, &transport)?;
+            allowed("peers", address, &transport)?;
         }
         let metrics_listen = args.metrics_listen.or(found.metrics_listen);
         let http_listen = args.http_listen.or(found.http_listen);
-        for address in [metrics_listen, http_listen].into_iter().flatten() {
-            allowed(&address.to_string(), &transport)?;
+        for (flag, address) in [("metrics-listen", metrics_listen), ("http-listen", http_listen)] {
+            if let Some(address) = address {
+                allowed(flag, &address.to_string(), &transport)?;
+            }
         }
         if let Some(http) = http_listen
             && http.port() != 0

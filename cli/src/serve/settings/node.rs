@@ -30,17 +30,17 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
     let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
     let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
-    allowed(&listen.to_string(), &transport)?;
+    allowed("listen", &listen.to_string(), &transport)?;
     for address in &coordinators {
-        allowed(address, &transport)?;
+        allowed("coordinators", address, &transport)?;
     }
     let metrics_listen = args.metrics_listen.or(found.metrics_listen);
     if let Some(address) = metrics_listen {
-        allowed(&address.to_string(), &transport)?;
+        allowed("metrics-listen", &address.to_string(), &transport)?;
     }
     let advertise = args.advertise.clone().or(found.advertise);
     if let Some(address) = &advertise {
-        allowed(address, &transport)?;
+        allowed("advertise", address, &transport)?;
     }
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(Failure::usage(
