@@ -89,7 +89,10 @@ impl Refusals {
                 Who::Address(from) => (None, Some(from)),
                 Who::Others => (None, None),
             };
-            let why = format!("{left_out} more refusals, which were not told one by one");
+            let why = match left_out {
+                1 => "1 more refusal, which was not told".to_owned(),
+                _ => format!("{left_out} more refusals, which were not told one by one"),
+            };
             self.tell(Refusal { identity, from, call: None, subject: None, why, left_out });
         }
     }
@@ -146,5 +149,21 @@ mod tests {
         let last = told.last().unwrap();
         assert_eq!((last.left_out, &last.identity), (100 - u64::from(OF_ONE_MAX), &Some(mallory)));
         assert_eq!(refusals.count(), 100);
+    }
+
+    #[test]
+    fn a_single_refusal_that_was_left_out_was_told_as_several() {
+        let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
+        refusals.witnessed_by(Arc::clone(&told) as Arc<dyn Witness>);
+        let from: IpAddr = [10, 0, 0, 7].into();
+        let refusal =
+            Refusal { identity: None, from: Some(from), call: None, subject: None, why: "no".into(), left_out: 0 };
+        for _ in 0..=OF_ONE_MAX {
+            refusals.note(refusal.clone(), from);
+        }
+        refusals.settle(true);
+        let told = told.0.lock();
+        let last = told.last().unwrap();
+        assert_eq!((last.left_out, last.why.as_str()), (1, "1 more refusal, which was not told"));
     }
 }
