@@ -60,11 +60,13 @@ pub(super) fn until_text(certificate: &CertificateSummary, now: SystemTime) -> S
 fn distance_text(time: SystemTime, now: SystemTime) -> String {
     let length = |time: Duration| {
         let seconds = time.as_secs();
-        let (count, unit) = match seconds {
-            0..3_600 => (seconds / 60, "minute"),
-            3_600..172_800 => (seconds / 3_600, "hour"),
-            _ => (seconds / DAY_SECONDS, "day"),
+        let (length, unit) = match seconds {
+            0..3_570 => (60, "minute"),
+            3_570..171_000 => (3_600, "hour"),
+            _ => (DAY_SECONDS, "day"),
         };
+        // To the nearest: what was issued for 90 days a moment ago holds 90 days.
+        let count = (seconds + length / 2) / length;
         format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
     };
     match time.duration_since(now) {
@@ -120,10 +122,19 @@ mod tests {
             (now + hours(1), "in 1 hour"),
             (now + Duration::from_secs(120), "in 2 minutes"),
             (now, "in 0 minutes"),
+            (now + hours(1) - Duration::from_secs(10), "in 1 hour"),
+            (now + hours(48) - Duration::from_secs(10), "in 2 days"),
             (now - hours(72), "3 days ago"),
         ] {
             assert_eq!(distance_text(time, now), said);
         }
+    }
+
+    #[test]
+    fn a_certificate_of_90_days_was_said_to_hold_89_right_after_it_was_issued() {
+        let now = time_of(1_790_000_000_400);
+        let end = time_of(1_790_000_000_000) + Duration::from_secs(90 * DAY_SECONDS);
+        assert_eq!(distance_text(end, now), "in 90 days");
     }
 
     #[test]
