@@ -19,6 +19,7 @@ mod kv;
 mod output;
 mod serve;
 mod version;
+mod wanted;
 
 use args::{Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
 use exit::{Exit, Failure};

@@ -2,6 +2,7 @@
 
 use crate::documents::{Node, Plan, Status};
 use crate::exit::{Exit, Failure};
+use crate::wanted::in_words;
 use archon_client::{Admin, Move, TableSummary, Unmet, Version};
 use archon_types::ErrorKind;
 use schemars::JsonSchema;
@@ -63,8 +64,10 @@ impl PlanFile {
             return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(&text)
-            .map_err(|error| wrong(format!("this is no plan, or one of another version of archon: {error}")))
+        serde_json::from_str(&text).map_err(|error| {
+            let problem = in_words(&error.to_string());
+            wrong(format!("this is no plan, or one of another version of archon: {problem}"))
+        })
     }
 
     /// The plan in a file, if it is one for this cluster and means what it reads.

@@ -1,6 +1,7 @@
 //! The TOML file of a serving process: read, checked key by key, every error with file, line and remedy.
 
 use crate::exit::Failure;
+use crate::wanted::in_words;
 use archon_types::Setting;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -87,10 +88,11 @@ impl ConfigFile {
         toml::from_str(&self.text).map_err(|error| {
             let at = error.span().map(|span| span.start);
             let key = keys.iter().find(|(_, value)| value.span().contains(&at.unwrap_or(usize::MAX)));
-            let message = key.map_or_else(
-                || error.message().to_owned(),
-                |(key, _)| format!("{}: {}", key.get_ref(), error.message()),
-            );
+            let problem = in_words(error.message());
+            let message = match key {
+                Some((key, _)) => format!("{}: {problem}", key.get_ref()),
+                None => problem,
+            };
             self.error(at, &message, "give the key a value of the right type")
         })
     }
@@ -287,7 +289,10 @@ mod tests {
         assert_eq!(broken.line, Some(2), "{broken}");
         let wrong = file("\n\nid = \"nine\"\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
-        assert!(wrong.to_string().contains("id: invalid type"), "{wrong}");
+        assert!(
+            wrong.to_string().contains("id: ") && wrong.to_string().contains("stands where a whole number should"),
+            "{wrong}"
+        );
         let wrong = file("id = 1\n\npartitions = \"nine\"\n").cluster().unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
         assert!(wrong.to_string().contains("partitions: this is no number; write one from 1 to 16384"), "{wrong}");

@@ -1,0 +1,70 @@
+//! What the readers of TOML and JSON say of a value of another type, in words for people instead of those of Rust.
+
+/// Names of types as the library says them, and what a person would write.
+const TYPES: [(&str, &str); 8] = [
+    ("a sequence", "a list in [ ]"),
+    ("a map", "keys with values"),
+    ("struct ", "keys with values"),
+    ("a boolean", "true or false"),
+    ("bool", "true or false"),
+    ("a string", "a text in quotes"),
+    ("path string", "a text in quotes"),
+    ("unit", "nothing"),
+];
+
+/// The same problem in other words, if it is one of types; as it is otherwise.
+pub(crate) fn in_words(problem: &str) -> String {
+    if problem.starts_with("EOF while parsing") {
+        return "it ends in the middle".to_owned();
+    }
+    let kinds = ["invalid type: ", "invalid value: ", "invalid length "];
+    let Some((rest, of_length)) =
+        kinds.iter().find_map(|kind| Some((problem.strip_prefix(kind)?, *kind == "invalid length ")))
+    else {
+        return problem.to_owned();
+    };
+    let Some((found, wanted)) = rest.split_once(", expected ") else { return problem.to_owned() };
+    let (wanted, place) = match wanted.find(" at line ") {
+        Some(at) => wanted.split_at(at),
+        None => (wanted, ""),
+    };
+    let number = ["u8", "u16", "u32", "u64", "usize", "i64"].contains(&wanted);
+    let wanted = match TYPES.iter().find(|(name, _)| wanted.starts_with(name)) {
+        _ if number => "a whole number",
+        Some((_, words)) => words,
+        None => wanted,
+    };
+    let found = match found.strip_prefix("sequence").or_else(|| found.strip_prefix("map")) {
+        _ if of_length => "a list",
+        Some(_) if found.starts_with('s') => "a list",
+        Some(_) => "keys with values",
+        None => found,
+    };
+    format!("{found} stands where {wanted} should{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_were_told_the_types_of_rust() {
+        let cases = [
+            ("invalid type: integer `5`, expected a string", "integer `5` stands where a text in quotes should"),
+            (r#"invalid type: string "x", expected u64"#, r#"string "x" stands where a whole number should"#),
+            (
+                "invalid type: integer `5`, expected a sequence at line 1 column 10",
+                "integer `5` stands where a list in [ ] should at line 1 column 10",
+            ),
+            (
+                "invalid length 0, expected struct PlanFile with 5 elements at line 1 column 2",
+                "a list stands where keys with values should at line 1 column 2",
+            ),
+            ("EOF while parsing an object at line 2 column 0", "it ends in the middle"),
+            ("key with no value, expected `=`", "key with no value, expected `=`"),
+        ];
+        for (problem, said) in cases {
+            assert_eq!(in_words(problem), said);
+        }
+    }
+}
