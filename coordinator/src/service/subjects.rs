@@ -7,7 +7,12 @@ use archon_types::{NodeId, PartitionId, TableId};
 
 /// A node.
 pub(super) fn node(state: &ClusterState, id: NodeId) -> Subject {
-    Subject::Node { node_id: id.get(), node: state.node_name(id) }
+    Subject::Node { node_id: id.get(), node: called(state, id) }
+}
+
+/// A node's name; its number if it is gone. For what says itself that it is a node.
+fn called(state: &ClusterState, id: NodeId) -> String {
+    state.node(id).map_or_else(|| id.to_string(), |row| row.node.name.clone())
 }
 
 /// A table.
@@ -28,4 +33,18 @@ pub(super) fn node_name(state: &ClusterState, id: NodeId) -> v1::NodeName {
 /// A table's name; its number if it is gone.
 pub(super) fn table_name(state: &ClusterState, id: TableId) -> String {
     state.tables.get(&id).map_or_else(|| id.to_string(), |row| row.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::events;
+    use super::*;
+    use archon_coordinator_core::Actor;
+
+    #[test]
+    fn a_node_that_was_removed_was_called_node_node_5() {
+        let (state, removed) = (ClusterState::new(), NodeId::new(5));
+        assert_eq!(node(&state, removed).to_string(), "node 5");
+        assert_eq!(events::cause(&state, &Actor::Node(removed)).to_string(), "node 5");
+    }
 }
