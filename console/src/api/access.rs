@@ -53,7 +53,7 @@ impl Meant {
 }
 
 pub(crate) async fn list(asker: Asker, Query(of): Query<Of>) -> Result<Json<AccessSummary>, ApiError> {
-    Ok(Json(asker.admin("ListAccess")?.access(of.client.as_deref(), of.table.as_deref()).await?))
+    Ok(Json(asker.reader("ListAccess")?.access(of.client.as_deref(), of.table.as_deref()).await?))
 }
 
 pub(crate) async fn grant(asker: Asker, Body(meant): Body<Meant>) -> Result<Json<AccessChanged>, ApiError> {

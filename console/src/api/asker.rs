@@ -50,6 +50,15 @@ impl Asker {
         Ok(self.shared.cluster.admin.on_behalf_of(&self.caller))
     }
 
+    /// The cluster, for a call that only looks: whoever looks would rather hear soon that nobody leads than wait for a leader.
+    ///
+    /// # Errors
+    /// As [`Asker::may`].
+    pub(crate) fn reader(&self, method: &str) -> Result<Admin, ApiError> {
+        self.may(&format!("/archon.v1.Admin/{method}"))?;
+        Ok(self.shared.cluster.quick.on_behalf_of(&self.caller))
+    }
+
     /// The rows of a table, for an operation that it may make, and that takes this right.
     ///
     /// # Errors

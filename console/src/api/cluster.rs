@@ -21,7 +21,7 @@ pub(crate) struct Most {
 }
 
 pub(crate) async fn status(asker: Asker) -> Result<Json<Status>, ApiError> {
-    Ok(Json(asker.admin("Status")?.status().await?))
+    Ok(Json(asker.reader("Status")?.status().await?))
 }
 
 pub(crate) async fn quorum(asker: Asker) -> Result<Json<Vec<CoordinatorView>>, ApiError> {
@@ -30,9 +30,9 @@ pub(crate) async fn quorum(asker: Asker) -> Result<Json<Vec<CoordinatorView>>, A
 }
 
 pub(crate) async fn events(asker: Asker, Query(asked): Query<Most>) -> Result<Json<Vec<Event>>, ApiError> {
-    Ok(Json(asker.admin("Events")?.events(asked.most.unwrap_or(EVENTS_DEFAULT)).await?))
+    Ok(Json(asker.reader("Events")?.events(asked.most.unwrap_or(EVENTS_DEFAULT)).await?))
 }
 
 pub(crate) async fn settings(asker: Asker) -> Result<Json<SettingsSummary>, ApiError> {
-    Ok(Json(asker.admin("ListSettings")?.settings().await?))
+    Ok(Json(asker.reader("ListSettings")?.settings().await?))
 }

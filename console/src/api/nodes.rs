@@ -44,7 +44,7 @@ enum Order {
 pub(crate) struct Nothing {}
 
 pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<NodeSummary>>, ApiError> {
-    Ok(Json(asker.admin("ListNodes")?.list_nodes().await?))
+    Ok(Json(asker.reader("ListNodes")?.list_nodes().await?))
 }
 
 pub(crate) async fn check(asker: Asker, Path(node): Path<Named>) -> Result<Json<NodeCheck>, ApiError> {

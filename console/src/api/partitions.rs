@@ -59,7 +59,7 @@ pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Jso
 }
 
 pub(crate) async fn describe(asker: Asker, Path(named): Path<Named>) -> Result<Json<PartitionDescription>, ApiError> {
-    Ok(Json(asker.admin("DescribePartition")?.describe_partition(&named.table, named.number).await?))
+    Ok(Json(asker.reader("DescribePartition")?.describe_partition(&named.table, named.number).await?))
 }
 
 pub(crate) async fn locate(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Located>, ApiError> {

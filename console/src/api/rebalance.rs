@@ -22,7 +22,7 @@ pub(crate) struct Applied {
 }
 
 pub(crate) async fn status(asker: Asker) -> Result<Json<RebalanceStatus>, ApiError> {
-    Ok(Json(asker.admin("RebalanceStatus")?.rebalance_progress(MOVES_MAX).await?))
+    Ok(Json(asker.reader("RebalanceStatus")?.rebalance_progress(MOVES_MAX).await?))
 }
 
 pub(crate) async fn plan(asker: Asker) -> Result<Json<Plan>, ApiError> {

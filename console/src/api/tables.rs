@@ -89,7 +89,7 @@ pub(crate) struct Dropped {
 }
 
 pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<TableSummary>>, ApiError> {
-    Ok(Json(asker.admin("ListTables")?.list_tables().await?))
+    Ok(Json(asker.reader("ListTables")?.list_tables().await?))
 }
 
 pub(crate) async fn check(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableCheck>, ApiError> {
