@@ -19,7 +19,7 @@ pub struct CheckThresholds {
     pub members_min: Option<u32>,
     /// Of this table; `None`: nodes.
     pub members_of: Option<String>,
-    /// An order that stands for so long: a bar, a partition offline, a cordon, a drain, maintenance.
+    /// An order that stands for so long is a warning, before that a notice: a bar, a partition offline, a cordon, a drain, maintenance.
     pub held_for: Duration,
 }
 

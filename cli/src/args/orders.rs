@@ -104,7 +104,8 @@ pub(crate) struct CheckArgs {
     /// The table whose participants --min-members counts.
     #[arg(long, value_name = "TABLE", value_parser = name, requires = "min_members")]
     pub(crate) of: Option<String>,
-    /// Alert if an order stands for so long, up to 30d: a bar, a partition offline, a cordon, a drain, maintenance.
+    /// Warn if an order stands for so long, up to 30d: a bar, a partition offline, a cordon, a drain, maintenance. Those that stand for
+    /// less are notices.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = threshold)]
     pub(crate) held_for: Duration,
 }

@@ -24,7 +24,7 @@ pub struct Thresholds {
     pub stale_after_ms: Option<u64>,
     /// Fewer members than this that take partitions: of one table, or nodes.
     pub members_min: Option<(Option<TableId>, u32)>,
-    /// An order that stands for so long, in milliseconds.
+    /// An order that stands for so long, in milliseconds, may have been forgotten.
     pub held_for_ms: u64,
 }
 
@@ -117,12 +117,14 @@ pub enum Alert {
         /// Who leads that one.
         member: NodeId,
     },
-    /// An order stands for long.
-    HeldTooLong {
+    /// An order stands.
+    Held {
         /// Which one.
         held: Held,
         /// Since when, on the wall clock.
         since: Millis,
+        /// For so long that somebody may have forgotten it.
+        long: bool,
     },
 }
 
@@ -154,8 +156,11 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     }
     alerts.extend(only_in_maintenance(state));
     let wall = liveness.wall(now);
-    let long = |(_, since): &(Held, Millis)| wall.since(*since) >= thresholds.held_for_ms;
-    alerts.extend(held(state).filter(long).map(|(held, since)| Alert::HeldTooLong { held, since }));
+    alerts.extend(held(state).filter_map(|(held, since)| {
+        let long = wall.since(since) >= thresholds.held_for_ms;
+        // That a partition is offline has a reason of its own.
+        (long || !matches!(held, Held::Offline(_))).then_some(Alert::Held { held, since, long })
+    }));
     alerts
 }
 

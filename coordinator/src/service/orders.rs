@@ -223,9 +223,10 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
             let reason = reason_now(ReasonCode::OnlyInMaintenance, subjects::table(state, *table), message, remedy);
             v1::Reason { began_at_ms: began.filter(|at| *at > 0), ..reason }
         }
-        Alert::HeldTooLong { held, since } => {
+        Alert::Held { held, since, long } => {
             let (subject, message, remedy) = held_text(state, *held);
-            let reason = reason_now(ReasonCode::HeldTooLong, subject, message, remedy);
+            let code = if *long { ReasonCode::HeldTooLong } else { ReasonCode::OrderStands };
+            let reason = reason_now(code, subject, message, remedy);
             v1::Reason { began_at_ms: Some(since.get()).filter(|at| *at > 0), ..reason }
         }
     }
@@ -252,12 +253,12 @@ fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
                 ),
             };
             let remedy = format!("if it is over: `archon {verb} unbar {what}`");
-            (subject(state, bar), format!("{} is still barred from it", named(member)), remedy)
+            (subject(state, bar), format!("{} is barred from it", named(member)), remedy)
         }
         Held::Offline(partition) => {
             let table = subjects::table_name(state, partition.table);
             let remedy = format!("if it is over: `archon partition online {} --table {table}`", partition.index);
-            (subjects::partition(state, partition), "it is still offline".to_owned(), remedy)
+            (subjects::partition(state, partition), "it is offline".to_owned(), remedy)
         }
         Held::Goal(member, goal) => {
             let (what, verb) = match goal {
@@ -267,7 +268,7 @@ fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
                 NodeGoal::Serve => ("to serve", "uncordon"),
             };
             let remedy = format!("if it is over: `archon node {verb} {}`", named(member));
-            (subjects::node(state, member), format!("it is still {what}"), remedy)
+            (subjects::node(state, member), format!("it is {what}"), remedy)
         }
     }
 }

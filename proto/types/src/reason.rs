@@ -40,6 +40,8 @@ words! {
         TooFewMembers = "too_few_members",
         /// A member owns partitions, and its lease was not extended for long.
         LeaseStale = "lease_stale",
+        /// An order of an operator stands: a bar, a cordon, a drain, maintenance.
+        OrderStands = "order_stands",
         /// An order of an operator stands for long: a bar, a partition offline, a cordon, a drain, maintenance.
         HeldTooLong = "held_too_long",
         /// A leader hears too few of the other copies, and takes no writes.
@@ -113,6 +115,7 @@ impl ReasonCode {
             | Self::HolderRegistering
             | Self::AboutToBeElected
             | Self::InMaintenance
+            | Self::OrderStands
             | Self::NoLeaseTable
             | Self::HeartbeatsOverdue
             | Self::Offline

@@ -240,16 +240,38 @@ fn what_should_be_looked_at_before_anything_is_not_served() {
     let without = bed.node("cyrene");
     assert_eq!(found(&bed, thresholds), [Alert::NoSpareRoom { table: None, without, have: 8, need: 12 }]);
     bed.ok(Command::SetNode { node: without, goal: NodeGoal::Cordon, if_nodes: None });
-    assert_eq!(found(&bed, thresholds), [Alert::TooLittleRoom { table: None, have: 8, need: 12 }]);
+    let told = found(&bed, thresholds);
+    assert_eq!(told[0], Alert::TooLittleRoom { table: None, have: 8, need: 12 });
+    assert!(is_cordon(&told[1], without, false) && told.len() == 2, "{told:?}");
     order(&mut bed, Order::Offline { partition: part(0) });
     bed.settle();
     let since = bed.state.controls.offline_of(part(0)).unwrap().at;
     bed.now = bed.now.plus(3_600_000);
     bed.heartbeat_all();
     let held: Vec<Alert> = found(&bed, thresholds);
-    assert_eq!(held[1], Alert::HeldTooLong { held: Held::Offline(part(0)), since });
-    assert!(matches!(held[2], Alert::HeldTooLong { held: Held::Goal(node, NodeGoal::Cordon), .. } if node == without));
+    assert_eq!(held[1], Alert::Held { held: Held::Offline(part(0)), since, long: true });
+    assert!(is_cordon(&held[2], without, true), "{held:?}");
     assert_eq!(held.len(), 3);
+}
+
+/// Whether an alert is that `member` is cordoned, for as `long` as that.
+fn is_cordon(alert: &Alert, member: NodeId, long: bool) -> bool {
+    matches!(alert, Alert::Held { held: Held::Goal(node, NodeGoal::Cordon), long: so, .. } if *node == member && *so == long)
+}
+
+#[test]
+fn a_check_overlooked_orders_that_somebody_had_given_a_moment_ago() {
+    let thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 86_400_000 };
+    let mut bed = three();
+    let (cordoned, barred) = (bed.node("cyrene"), bed.node("athens"));
+    bed.ok(Command::SetNode { node: cordoned, goal: NodeGoal::Cordon, if_nodes: None });
+    let bar = Bar::Partition(part(0));
+    order(&mut bed, Order::Bar { bar, member: barred });
+    let told = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+    assert!(
+        matches!(told[0], Alert::Held { held: Held::Bar(node, found), long: false, .. } if node == barred && found == bar)
+    );
+    assert!(is_cordon(&told[1], cordoned, false) && told.len() == 2, "{told:?}");
 }
 
 #[test]
