@@ -6,7 +6,8 @@ use crate::output::{Column, Output};
 use archon_client::{AccessChanged, AccessRight, Admin, Right};
 
 /// Carries out one of them.
-pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+/// Where nobody has a certificate (`by_tls`), rights count for nothing.
+pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
     let (args, revoke) = match verb {
         AccessVerb::List(args) => return list(args, admin, output).await,
         AccessVerb::Grant(args) => (args, false),
@@ -21,6 +22,11 @@ pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, output: &Output) -> Re
         output.json(&changed)?;
     } else {
         output.line(text(&changed, *right, revoke))?;
+    }
+    if !by_tls {
+        output.talk(
+            "this cluster talks in plaintext: nobody knows who a client is, so everybody reads and writes all rows",
+        );
     }
     Ok(Exit::Done)
 }

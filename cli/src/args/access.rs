@@ -2,7 +2,7 @@
 
 use super::name;
 use archon_client::Right;
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 
 /// `archon access …`
 #[derive(Subcommand, Debug)]
@@ -39,21 +39,23 @@ Examples:
 
 /// Options of `archon access grant` and `revoke`.
 #[derive(clap::Args, Clone, Debug)]
+#[command(group = ArgGroup::new("whose").required(true).args(["client", "every_client"]))]
+#[command(group = ArgGroup::new("of_what").required(true).args(["table", "all_tables"]))]
 pub(crate) struct SetAccessArgs {
     /// `read`, or `write`, which is both.
     #[arg(value_name = "RIGHT", value_parser = right)]
     pub(crate) right: Right,
     /// The client: the name in its certificate (`archon cert client NAME`).
-    #[arg(long, value_name = "NAME", value_parser = client, required_unless_present = "every_client")]
+    #[arg(long, value_name = "NAME", value_parser = client)]
     pub(crate) client: Option<String>,
     /// Every client that has a certificate of this cluster.
-    #[arg(long, conflicts_with = "client")]
+    #[arg(long)]
     pub(crate) every_client: bool,
     /// The table.
-    #[arg(long, value_name = "TABLE", value_parser = name, required_unless_present = "all_tables")]
+    #[arg(long, value_name = "TABLE", value_parser = name)]
     pub(crate) table: Option<String>,
     /// Every table, those that are made later included.
-    #[arg(long, conflicts_with = "table")]
+    #[arg(long)]
     pub(crate) all_tables: bool,
 }
 
