@@ -64,7 +64,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     match verb {
         Verb::Completion { shell } => completion::run(shell),
         Verb::Version => version::run(&Output::new(connection.output)),
-        Verb::Cert(verb) => cert::run(&verb, &Output::new(connection.output)),
+        Verb::Cert(verb) => cert::run(&verb, &connection, &Output::new(connection.output)),
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),

@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep};
 pub(crate) const PIECES_MAX: usize = 1_024;
 /// How long a server may hold a long poll.
 const POLL_WAIT: Duration = Duration::from_secs(5);
+/// How long a client that may not know the table's routes waits before it asks for them again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// What a long poll may take beyond that.
 const POLL_SLACK: Duration = Duration::from_secs(1);
 /// A hint is followed within this long at random, so that many clients do not ask in the same instant.
@@ -204,10 +206,10 @@ impl TableCache {
                     }
                     continue;
                 }
-                idle = self.poll(&shared) => idle,
+                pause = self.poll(&shared) => pause,
             };
-            if pause {
-                let pause = backoff.pause(shared.budget.allows_quick(), None);
+            if let Some(least) = pause {
+                let pause = backoff.pause(shared.budget.allows_quick(), None).max(least);
                 tokio::select! {
                     () = shared.stop.cancelled() => return,
                     // Somebody needs the table now: that counts more than sparing a source.
@@ -220,28 +222,29 @@ impl TableCache {
         }
     }
 
-    /// One long poll at a source chosen at random. Returns whether to pause before the next: it failed, or a server
-    /// that knows no long poll answered at once.
-    async fn poll(&self, shared: &Shared) -> bool {
-        let Some(source) = self.sources(shared).into_iter().next() else { return true };
+    /// One long poll at a source chosen at random. Returns how long to pause at least before the next, if it failed, or a
+    /// server that knows no long poll answered at once.
+    async fn poll(&self, shared: &Shared) -> Option<Duration> {
+        let Some(source) = self.sources(shared).into_iter().next() else { return Some(Duration::ZERO) };
         let (since, began) = (self.load().version(), Instant::now());
         let fetched = fetch(shared, &source, &self.name, since, POLL_WAIT, POLL_WAIT + POLL_SLACK).await;
         let gap = match fetched {
             Ok(fetched) => !self.merge(shared, fetched.delta),
             Err(detail) if says_dropped(&detail, since) => {
                 self.note_dropped(shared);
-                return false;
+                return None;
             }
             Err(detail) => {
                 tracing::debug!(table = self.name, source, %detail, "long poll for the table failed");
-                return true;
+                // Whoever may not is told so in every log, and an operation that finds out otherwise asks at once.
+                return Some(if detail.kind == ErrorKind::Refused { REFUSED_PAUSE } else { Duration::ZERO });
             }
         };
         if gap && let Ok(whole) = fetch(shared, &source, &self.name, Version::ZERO, Duration::ZERO, FETCH_TIMEOUT).await
         {
             self.merge(shared, whole.delta);
         }
-        self.load().version() == since && began.elapsed() < POLL_WAIT / 2
+        (self.load().version() == since && began.elapsed() < POLL_WAIT / 2).then_some(Duration::ZERO)
     }
 }
 

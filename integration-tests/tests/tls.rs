@@ -2,7 +2,7 @@
 
 use archon_client::{Role, Tls, Transport};
 use archon_frames::{StreamKind, connect};
-use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, wait_for};
+use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, contract, wait_for};
 use archon_local_cluster::Issuer;
 use archon_proto::v1;
 use archon_security::{Expected, Protocol, rights};
@@ -297,6 +297,14 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
     let cluster = Cluster::start(EXE, &options());
     let status = cluster.json(&["status"]).expect("status");
     assert_eq!((&status["transport"], &status["reasons"]), (&"tls".into(), &serde_json::json!([])), "{status}");
+    let members = || {
+        let ran = cluster.archon(&["cert", "members", "-o", "json"]);
+        let found: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        contract::check("cert members", &found).unwrap_or_else(|why| panic!("{why}"));
+        (ran.code, found["members"].as_array().cloned().unwrap_or_default())
+    };
+    let (code, all) = members();
+    assert!(code == 0 && all.len() == 6 && all.iter().all(|one| one["ends_soon"] == false), "{all:#?}");
     let (leader, _) = cluster.wait_leader();
     let follower = (leader + 1) % 3;
     let issuer = cluster.issuer();
@@ -334,6 +342,9 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
             None => Ok(()),
         }
     });
+    let (code, all) = members();
+    let athens = all.iter().find(|one| one["member"] == "node/athens").unwrap_or_else(|| panic!("{all:#?}"));
+    assert!(code == 4 && athens["ends_soon"] == true && athens["certificate"]["identity"] == "node/athens", "{all:#?}");
     // The last day is told louder.
     renew(Role::Node, "athens", cluster.node_address("athens"), Duration::from_secs(600));
     wait_for("the last day to be told", Duration::from_secs(90), || {

@@ -1,8 +1,9 @@
 //! What clients may do here, as the coordinators have told.
 
+use crate::tables::Tables;
 use arc_swap::ArcSwapOption;
 use archon_security::Caller;
-use archon_types::{AccessList, ErrorDetail, ErrorKind, Right, TableId};
+use archon_types::{AccessList, ErrorDetail, ErrorKind, PartitionId, Right, TableId, Version};
 use std::sync::Arc;
 
 /// The rights of clients, the newest that came.
@@ -17,6 +18,11 @@ impl ClientAccess {
             Some(held) if held.version >= list.version => Some(Arc::clone(held)),
             _ => Some(Arc::clone(&list)),
         });
+    }
+
+    /// As of when it is known what clients may do.
+    pub(crate) fn version(&self) -> Version {
+        self.0.load().as_ref().map_or(Version::ZERO, |list| list.version)
     }
 
     /// What a caller may do as of now.
@@ -37,19 +43,15 @@ pub(crate) struct Permissions<'a> {
 }
 
 impl Permissions<'_> {
-    /// Refuses it if this may not be done to the rows of a table. `name_of` says what a table is called.
-    pub(crate) fn check(
-        &mut self,
-        table: TableId,
-        right: Right,
-        name_of: impl FnOnce(TableId) -> String,
-    ) -> Result<(), ErrorDetail> {
+    /// Refuses it if this may not be done to the rows of a table, or if that was dropped: its rights went with it.
+    pub(crate) fn check(&mut self, tables: &Tables, table: TableId, right: Right) -> Result<(), ErrorDetail> {
         let Some(client) = self.caller.client() else { return Ok(()) };
         let Some(list) = &self.list else {
             let why = "this node was not told yet what clients may do";
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100));
         };
-        if list.access.right(client, table) >= Some(right) {
+        let has = list.access.right(client, table);
+        if has >= Some(right) {
             return Ok(());
         }
         if let Some((of, wanted, detail)) = &self.denied
@@ -57,7 +59,10 @@ impl Permissions<'_> {
         {
             return Err(detail.clone());
         }
-        self.caller.check_right(&list.access, right, table, &name_of(table), self.call).inspect_err(|detail| {
+        if let Some(dropped) = tables.dropped(PartitionId::new(table, 0)) {
+            return Err(dropped);
+        }
+        self.caller.check_right(has, right, &tables.table_name(table), self.call).inspect_err(|detail| {
             self.denied = Some((table, right, detail.clone()));
         })
     }
@@ -67,7 +72,7 @@ impl Permissions<'_> {
 mod tests {
     use super::*;
     use archon_security::{Identity, Refusals, Role};
-    use archon_types::{Scope, Version};
+    use archon_types::{Scope, TableList};
     use std::net::{IpAddr, Ipv4Addr};
 
     const ORDERS: TableId = TableId::new(1);
@@ -80,13 +85,12 @@ mod tests {
 
     fn list(version: u64, right: Option<Right>) -> AccessList {
         let mut list = AccessList { version: Version::new(version), ..AccessList::default() };
-        list.access.set(&Scope { client: Some("shop".into()), table: Some(ORDERS) }, right);
+        Arc::make_mut(&mut list.access).set(&Scope { client: Some("shop".into()), table: Some(ORDERS) }, right);
         list
     }
 
     fn kind(access: &ClientAccess, caller: &Caller, right: Right) -> Option<ErrorKind> {
-        let name_of = |_| "orders".to_owned();
-        access.of(caller, "a call").check(ORDERS, right, name_of).err().map(|error| error.kind)
+        access.of(caller, "a call").check(&Tables::new(Vec::new()), ORDERS, right).err().map(|error| error.kind)
     }
 
     #[test]
@@ -117,13 +121,21 @@ mod tests {
 
     #[test]
     fn what_is_refused_twice_is_said_in_the_words_of_its_own_table() {
-        let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
+        let (access, shop, tables) = (ClientAccess::default(), caller(Role::Client, "shop"), Tables::new(Vec::new()));
         access.take(list(7, None));
         let mut permissions = access.of(&shop, "a call");
-        let mut said = |table: u64| {
-            let name_of = |id: TableId| format!("t{id}");
-            permissions.check(TableId::new(table), Right::Write, name_of).unwrap_err().message
-        };
-        assert!(said(1).contains("table t1") && said(1).contains("table t1") && said(2).contains("table t2"));
+        let mut said = |table: u64| permissions.check(&tables, TableId::new(table), Right::Write).unwrap_err().message;
+        assert!(said(1).contains("table 1") && said(1).contains("table 1") && said(2).contains("table 2"));
+    }
+
+    /// Its rights went with it, so whoever still had it open was told to ask for a right to a table that nobody knows.
+    #[test]
+    fn a_client_of_a_dropped_table_was_told_that_it_has_no_right_to_it() {
+        let (access, shop, tables) = (ClientAccess::default(), caller(Role::Client, "shop"), Tables::new(Vec::new()));
+        access.take(list(7, None));
+        let list = TableList { version: Version::new(7), last: TableId::new(5), tables: vec![TableId::new(5)] };
+        tables.merge(crate::tables::News { tables: Some(list), ..Default::default() });
+        let refused = access.of(&shop, "a call").check(&tables, ORDERS, Right::Read).unwrap_err();
+        assert!(refused.kind == ErrorKind::NotFound && refused.message.contains("dropped"), "{refused}");
     }
 }

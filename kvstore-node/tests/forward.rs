@@ -6,11 +6,14 @@ mod support;
 
 use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_kvstore_node::Node;
+use archon_proto::convert::control::Push;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::v1;
-use archon_types::{Answer, ClientId, ErrorDetail, ErrorKind, Millis, NodeId, Op, OpId, ReplicaState, Revision};
+use archon_types::{
+    AccessList, Answer, ClientId, ErrorDetail, ErrorKind, Millis, NodeId, Op, OpId, ReplicaState, Revision, Version,
+};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,6 +80,41 @@ async fn a_node_that_does_not_lead_answers_every_plain_call() {
     let (forwarded, failed) = (metric(&byzantium, "forwards_total"), metric(&byzantium, "forwards_failed_total"));
     assert!(forwarded >= 47 && failed == 0, "{forwarded} were passed on, {failed} in vain");
     assert_eq!(metric(&athens, "forwards_total"), 0);
+    byzantium.stop().await.unwrap();
+    athens.stop().await.unwrap();
+}
+
+/// It let in whom it still knew, and whoever leads did not look: a node is no client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_did_not_hear_of_a_right_taken_back_passed_on_what_nobody_may_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
+    fake.kv("athens").await.put_when_served("k", "v").await;
+    let address = fake.known("athens").unwrap().address;
+    let passed_on = async |access_version| {
+        let mut ops = OpPacker::new(ClientId::NIL);
+        ops.push(1, PARTITION, None, &Op::Get { key: "k".into() });
+        let (cluster, ops) = (Some(fake.cluster.into()), ops.finish());
+        let first = v1::OpBatch { cluster, ops, hops: 1, access_version, ..Default::default() };
+        let mut answers = stream::exchange(&address, &first).await;
+        answered(&mut answers, 1).await.remove(&1).unwrap()
+    };
+    assert!(passed_on(0).await.is_ok(), "there were no rights yet");
+    let row = row(1, 1, 1, &[(1, fake.id("athens"), LIVE)]);
+    let list = AccessList { version: Version::new(1 << 20), ..AccessList::default() };
+    let push = Push {
+        access: Some(list),
+        duties: None,
+        deltas: Vec::new(),
+        nodes: None,
+        complete: None,
+        ..fake.duties("athens", &row, Vec::new())
+    };
+    fake.send("athens", push).await.unwrap();
+    let detail = passed_on((1 << 20) - 1).await.unwrap_err();
+    assert!(detail.kind == ErrorKind::Unavailable && detail.retry_after_ms.is_some(), "{detail}");
+    assert!(passed_on(1 << 20).await.is_ok() && passed_on(1 << 21).await.is_ok(), "it knows as much, or more");
     byzantium.stop().await.unwrap();
     athens.stop().await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use crate::identity::{Identity, Role};
 use crate::refusals::{Refusal, Refusals};
-use archon_types::{Access, ErrorDetail, ErrorKind, Right, TableId, denial};
+use archon_types::{ErrorDetail, ErrorKind, Right, denial};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -72,24 +72,33 @@ impl Caller {
         self.identity.as_deref().filter(|identity| identity.role() == Role::Client).map(Identity::name)
     }
 
-    /// Refuses it if it is a client that was not granted this right to a table, which is called `name`. `call` is what it asks for.
+    /// Refuses it if it is a client that was not granted this right to a table. `has`: which one it was; `call` is what it asks for.
     ///
     /// # Errors
     /// What it may do, and who can grant the rest.
-    pub fn check_right(
-        &self,
-        access: &Access,
-        wanted: Right,
-        table: TableId,
-        name: &str,
-        call: &str,
-    ) -> Result<(), ErrorDetail> {
-        let Some(client) = self.client() else { return Ok(()) };
-        let has = access.right(client, table);
-        if has >= Some(wanted) {
-            return Ok(());
+    pub fn check_right(&self, has: Option<Right>, wanted: Right, table: &str, call: &str) -> Result<(), ErrorDetail> {
+        match self.client() {
+            Some(client) if has < Some(wanted) => {
+                Err(self.refused(call, Some(format!("table {table}")), denial(client, wanted, table, has)))
+            }
+            _ => Ok(()),
         }
-        Err(self.refused(call, Some(format!("table {name}")), denial(client, wanted, name, has)))
+    }
+
+    /// Refuses it if it has no business with the rows of any table, of which routes tell a part: ranges begin at keys.
+    ///
+    /// # Errors
+    /// Who it is.
+    pub fn check_routes(&self, table: &str, call: &str) -> Result<(), ErrorDetail> {
+        match &self.identity {
+            Some(identity) if identity.role() == Role::Participant => {
+                let why = format!(
+                    "{identity} may not know where rows of table {table} are: it owns leases, and reads no rows"
+                );
+                Err(self.refused(call, Some(format!("table {table}")), why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses it, and has that told to whoever watches over the cluster: what it asked for is another's to ask.

@@ -222,7 +222,7 @@ fn check_secret(_: &Path) -> Result<(), CredentialsError> {
 }
 
 /// Whether the authorities vouch for a chain, as whoever is dialled by it will ask, and whoever dials it if it is a server's.
-fn verify(
+pub(crate) fn verify(
     authorities: &Arc<RootCertStore>,
     chain: &[CertificateDer<'static>],
     identity: &Identity,

@@ -23,9 +23,13 @@ pub mod rights;
 mod stream;
 mod tls;
 mod transport;
+mod vouched;
 
 pub use behalf::ON_BEHALF_OF;
 pub use caller::Caller;
+/// A certificate as its bytes.
+pub use rustls::pki_types::CertificateDer;
+
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
 pub use credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates, secret,

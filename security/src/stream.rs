@@ -1,6 +1,8 @@
 //! A connection, plain or encrypted.
 
 use crate::identity::Identity;
+use crate::vouched::Vouched;
+use rustls::pki_types::CertificateDer;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,7 +44,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub(crate) enum Io {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>, Vouched),
 }
 
 impl From<TcpStream> for Stream {
@@ -59,14 +61,14 @@ impl Stream {
     }
 
     /// The certificate that the other end has shown, if any.
-    pub fn peer_certificate(&self) -> Option<&[u8]> {
-        let Io::Tls(stream) = &self.io else { return None };
-        stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(AsRef::as_ref)
+    pub fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        let Io::Tls(stream, _) = &self.io else { return None };
+        stream.get_ref().1.peer_certificates().and_then(<[_]>::first)
     }
 
     /// What was agreed on; without TLS nothing is.
     pub fn protocol(&self) -> Option<Protocol> {
-        let Io::Tls(stream) = &self.io else { return None };
+        let Io::Tls(stream, _) = &self.io else { return None };
         let agreed = stream.get_ref().1.alpn_protocol();
         Some(if agreed == Some(Protocol::Frames.alpn()) { Protocol::Frames } else { Protocol::Grpc })
     }
@@ -76,11 +78,11 @@ impl Stream {
         match self.io {
             Io::Plain(stream) => {
                 let (read, write) = stream.into_split();
-                (ReadHalf::Plain(read), WriteHalf::Plain(write))
+                (ReadHalf(Half::Plain(read)), WriteHalf::Plain(write))
             }
-            Io::Tls(stream) => {
+            Io::Tls(stream, vouched) => {
                 let (read, write) = tokio::io::split(stream);
-                (ReadHalf::Tls(read), WriteHalf::Tls(write))
+                (ReadHalf(Half::Tls(read, vouched)), WriteHalf::Tls(write))
             }
         }
     }
@@ -88,11 +90,12 @@ impl Stream {
 
 /// What arrives on a connection.
 #[derive(Debug)]
-pub enum ReadHalf {
-    /// In plaintext.
+pub struct ReadHalf(Half);
+
+#[derive(Debug)]
+enum Half {
     Plain(OwnedReadHalf),
-    /// Encrypted.
-    Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>),
+    Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>, Vouched),
 }
 
 /// What leaves on a connection. Encrypted bytes may wait in it until it is flushed.
@@ -106,9 +109,12 @@ pub enum WriteHalf {
 
 impl AsyncRead for ReadHalf {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(half) => Pin::new(half).poll_read(context, into),
-            Self::Tls(half) => Pin::new(half).poll_read(context, into),
+        match &mut self.get_mut().0 {
+            Half::Plain(half) => Pin::new(half).poll_read(context, into),
+            Half::Tls(half, vouched) => {
+                vouched.check()?;
+                Pin::new(half).poll_read(context, into)
+            }
         }
     }
 }
@@ -117,36 +123,39 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().io {
             Io::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Io::Tls(stream) => Pin::new(stream).poll_read(context, into),
+            Io::Tls(stream, vouched) => {
+                vouched.check()?;
+                Pin::new(stream).poll_read(context, into)
+            }
         }
     }
 }
 
 /// The same for whatever is either plain or encrypted.
 macro_rules! write_to_either {
-    ($of:ty, $either:ident, $field:ident => $it:expr) => {
+    ($of:ty, $plain:pat, $tls:pat, $field:ident => $it:expr, $to:ident) => {
         impl AsyncWrite for $of {
             fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
                 let $field = self.get_mut();
                 match $it {
-                    $either::Plain(to) => Pin::new(to).poll_write(context, from),
-                    $either::Tls(to) => Pin::new(to).poll_write(context, from),
+                    $plain => Pin::new($to).poll_write(context, from),
+                    $tls => Pin::new($to).poll_write(context, from),
                 }
             }
 
             fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $field = self.get_mut();
                 match $it {
-                    $either::Plain(to) => Pin::new(to).poll_flush(context),
-                    $either::Tls(to) => Pin::new(to).poll_flush(context),
+                    $plain => Pin::new($to).poll_flush(context),
+                    $tls => Pin::new($to).poll_flush(context),
                 }
             }
 
             fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $field = self.get_mut();
                 match $it {
-                    $either::Plain(to) => Pin::new(to).poll_shutdown(context),
-                    $either::Tls(to) => Pin::new(to).poll_shutdown(context),
+                    $plain => Pin::new($to).poll_shutdown(context),
+                    $tls => Pin::new($to).poll_shutdown(context),
                 }
             }
 
@@ -157,8 +166,8 @@ macro_rules! write_to_either {
             ) -> Poll<io::Result<usize>> {
                 let $field = self.get_mut();
                 match $it {
-                    $either::Plain(to) => Pin::new(to).poll_write_vectored(context, from),
-                    $either::Tls(to) => Pin::new(to).poll_write_vectored(context, from),
+                    $plain => Pin::new($to).poll_write_vectored(context, from),
+                    $tls => Pin::new($to).poll_write_vectored(context, from),
                 }
             }
 
@@ -169,5 +178,5 @@ macro_rules! write_to_either {
     };
 }
 
-write_to_either!(Stream, Io, stream => &mut stream.io);
-write_to_either!(WriteHalf, WriteHalf, half => half);
+write_to_either!(Stream, Io::Plain(to), Io::Tls(to, _), stream => &mut stream.io, to);
+write_to_either!(WriteHalf, Self::Plain(to), Self::Tls(to), half => half, to);

@@ -6,6 +6,7 @@ use crate::error::TlsError;
 use crate::expected::Expected;
 use crate::identity::Identity;
 use crate::stream::{Io, Protocol, Stream};
+use crate::vouched::{Authorities, Vouched};
 use arc_swap::ArcSwap;
 use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -30,7 +32,12 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Tls {
     directory: PathBuf,
     now: ArcSwap<Loaded>,
+    authorities: Arc<Authorities>,
     looks: Mutex<Looks>,
+    /// Whether `looks` says why something is not taken; without waiting for whoever looks.
+    is_not_taken: AtomicBool,
+    /// Somebody looks at the files on a thread of its own.
+    is_looked_at: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -69,8 +76,11 @@ impl Tls {
         let looks = Looks { next: Instant::now() + LOOK_INTERVAL, seen, not_taken: None };
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
+            authorities: Arc::new(Authorities::new(Arc::clone(&loaded.credentials.authorities))),
             now: ArcSwap::from_pointee(loaded),
             looks: Mutex::new(looks),
+            is_not_taken: AtomicBool::new(false),
+            is_looked_at: AtomicBool::new(false),
         }))
     }
 
@@ -94,12 +104,13 @@ impl Tls {
         self.looks.lock().not_taken.clone()
     }
 
-    /// By which certificate this process talks, as it tells others. Looks at the files if that is due.
-    pub fn certificate(&self) -> MemberCertificate {
-        self.look();
+    /// By which certificate this process talks, as it tells others with each heartbeat. The files are looked at if that is due, on a
+    /// thread of its own: a directory that hangs must not hold up heartbeats.
+    pub fn certificate(self: &Arc<Self>) -> MemberCertificate {
+        self.look_aside();
         let now = self.now.load();
         let used = &now.credentials.certificate;
-        let not_taken = self.looks.lock().not_taken.is_some();
+        let not_taken = self.is_not_taken.load(Ordering::Relaxed);
         MemberCertificate { begins_at: millis(used.not_before), expires_at: millis(used.not_after), not_taken }
     }
 
@@ -113,12 +124,33 @@ impl Tls {
         }
     }
 
+    /// The same, elsewhere. Only one looks at a time.
+    fn look_aside(self: &Arc<Self>) {
+        let is_due = self.looks.try_lock().is_some_and(|looks| Instant::now() >= looks.next);
+        if !is_due || self.is_looked_at.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = Arc::clone(self);
+        let look = move || {
+            this.look();
+            this.is_looked_at.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("archon-credentials".to_owned()).spawn(look).is_err() {
+            self.is_looked_at.store(false, Ordering::Release);
+        }
+    }
+
     /// The same, though it may not be due.
     pub fn look_now(&self) {
         self.take(&mut self.looks.lock());
     }
 
     fn take(&self, looks: &mut Looks) {
+        self.take_new(looks);
+        self.is_not_taken.store(looks.not_taken.is_some(), Ordering::Relaxed);
+    }
+
+    fn take_new(&self, looks: &mut Looks) {
         looks.next = Instant::now() + LOOK_INTERVAL;
         let seen = seen(&self.directory);
         if seen == looks.seen {
@@ -141,7 +173,9 @@ impl Tls {
             Ok(loaded) => {
                 let until = date(loaded.credentials.certificate.not_after);
                 tracing::info!(%identity, until, "took new credentials");
+                let believed = Arc::clone(&loaded.credentials.authorities);
                 self.now.store(Arc::new(loaded));
+                self.authorities.replace(&believed);
                 looks.not_taken = None;
                 looks.seen = seen;
             }
@@ -161,14 +195,16 @@ impl Tls {
     /// If it does not speak TLS, or is nobody that the authority vouches for.
     pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
         self.look();
+        // Known before hands are shaken: who is believed may change meanwhile.
+        let seen = self.authorities.version();
         let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
         // How many handshakes are under way is bounded by the doors through which connections come. A place among them for whoever has
         // begun one would be anybody's to hold for as long as this waits.
         let shaken = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await;
         let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
         let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
-        let peer = Some(Arc::new(peer(&stream)?));
-        Ok(Stream { io: Io::Tls(Box::new(stream)), peer })
+        let peer = peer(&stream)?;
+        Ok(self.stream(stream, peer, seen))
     }
 
     /// Shakes hands with the process at `host`, whose certificate must say that it is reached there and that it is `expected`.
@@ -183,6 +219,7 @@ impl Tls {
         protocol: Protocol,
     ) -> Result<Stream, TlsError> {
         self.look();
+        let seen = self.authorities.version();
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Host(host.to_owned()))?;
         let [grpc, frames] = &self.now.load().clients;
         let config = match protocol {
@@ -197,7 +234,15 @@ impl Tls {
         if !expected.is(&peer) {
             return Err(TlsError::Stranger { expected: expected.clone(), found: peer });
         }
-        Ok(Stream { io: Io::Tls(Box::new(stream)), peer: Some(Arc::new(peer)) })
+        Ok(self.stream(stream, peer, seen))
+    }
+
+    /// A connection to somebody who was believed as of that version of the authorities.
+    fn stream(&self, stream: TlsStream<TcpStream>, peer: Identity, seen: u64) -> Stream {
+        let peer = Arc::new(peer);
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let vouched = Vouched::new(&self.authorities, seen, chain, &peer);
+        Stream { io: Io::Tls(Box::new(stream), vouched), peer: Some(peer) }
     }
 }
 

@@ -43,9 +43,10 @@ async fn list(args: &ListAccessArgs, admin: &Admin, output: &Output) -> Result<E
         vec![client, right.table.clone().unwrap_or_else(|| "every table".to_owned()), right.may.as_str().to_owned()]
     };
     let rows = found.rights.iter().map(row).collect();
-    let nobody = match &args.client {
-        Some(client) => format!("client/{client} was granted nothing, and nothing was granted to every client"),
-        None => "no client was granted anything; admins may read and write all rows".to_owned(),
+    let nobody = match (&args.client, &args.table) {
+        (Some(client), None) => format!("client/{client} was granted nothing, and nothing was granted to every client"),
+        (None, None) => "no client was granted anything; admins may read and write all rows".to_owned(),
+        (_, Some(table)) => format!("nothing was granted for table {table}, or for every table"),
     };
     output.rows(&columns, rows, &nobody)?;
     if let (Some(client), Some(table)) = (&args.client, &args.table) {
@@ -68,6 +69,13 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
         (false, true) => format!("{client} may {} {table}", asked.verb()),
         (false, false) => {
             format!("{client} may {} {table} already", verb(changed.granted.as_ref().and_then(|right| right.known())))
+        }
+        // What single clients, or single tables, were granted stays, and so does what covers more.
+        (true, true) if changed.client.is_none() || changed.table.is_none() => {
+            let left = changed.granted.as_ref().map_or("", |_| "; what is left of it is to read");
+            format!(
+                "what was granted to {client} for {table} is taken back{left}; see `archon access list` for other rights"
+            )
         }
         (true, true) => format!("{client} may not {} {table} any more", asked.verb()),
         (true, false) => format!("nothing of that was granted to {client} for {table}"),
@@ -124,5 +132,10 @@ mod tests {
         assert!(text(&still, Right::Write, true).contains("but goes on to write to it"));
         let reads = AccessChanged { may: Some(Word::Known(Right::Read)), ..taken };
         assert!(!text(&reads, Right::Write, true).contains("goes on"), "that is what was left to it");
+        let everybody = AccessChanged { client: None, granted: None, ..changed() };
+        assert_eq!(
+            text(&everybody, Right::Read, true),
+            "what was granted to every client for table orders is taken back; see `archon access list` for other rights"
+        );
     }
 }

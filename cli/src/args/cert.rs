@@ -99,6 +99,15 @@ Examples:
   archon cert check /etc/archon/tls
   archon cert check /etc/archon/tls -o json | jq .certificate.expires_at_ms")]
     Check(CheckCertArgs),
+    /// See what each member of a running cluster shows: whose certificate, and how long it holds.
+    ///
+    /// Members are those that the cluster knows. Each is connected to by the address that others are told, with your own credentials
+    /// (--tls-dir), and must show the certificate of who is expected there. Ends with 1 if one cannot be reached or is somebody
+    /// else, and with 4 if the certificate of one should be renewed.
+    #[command(after_help = "\
+Examples:
+  archon cert members --coordinators c1.example.org:7101 --tls-dir alice")]
+    Members,
 }
 
 /// Options of `archon cert ca`.

@@ -1,11 +1,13 @@
-//! `archon cert`: an authority of the cluster's own, and a certificate for each process and person. Files only: no member is asked.
+//! `archon cert`: an authority of the cluster's own, and a certificate for each process and person. All but one verb look at files
+//! only.
 
 mod issue;
+mod members;
 mod request;
 mod show;
 mod summary;
 
-use crate::args::CertVerb;
+use crate::args::{CertVerb, Connection};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_certificates::{CertificatesError, Host};
@@ -14,7 +16,7 @@ use std::io;
 use std::path::Path;
 
 /// Runs a verb.
-pub(crate) fn run(verb: &CertVerb, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(verb: &CertVerb, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     match verb {
         CertVerb::Ca(args) => issue::authority(args, output),
         CertVerb::Coordinator(args) => {
@@ -29,6 +31,7 @@ pub(crate) fn run(verb: &CertVerb, output: &Output) -> Result<Exit, Failure> {
         CertVerb::Sign(args) => request::sign(args, output),
         CertVerb::Show(args) => show::show(args, output),
         CertVerb::Check(args) => show::check(args, output),
+        CertVerb::Members => members::run(connection, output),
     }
 }
 

@@ -65,7 +65,8 @@ pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failu
     Ok(if check.certificate_ends_soon || check.authority_ends_soon { Exit::Refused } else { Exit::Done })
 }
 
-fn ends_soon(certificate: &CertificateSummary, now: SystemTime) -> bool {
+/// Whether a certificate is to be renewed.
+pub(super) fn ends_soon(certificate: &CertificateSummary, now: SystemTime) -> bool {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     let [begin, end] = [certificate.begins_at_ms, certificate.expires_at_ms].map(Millis::new);
     archon_types::ends_soon(begin, end, Millis::new(u64::try_from(now).unwrap_or(u64::MAX)))

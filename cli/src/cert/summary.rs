@@ -4,7 +4,7 @@ use super::{hosts_text, path_text};
 use crate::documents::CertificateSummary;
 use crate::exit::Failure;
 use archon_certificates::fingerprint;
-use archon_security::{Certificate, CredentialsError, certificates, date};
+use archon_security::{Certificate, CertificateDer, CredentialsError, NotACertificate, certificates, date};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -12,22 +12,25 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// The certificates in a file.
 pub(super) fn all(file: &Path) -> Result<Vec<CertificateSummary>, Failure> {
-    let read = |der| -> Result<CertificateSummary, Failure> {
-        let said = Certificate::read(der)
-            .map_err(|error| CredentialsError::Content { file: file.to_owned(), why: error.to_string() })?;
-        Ok(CertificateSummary {
-            file: path_text(file),
-            identity: said.identity.ok().filter(|_| !said.is_authority).map(|identity| identity.to_string()),
-            is_authority: said.is_authority,
-            holder: printable(&said.subject),
-            issuer: printable(&said.issuer),
-            hosts: said.hosts.iter().map(|host| printable(host)).collect(),
-            begins_at_ms: milliseconds(said.not_before),
-            expires_at_ms: milliseconds(said.not_after),
-            fingerprint: fingerprint(der),
-        })
-    };
+    let content = |error: NotACertificate| CredentialsError::Content { file: file.to_owned(), why: error.to_string() };
+    let read = |der| -> Result<CertificateSummary, Failure> { Ok(of(&path_text(file), der).map_err(content)?) };
     certificates(file)?.iter().map(read).collect()
+}
+
+/// The certificate that was found at `place`: in a file, or at a member.
+pub(super) fn of(place: &str, der: &CertificateDer<'_>) -> Result<CertificateSummary, NotACertificate> {
+    let said = Certificate::read(der)?;
+    Ok(CertificateSummary {
+        file: place.to_owned(),
+        identity: said.identity.ok().filter(|_| !said.is_authority).map(|identity| identity.to_string()),
+        is_authority: said.is_authority,
+        holder: printable(&said.subject),
+        issuer: printable(&said.issuer),
+        hosts: said.hosts.iter().map(|host| printable(host)).collect(),
+        begins_at_ms: milliseconds(said.not_before),
+        expires_at_ms: milliseconds(said.not_after),
+        fingerprint: fingerprint(der),
+    })
 }
 
 /// The first certificate in a file, which is its holder's.

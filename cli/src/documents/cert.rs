@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A certificate in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct CertificateSummary {
-    /// The file.
+    /// The file; of one that a member shows, the member's address.
     pub(crate) file: String,
     /// Who it is of, as `node/athens`; null of an authority, and of what Archon has not issued.
     pub(crate) identity: Option<String>,
@@ -37,6 +37,30 @@ pub(crate) struct CertificateCheck {
     pub(crate) certificate_ends_soon: bool,
     /// Whether another authority should take over.
     pub(crate) authority_ends_soon: bool,
+}
+
+/// What the members of a cluster show to whoever connects.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct MemberCertificates {
+    /// Coordinators, then nodes.
+    pub(crate) members: Vec<ShownCertificate>,
+}
+
+/// What a member shows to whoever connects.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct ShownCertificate {
+    /// Who is expected, as `node/athens`.
+    pub(crate) member: String,
+    /// Where.
+    pub(crate) address: String,
+    /// The certificate that it shows; absent if there was none to see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<CertificateSummary>,
+    /// Whether that should be renewed.
+    pub(crate) ends_soon: bool,
+    /// Why it could not be used, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
 }
 
 /// A request for a certificate.

@@ -1,8 +1,8 @@
 //! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
 
 use super::{
-    Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Entry, ErrorDocument, Key, Node,
-    NodeChanged, NodeDescription, NodeOrdered,
+    Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Entry, ErrorDocument, Key,
+    MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
@@ -33,7 +33,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 62] = [
+    let all: [(&'static str, Schema); 63] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("events", list::<Event>),
@@ -92,6 +92,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("cert sign", one::<CertificateSummary>),
         ("cert show", list::<CertificateSummary>),
         ("cert check", one::<CertificateCheck>),
+        ("cert members", one::<MemberCertificates>),
         ("version", one::<Version>),
         // Of any verb that fails before it prints another one.
         ("error", one::<ErrorDocument>),

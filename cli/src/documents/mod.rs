@@ -16,7 +16,7 @@ pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
 };
 pub(crate) use archon_console::{Entry, ValueText};
-pub(crate) use cert::{CertificateCheck, CertificateRequest, CertificateSummary};
+pub(crate) use cert::{CertificateCheck, CertificateRequest, CertificateSummary, MemberCertificates, ShownCertificate};
 pub(crate) use error::{ErrorBody, ErrorDocument};
 pub(crate) use kv::{Counted, Key, Outcome, Written};
 pub(crate) use version::Version;

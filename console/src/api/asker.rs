@@ -5,7 +5,6 @@ use crate::error::ApiError;
 use crate::guard::{check_role, forbidden};
 use archon_client::{Admin, Client, Right};
 use archon_security::Caller;
-use archon_types::denial;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use std::convert::Infallible;
@@ -70,10 +69,7 @@ impl Asker {
             // To nodes the console is a coordinator, which may whatever those may whom it asks for.
             let access = self.shared.cluster.admin.access(Some(client), Some(table)).await?;
             let has = access.may.and_then(|right| right.known());
-            if has < Some(right) {
-                let why = denial(client, right, table, has);
-                return Err(forbidden(self.caller.refused(&call, Some(format!("table {table}")), why).message));
-            }
+            self.caller.check_right(has, right, table, &call).map_err(|detail| forbidden(detail.message))?;
         }
         Ok(self.shared.cluster.rows(table).await?)
     }

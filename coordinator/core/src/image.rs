@@ -2,6 +2,7 @@
 
 use crate::state::ClusterState;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// A state at one instant, for writing it down, or for working on it elsewhere. Nothing can be looked up in it as it is.
 #[derive(Debug, Serialize)]
@@ -25,7 +26,7 @@ impl ClusterState {
             cluster: self.cluster,
             settings: self.settings.clone(),
             settings_version: self.settings_version,
-            access: self.access.clone(),
+            access: Arc::clone(&self.access),
             access_version: self.access_version,
             feature_level: self.feature_level,
             nodes: self.nodes.clone(),

@@ -18,6 +18,7 @@ use archon_types::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Most events kept; older ones are forgotten.
 pub const EVENTS_MAX: usize = 4_096;
@@ -67,7 +68,7 @@ pub struct ClusterState {
     pub settings_version: Version,
     /// What clients may do to which tables.
     #[serde(default)]
-    pub access: Access,
+    pub access: Arc<Access>,
     /// Log index of the last change of it.
     #[serde(default)]
     pub access_version: Version,
@@ -156,7 +157,7 @@ impl ClusterState {
             cluster: ClusterId::NIL,
             settings: Settings::default(),
             settings_version: Version::ZERO,
-            access: Access::default(),
+            access: Arc::default(),
             access_version: Version::ZERO,
             feature_level: 0,
             nodes: Nodes::default(),

@@ -182,6 +182,7 @@ mod tests {
         assert!(configure.is_trial() && !drain.is_trial());
         let access = v1::SetAccessRequest {
             client: Some("shop".into()),
+            all_tables: true,
             change: Some(Access::Grant("write".into())),
             ..Default::default()
         };

@@ -129,9 +129,11 @@ impl Admins {
             let counts = counts(state);
             let mut reasons = without_changes(view.id, &view.voters);
             reasons.extend(unreachable(&view.voters));
-            reasons.extend(self.certificates(session, state));
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
+            // What is not served comes first.
+            reasons.extend(self.certificates(session, state));
+            reasons.truncate(STATUS_REASONS_MAX);
             Ok(v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
                 leader: view.leader,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
+const CALL: &str = "/archon.v1.Table/GetTable";
 /// Longest poll.
 const WAIT_MAX_MS: u32 = 30_000;
 
@@ -75,7 +76,13 @@ impl Tables {
             })?;
             if !state.is_lease(table) {
                 // Where ranges begin is a matter of rows. Who owns a lease everybody may know.
-                caller.check_right(&state.access, Right::Read, table, name, "/archon.v1.Table/GetTable")?;
+                caller.check_routes(name, CALL)?;
+                let has = caller.client().and_then(|client| state.access.right(client, table));
+                if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {
+                    // It may have been granted just now.
+                    return Err(quorum.not_leading());
+                }
+                caller.check_right(has, Right::Read, name, CALL)?;
             }
             table_ready(state, table)?;
             let piece = table_piece(state, table, since, request.from);

@@ -17,6 +17,7 @@ use archon_types::{
 use bytes::Bytes;
 use prost::Message;
 use std::fmt::{Debug, Display};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Messages that have no conversion of their own because the service that gets them checks their few fields in place.
@@ -262,7 +263,8 @@ fn registered() -> Vec<Vec<u8>> {
 /// A right of one client to one table.
 fn access_list() -> AccessList {
     let mut list = AccessList { version: Version::new(8), ..AccessList::default() };
-    list.access.set(&Scope { client: Some("shop".into()), table: Some(TableId::new(1)) }, Some(Right::Write));
+    Arc::make_mut(&mut list.access)
+        .set(&Scope { client: Some("shop".into()), table: Some(TableId::new(1)) }, Some(Right::Write));
     list
 }
 

@@ -135,9 +135,10 @@ impl<'a> Carrier<'a> {
             self.waiting.insert(tag, Waiting { partition, what, caller, cost, moved: false, reply });
         }
         let table_version = self.forwards.shared.tables.version().get();
+        let access_version = self.forwards.shared.access.version().get();
         for (_, message) in messages {
             let ops = message.finish();
-            writer.push(&v1::OpBatch { ops, table_version, hops: FORWARDED, ..v1::OpBatch::default() });
+            writer.push(&v1::OpBatch { ops, table_version, hops: FORWARDED, access_version, ..v1::OpBatch::default() });
         }
     }
 

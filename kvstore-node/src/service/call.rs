@@ -111,12 +111,12 @@ impl KvService {
     ) -> Result<(PartitionId, Op, Option<OpId>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
         check_named(table, partition, id.as_ref(), &op)?;
-        let right = self.of_key(table, &op)?;
+        let by_key = self.of_key(table, &op)?;
         if op.is_read() && budget.is_full() {
             return Err(full());
         }
         // One that the client named wrongly is refused by the shard, as in a stream; it may be another table's.
-        let partition = partition.unwrap_or(right);
+        let partition = partition.unwrap_or(by_key);
         self.check_right(caller, partition.table, &op)?;
         Ok((partition, op, id))
     }
@@ -156,8 +156,15 @@ impl KvService {
     }
 
     fn check_right(&self, caller: &Caller, table: TableId, op: &Op) -> Result<()> {
-        let mut permissions = self.shared.access.of(caller, "archon.v1.Kv");
-        permissions.check(table, Right::of(op), |id| self.shared.tables.table_name(id))
+        let call = match op {
+            Op::Get { .. } => "/archon.v1.Kv/Get",
+            Op::Put { .. } => "/archon.v1.Kv/Put",
+            Op::Delete { .. } => "/archon.v1.Kv/Delete",
+            Op::CompareAndSet { .. } => "/archon.v1.Kv/CompareAndSet",
+            Op::Increment { .. } => "/archon.v1.Kv/Increment",
+            Op::Scan { .. } => "/archon.v1.Kv/Scan",
+        };
+        self.shared.access.of(caller, call).check(&self.shared.tables, table, Right::of(op))
     }
 
     fn table(&self, name: &str) -> Result<Table> {

@@ -60,9 +60,6 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(applied, push.term));
         }
-        if let Some(list) = push.access {
-            shared.access.take(list);
-        }
         let news = News {
             pieces: push.deltas,
             nodes: push.nodes,
@@ -72,6 +69,10 @@ impl Inner {
         };
         let any = news.any();
         let gap = !shared.tables.merge(news);
+        // After the tables: of one that was dropped the rights are gone, and that it was is what is to be said.
+        if let Some(list) = push.access {
+            shared.access.take(list);
+        }
         // News count whatever becomes of the duties that came with them.
         if any {
             self.shards.send_all(|| ShardMessage::Peers);

@@ -14,8 +14,8 @@ use archon_proto::convert::kv::{TaggedOp, passed_on};
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
 use archon_security::{Caller, Role};
-use archon_types::ErrorDetail;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
+use archon_types::{ErrorDetail, ErrorKind};
 use archon_types::{Millis, NodeId, Right, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,6 +117,19 @@ impl KvService {
         }
     }
 
+    /// Refuses what a node passes on that does not know of the newest rights that are known here: one that no coordinator reaches would
+    /// go on letting clients in to whom nobody opens any more.
+    fn check_forwarder(&self, goes_by: Version) -> Result<(), ErrorDetail> {
+        let known = self.shared.access.version();
+        if goes_by >= known {
+            return Ok(());
+        }
+        let why = format!(
+            "the node that passed this on goes by what clients might do as of version {goes_by}, and it is {known} by now"
+        );
+        Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
+    }
+
     /// Queues one message's operations with their shards; those that cannot be are answered at once. Returns how many of
     /// them were not admitted. The client `asks` for those to be passed on that other nodes lead, or does not.
     fn take(
@@ -137,10 +150,15 @@ impl KvService {
         let ops = unpack_ops(batch.ops).map_err(|error| FrameError::Refused(error.into()))?;
         let (mut refusals, mut last) = (Vec::new(), None);
         let mut permissions = self.shared.access.of(caller, StreamKind::Exchange.word());
+        let goes_by_less = passed_on.then(|| self.check_forwarder(Version::new(batch.access_version)).err()).flatten();
         for Unpacked { tag, bytes, op } in ops {
+            if let Some(detail) = &goes_by_less {
+                let refusal = connection.refusal(tag, detail.clone());
+                refusals.push(refusal.ok_or_else(|| FrameError::Refused(overloaded()))?);
+                continue;
+            }
             if let Ok(TaggedOp { partition, op, .. }) = &op
-                && let Err(detail) =
-                    permissions.check(partition.table, Right::of(op), |id| self.shared.tables.table_name(id))
+                && let Err(detail) = permissions.check(&self.shared.tables, partition.table, Right::of(op))
             {
                 // Others of the message may be about another table: only this one is refused for it.
                 refusals.push(connection.refusal(tag, detail).ok_or_else(|| FrameError::Refused(overloaded()))?);

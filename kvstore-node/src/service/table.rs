@@ -6,11 +6,12 @@ use archon_proto::convert::ids;
 use archon_proto::v1::table_server::Table;
 use archon_proto::v1::{GetTableRequest, GetTableResponse};
 use archon_security::Caller;
-use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Version};
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
+const CALL: &str = "/archon.v1.Table/GetTable";
 /// Longest long poll.
 const WAIT_MS_MAX: u32 = 30_000;
 
@@ -32,10 +33,13 @@ impl Table for TableService {
         };
         ids::check_cluster_if_named(request.cluster.as_ref(), life.member.cluster).map_err(refuse)?;
         let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
+        // Where ranges begin is a matter of rows. Looked at again after the wait: there may be another table, and other rights.
+        let check = |table: TableId| {
+            caller.check_routes(name, CALL)?;
+            shared.access.of(&caller, CALL).check(&shared.tables, table, Right::Read)
+        };
         if let Some(table) = shared.tables.table(name) {
-            // Where ranges begin is a matter of rows.
-            let mut permissions = shared.access.of(&caller, "/archon.v1.Table/GetTable");
-            permissions.check(table.id, Right::Read, |_| table.name).map_err(refuse)?;
+            check(table.id).map_err(refuse)?;
         }
         let since = Version::new(request.since);
         let mut watch = shared.tables.watch();
@@ -64,6 +68,7 @@ impl Table for TableService {
             let why = format!("this node knows no table {name:?}; ask a coordinator");
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
         })?;
+        check(delta.delta.table.id).map_err(refuse)?;
         Ok(Response::new(GetTableResponse {
             cluster: Some(life.member.cluster.into()),
             delta: Some(delta.into()),

@@ -6,6 +6,7 @@ use crate::v1;
 use crate::v1::set_access_request::Change;
 use archon_types::limits::check_name;
 use archon_types::{AccessList, RIGHTS_MAX, RequestId, Right, Scope, TableId, Version};
+use std::sync::Arc;
 
 /// A request to grant a right, or to take one back.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +28,13 @@ impl TryFrom<v1::SetAccessRequest> for SetAccess {
 
     fn try_from(wire: v1::SetAccessRequest) -> Result<Self, ConvertError> {
         check_names(wire.client.as_deref(), wire.table.as_deref())?;
+        // Whoever forgets a name does not mean everybody.
+        if wire.client.is_some() == wire.every_client {
+            return Err(ConvertError::new("SetAccessRequest.client", "say either client or every_client"));
+        }
+        if wire.table.is_some() == wire.all_tables {
+            return Err(ConvertError::new("SetAccessRequest.table", "say either table or all_tables"));
+        }
         let (right, revoke) = match required(wire.change, "SetAccessRequest.change")? {
             Change::Grant(word) => (right(&word)?, false),
             Change::Revoke(word) => (right(&word)?, true),
@@ -42,6 +50,8 @@ impl From<SetAccess> for v1::SetAccessRequest {
         Self {
             cluster: None,
             request_id: uuid_bytes(asked.request.get()),
+            every_client: asked.client.is_none(),
+            all_tables: asked.table.is_none(),
             client: asked.client,
             table: asked.table,
             change: Some(if asked.revoke { Change::Revoke(word) } else { Change::Grant(word) }),
@@ -83,7 +93,10 @@ impl TryFrom<v1::AccessList> for AccessList {
             check_names(of.client.as_deref(), None)?;
             let table = of.table.map(|table| non_zero(table, "ClientRight.table")).transpose()?;
             let scope = Scope { client: of.client, table: table.map(TableId::new) };
-            list.access.set(&scope, Some(right(&of.right)?));
+            // A word of a newer coordinator grants nothing here.
+            if let Ok(right) = right(&of.right) {
+                Arc::make_mut(&mut list.access).set(&scope, Some(right));
+            }
         }
         Ok(list)
     }
@@ -115,7 +128,7 @@ mod tests {
             prop_assert_eq!(SetAccess::try_from(v1::SetAccessRequest::decode(bytes.as_slice()).unwrap()), Ok(asked));
             let mut list = AccessList { version: Version::new(7), ..AccessList::default() };
             for (client, table, right) in granted {
-                list.access.set(&Scope { client, table: table.map(TableId::new) }, Some(right));
+                Arc::make_mut(&mut list.access).set(&Scope { client, table: table.map(TableId::new) }, Some(right));
             }
             prop_assert_eq!(AccessList::try_from(v1::AccessList::from(list.clone())), Ok(list));
         }
@@ -137,6 +150,7 @@ mod tests {
         let good = v1::SetAccessRequest {
             request_id,
             client: Some("shop".into()),
+            all_tables: true,
             change: Some(Change::Grant("read".into())),
             ..Default::default()
         };
@@ -144,12 +158,21 @@ mod tests {
         let said = |wire: v1::SetAccessRequest| SetAccess::try_from(wire).unwrap_err().to_string();
         assert!(said(v1::SetAccessRequest { client: Some("*".into()), ..good.clone() }).contains("client"));
         assert!(said(v1::SetAccessRequest { table: Some(String::new()), ..good.clone() }).contains("table"));
+        assert!(said(v1::SetAccessRequest { client: None, ..good.clone() }).contains("every_client"));
+        assert!(said(v1::SetAccessRequest { every_client: true, ..good.clone() }).contains("every_client"));
+        assert!(said(v1::SetAccessRequest { all_tables: false, ..good.clone() }).contains("all_tables"));
         assert!(said(v1::SetAccessRequest { change: None, ..good.clone() }).contains("SetAccessRequest.change"));
         let own = Some(Change::Revoke("own".into()));
         assert!(said(v1::SetAccessRequest { change: own, ..good }).contains("read, write"));
         let of = v1::ClientRight { right: "read".into(), ..Default::default() };
         let many = v1::AccessList { version: 1, rights: vec![of.clone(); RIGHTS_MAX + 1] };
         assert!(AccessList::try_from(many).unwrap_err().to_string().contains("AccessList.rights"));
+        // A push with a right that only newer nodes know was refused, with all that it brings besides.
+        let newer = v1::AccessList {
+            version: 1,
+            rights: vec![v1::ClientRight { right: "own".into(), ..of.clone() }, of.clone()],
+        };
+        assert_eq!(AccessList::try_from(newer).unwrap().access.len(), 1);
         let nowhere = v1::ClientRight { table: Some(0), ..of };
         let list = v1::AccessList { version: 1, rights: vec![nowhere] };
         assert!(AccessList::try_from(list).is_err());

@@ -313,7 +313,7 @@ mod tests {
             let last = TableId::new(tables.last().copied().unwrap_or(0).saturating_add(1));
             let tables = TableList { version: Version::new(9), last, tables: tables.into_iter().map(TableId::new).collect() };
             let mut access = AccessList { version: Version::new(8), ..AccessList::default() };
-            access.access.set(&Scope { client: Some("shop".into()), table: next.map(TableId::new) }, Some(Right::Read));
+            std::sync::Arc::make_mut(&mut access.access).set(&Scope { client: Some("shop".into()), table: next.map(TableId::new) }, Some(Right::Read));
             let push = Push {
                 tables: next.map(|_| tables),
                 access: next.map(|_| access),

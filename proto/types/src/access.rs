@@ -7,6 +7,7 @@ use crate::op::Op;
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Most rights of all clients together: the list of them goes to each node whole, whenever one changes.
 pub const RIGHTS_MAX: usize = 16_384;
@@ -119,15 +120,18 @@ impl Access {
         }
     }
 
-    /// Forgets what was granted for a table. Returns whether anything was.
-    pub fn forget_table(&mut self, table: TableId) -> bool {
-        let before = self.len();
+    /// Whether anything was granted for exactly this table.
+    pub fn has_table(&self, table: TableId) -> bool {
+        std::iter::once(&self.everyone).chain(self.clients.values()).any(|rights| rights.tables.contains_key(&table))
+    }
+
+    /// Forgets what was granted for a table.
+    pub fn forget_table(&mut self, table: TableId) {
         self.everyone.tables.remove(&table);
         self.clients.retain(|_, rights| {
             rights.tables.remove(&table);
             !rights.is_empty()
         });
-        self.len() < before
     }
 
     /// Every right that was granted: those of every client first, then by the client's name.
@@ -158,7 +162,7 @@ pub struct AccessList {
     /// Log index of the last change.
     pub version: Version,
     /// The rights.
-    pub access: Access,
+    pub access: Arc<Access>,
 }
 
 /// Why a client may not do what it wants to the rows of `table`, a table's name, and who can help. `has`: what it may.
@@ -200,9 +204,12 @@ mod tests {
         assert_eq!((access.right("anybody", orders), access.right("anybody", bills)), (None, Some(Right::Read)));
         access.set(&scope(Some("shop"), None), None);
         assert_eq!((access.right("shop", orders), access.right("shop", bills)), (Some(Right::Read), Some(Right::Read)));
-        assert!(access.forget_table(bills) && !access.forget_table(bills));
+        assert!(access.has_table(bills));
+        access.forget_table(bills);
+        assert!(!access.has_table(bills));
         assert_eq!((access.right("shop", bills), access.len()), (None, 1));
-        assert!(access.forget_table(orders) && access.is_empty());
+        access.forget_table(orders);
+        assert!(access.is_empty());
         assert_eq!(access, Access::default(), "nothing is left of a client without rights");
     }
 

@@ -5,8 +5,10 @@ use archon_certificates::{Authority, Issued};
 use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls};
 use rustls::pki_types::pem::PemObject as _;
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// The end of the certificate that is used: another one has another.
 fn end(tls: &Tls) -> SystemTime {
@@ -137,4 +139,58 @@ async fn authorities_change_without_anybody_being_refused() {
     let (_late, late) = open(&issue(&old, "client/late"));
     let (dialled, accepted) = shake(&late, &server, "127.0.0.1", &Expected::Servers).await;
     assert!(dialled.is_err() && accepted.is_err());
+}
+
+/// Who had once been let in stayed in, whatever became of the authority that had vouched for it.
+#[tokio::test]
+async fn a_connection_outlived_the_authority_that_had_vouched_for_it() {
+    let (old, new) = (authority(), authority());
+    let (athens, server) = open(&issue(&old, "node/athens"));
+    let (_shop, client) = open(&issue(&old, "client/shop"));
+    let connected = async || {
+        let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+        (dialled.unwrap(), accepted.unwrap())
+    };
+    let (mut whole, mut split) = (connected().await, connected().await);
+    let (mut read, mut write) = split.1.into_split();
+    let believe = |issuer: &Authority, believed: &str| {
+        let mut issued = issue(issuer, "node/athens");
+        issued.authorities_pem = believed.to_owned();
+        replace(athens.path(), &issued);
+        server.look_now();
+        assert_eq!(server.not_taken(), None);
+    };
+    // Renewed, or joined by another authority: that is no reason to go.
+    believe(&old, old.believed_pem());
+    believe(&new, &[old.believed_pem(), new.believed_pem()].concat());
+    for _ in 0..100 {
+        echo(&mut whole.0, &mut whole.1).await.unwrap();
+    }
+    believe(&new, new.believed_pem());
+    let (mut turned_away, mut told) = ([false; 2], Vec::new());
+    let until = tokio::time::Instant::now() + Duration::from_secs(40);
+    while turned_away != [true; 2] {
+        assert!(tokio::time::Instant::now() < until, "still served: {turned_away:?}");
+        if !turned_away[0] {
+            let outcome = echo(&mut whole.0, &mut whole.1).await;
+            turned_away[0] = outcome.is_err();
+            told.extend(outcome.err());
+        }
+        if !turned_away[1] {
+            let said = async {
+                split.0.write_all(b"x").await?;
+                read.read_u8().await?;
+                write.write_all(b"y").await?;
+                write.flush().await
+            };
+            let outcome: io::Result<()> = said.await;
+            turned_away[1] = outcome.is_err();
+            told.extend(outcome.err());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for error in told {
+        let said = error.to_string();
+        assert!(said.contains("no authority in ca.crt vouches for the certificate of client/shop any more"), "{said}");
+    }
 }

@@ -5,6 +5,7 @@ use crate::events::EventKind;
 use crate::response::Response;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, RIGHTS_MAX, Right, Scope};
+use std::sync::Arc;
 
 /// Grants exactly this, in place of `before`.
 pub(super) fn set(
@@ -32,7 +33,7 @@ pub(super) fn set(
              those back that follow from that"
         )));
     }
-    state.access.set(scope, after);
+    Arc::make_mut(&mut state.access).set(scope, after);
     state.access_version = entry.version();
     entry.note(state, EventKind::AccessChanged { client: scope.client.clone(), table, before, after });
     entry.done()

@@ -9,6 +9,7 @@ use crate::response::Response;
 use crate::state::{CONDEMNED_MAX, ClusterState};
 use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PlacementId, TableId};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Takes a table, its rows and all that is known of them out of the state, and condemns its copies.
 pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: TableId) -> Result<Response, ErrorDetail> {
@@ -26,7 +27,8 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
     let rows = state.partitions.remove_table(table);
     state.tables.remove(&table);
     state.controls.forget_table(table);
-    if state.access.forget_table(table) {
+    if state.access.has_table(table) {
+        Arc::make_mut(&mut state.access).forget_table(table);
         state.access_version = entry.version();
     }
     state.dropped_version = entry.version();

@@ -3,6 +3,7 @@
 use crate::command::Command;
 use crate::state::ClusterState;
 use archon_types::{AccessList, ErrorDetail, ErrorKind, Holds, Right, Scope};
+use std::sync::Arc;
 
 /// What an operator wants of a right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,6 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
 impl ClusterState {
     /// Every right, for those who go by them.
     pub fn access_list(&self) -> AccessList {
-        AccessList { version: self.access_version, access: self.access.clone() }
+        AccessList { version: self.access_version, access: Arc::clone(&self.access) }
     }
 }

@@ -92,7 +92,8 @@ fn what_cannot_be_granted_is_refused_and_nothing_changes() {
     let wrong = check_access(&bed.state, &scope(Some("shop"), Some(jobs)), ONCE[0]).expect_err("there are no rows");
     assert!(wrong.kind == ErrorKind::Refused && wrong.message.contains("of leases"), "{wrong}");
     for number in 0..RIGHTS_MAX {
-        bed.state.access.set(&scope(Some(&format!("c{number}")), None), Some(Right::Read));
+        std::sync::Arc::make_mut(&mut bed.state.access)
+            .set(&scope(Some(&format!("c{number}")), None), Some(Right::Read));
     }
     let one_more = check_access(&bed.state, &shop(), ONCE[0]).unwrap().expect("a change");
     assert_eq!(bed.refused(one_more), ErrorKind::Refused);

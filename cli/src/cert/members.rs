@@ -1,0 +1,101 @@
+//! `archon cert members`: what each member of a cluster shows to whoever connects.
+
+use super::show::ends_soon;
+use super::summary::{self, until_text, whose};
+use crate::args::Connection;
+use crate::connect;
+use crate::documents::{CertificateSummary, MemberCertificates, ShownCertificate};
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use archon_client::{Admin, NodeStatus, Transport};
+use archon_security::{Expected, Identity, Protocol, Role};
+use futures::{StreamExt as _, stream};
+use std::time::{Duration, SystemTime};
+
+/// How long one member may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Members that are asked at once.
+const ASKED_MAX: usize = 16;
+
+/// Asks all members.
+pub(super) fn run(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    crate::on_runtime(look(connection, output))
+}
+
+async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    let transport = connect::transport(connection)?;
+    if transport.tls().is_none() {
+        return Err(Failure::usage(
+            "members show certificates by TLS alone",
+            "say --tls-dir with credentials of yours",
+        ));
+    }
+    let admin = connect::admin(connection)?;
+    let now = SystemTime::now();
+    let asked = members(&admin).await?.into_iter().map(|(member, address)| shown(&transport, member, address, now));
+    let found = MemberCertificates { members: stream::iter(asked).buffered(ASKED_MAX).collect().await };
+    if output.is_json() {
+        output.json(&found)?;
+    } else {
+        output.rows(&columns(), found.members.iter().map(|one| row(one, now)).collect(), "")?;
+    }
+    let (wrong, soon) = (
+        found.members.iter().filter(|one| one.problem.is_some()).count(),
+        found.members.iter().filter(|one| one.ends_soon).count(),
+    );
+    if wrong > 0 {
+        return Ok(Exit::Failed);
+    }
+    if soon > 0 {
+        output.talk("renew those that end soon: docs/CERTIFICATES.md says how, without a restart");
+        return Ok(Exit::Refused);
+    }
+    Ok(Exit::Done)
+}
+
+/// Everybody who serves, and where.
+async fn members(admin: &Admin) -> Result<Vec<(Identity, String)>, Failure> {
+    let (status, nodes) = (admin.status().await?, admin.list_nodes().await?);
+    let coordinators = status.coordinators.into_iter().map(|one| (Role::Coordinator, one.id.to_string(), one.address));
+    let serves = |node: &archon_client::NodeSummary| !node.is_participant() && node.status != NodeStatus::Lost;
+    let nodes = nodes.into_iter().filter(serves).map(|node| (Role::Node, node.name, node.address));
+    let member = |(role, name, address): (Role, String, String)| {
+        let identity = Identity::new(role, &name).map_err(|error| Failure::failed(error.to_string()))?;
+        Ok((identity, address))
+    };
+    coordinators.chain(nodes).map(member).collect()
+}
+
+/// What one of them shows.
+async fn shown(transport: &Transport, member: Identity, address: String, now: SystemTime) -> ShownCertificate {
+    let connected = transport.connect(&address, &Expected::Servers, Protocol::Grpc, PATIENCE).await;
+    let read = connected.map_err(|error| error.to_string()).and_then(|stream| {
+        let der = stream.peer_certificate().ok_or_else(|| "it shows no certificate".to_owned())?;
+        summary::of(&address, der).map_err(|error| error.to_string())
+    });
+    let (certificate, problem) = match read {
+        Ok(certificate) if certificate.identity.as_deref() == Some(&member.to_string()) => (Some(certificate), None),
+        Ok(certificate) => {
+            let problem = format!("{} is there, where {member} is expected", whose(&certificate));
+            (Some(certificate), Some(problem))
+        }
+        Err(why) => (None, Some(why)),
+    };
+    let ends_soon = certificate.as_ref().is_some_and(|certificate| ends_soon(certificate, now));
+    ShownCertificate { member: member.to_string(), address, certificate, ends_soon, problem }
+}
+
+fn columns() -> [Column; 4] {
+    [Column::text("MEMBER"), Column::text("ADDRESS"), Column::text("CERTIFICATE"), Column::text("LOOK")]
+}
+
+fn row(one: &ShownCertificate, now: SystemTime) -> Vec<String> {
+    let holds = |certificate: &CertificateSummary| until_text(certificate, now);
+    let certificate = one.certificate.as_ref().map_or_else(|| "-".to_owned(), holds);
+    let look = match (&one.problem, one.ends_soon) {
+        (Some(problem), _) => problem.clone(),
+        (None, true) => "renew it".to_owned(),
+        (None, false) => String::new(),
+    };
+    vec![one.member.clone(), one.address.clone(), certificate, look]
+}
