@@ -60,13 +60,13 @@ fn a_cluster_is_given_its_certificates() {
     made.says(&["Archon authority of shop", "keep ca/ca.key where no member runs", "(in 365"]);
     assert_eq!(fs::metadata(at.join("ca/ca.key")).expect("a key").permissions().mode() & 0o777, 0o600);
     archon(at, "cert coordinator 1 --host c1.example.org --host 10.0.0.1", 0)
-        .says(&["wrote coordinator-1: coordinator/1, reached at c1.example.org, 10.0.0.1, until", "(in 89 days)"]);
+        .says(&["wrote coordinator-1: coordinator/1, reached at c1.example.org, 10.0.0.1, until", "(in 90 days)"]);
     archon(at, "cert node athens --host athens.example.org,::1", 0).says(&["node/athens", "athens.example.org, ::1"]);
     for (line, identity, days) in [
-        ("participant billing-3", "participant/billing-3", "(in 89 days)"),
-        ("client shop --days 365", "client/shop", "(in 364 days)"),
-        ("operator dashboard", "operator/dashboard", "(in 29 days)"),
-        ("admin alice --out people/alice", "admin/alice", "(in 29 days)"),
+        ("participant billing-3", "participant/billing-3", "(in 90 days)"),
+        ("client shop --days 365", "client/shop", "(in 365 days)"),
+        ("operator dashboard", "operator/dashboard", "(in 30 days)"),
+        ("admin alice --out people/alice", "admin/alice", "(in 30 days)"),
     ] {
         archon(at, &format!("cert {line}"), 0).says(&[identity, days]);
     }
@@ -211,7 +211,7 @@ fn what_ends_soon_is_told_while_it_can_still_be_used() {
     // An authority that ends, and one beside it that does not.
     let ending = Authority::create("shop", ago(3_500)).expect("an authority");
     ending.write(&at.join("ca")).expect("written");
-    archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 151 days)", "it ends with its authority"]);
+    archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 152 days)", "it ends with its authority"]);
     archon(at, "cert check shop", 4).says(&["the authority ends soon"]);
     let both = [ending.believed_pem(), authority.believed_pem()].concat();
     fs::write(at.join("ca/ca.crt"), both).expect("written");
