@@ -61,7 +61,8 @@ impl Service {
     /// # Panics
     /// If that does not happen.
     pub fn start(programs: (&str, &str), cluster: &Options, options: ServiceOptions, names: &[&str]) -> Self {
-        let cluster = Cluster::start(programs.0, cluster);
+        // The example's instances take no credentials.
+        let cluster = Cluster::start(programs.0, &Options { tls: false, ..cluster.clone() });
         let runtime = Runtime::new().expect("a runtime");
         let coordinators = cluster.coordinator_addresses();
         let admin = Admin::new(coordinators.clone(), Duration::from_secs(2)).expect("valid endpoints");
