@@ -4,9 +4,9 @@ use crate::args::{AccessVerb, ListAccessArgs, SetAccessArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{AccessChanged, AccessRight, Admin, Right};
+use archon_types::client_text;
 
-/// Carries out one of them.
-/// Where nobody has a certificate (`by_tls`), rights count for nothing.
+/// Carries out one of them. Without TLS (`by_tls`) nobody has a certificate, and rights count for nothing.
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
     let (args, revoke) = match verb {
         AccessVerb::List(args) => return list(args, admin, output).await,
@@ -39,8 +39,11 @@ async fn list(args: &ListAccessArgs, admin: &Admin, output: &Output) -> Result<E
     }
     let columns = [Column::text("CLIENT"), Column::text("TABLE"), Column::text("RIGHT")];
     let row = |right: &AccessRight| {
-        let client = right.client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"));
-        vec![client, right.table.clone().unwrap_or_else(|| "every table".to_owned()), right.may.as_str().to_owned()]
+        vec![
+            client_text(right.client.as_deref()),
+            right.table.clone().unwrap_or_else(|| "every table".to_owned()),
+            right.may.as_str().to_owned(),
+        ]
     };
     let rows = found.rights.iter().map(row).collect();
     let nobody = match (&args.client, &args.table) {
@@ -63,7 +66,7 @@ fn verb(right: Option<Right>) -> &'static str {
 }
 
 fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
-    let client = changed.client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"));
+    let client = client_text(changed.client.as_deref());
     let table = changed.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
     let said = match (revoke, changed.changed) {
         (false, true) => format!("{client} may {} {table}", asked.verb()),

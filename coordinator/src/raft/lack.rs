@@ -5,7 +5,7 @@ use archon_proto::v1;
 use archon_types::{DiskFull, MemberCertificate};
 use archon_wal::Shortage;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,54 +53,47 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What the voters said of their space with their last answers; clones share it.
+/// What the voters said of themselves with their last answers: of their space, and of their certificates. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lacks(Arc<Mutex<Said>>);
+pub(crate) struct Lacks(Arc<Mutex<BTreeMap<u64, Said>>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Said {
-    lacks: BTreeMap<u64, Lack>,
-    /// Whose snapshots wait for space.
-    waiting: BTreeSet<u64>,
-    certificates: BTreeMap<u64, MemberCertificate>,
+    lack: Option<Lack>,
+    snapshot_waits: bool,
+    certificate: Option<MemberCertificate>,
 }
 
 impl Lacks {
     /// Takes in what a voter's answer says.
     pub(super) fn note(&self, voter: u64, said: &v1::RaftMessage) {
-        let mut all = self.0.lock();
-        match said.lack {
-            Some(lack) => drop(all.lacks.insert(voter, lack.into())),
-            None => drop(all.lacks.remove(&voter)),
-        }
-        match said.snapshot_waits {
-            true => all.waiting.insert(voter),
-            false => all.waiting.remove(&voter),
-        };
-        match said.certificate {
-            Some(certificate) => drop(all.certificates.insert(voter, certificate.into())),
-            None => drop(all.certificates.remove(&voter)),
-        }
+        let v1::RaftMessage { lack, snapshot_waits, certificate, .. } = said;
+        let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
+        self.0.lock().insert(voter, Said { lack, snapshot_waits: *snapshot_waits, certificate });
+    }
+
+    fn said(&self, voter: u64) -> Said {
+        self.0.lock().get(&voter).copied().unwrap_or_default()
     }
 
     /// By which certificate a voter talks.
     pub(super) fn certificate(&self, voter: u64) -> Option<MemberCertificate> {
-        self.0.lock().certificates.get(&voter).copied()
+        self.said(voter).certificate
     }
 
     /// Whether a snapshot of a voter waits for space.
     pub(super) fn snapshot_waits(&self, voter: u64) -> bool {
-        self.0.lock().waiting.contains(&voter)
+        self.said(voter).snapshot_waits
     }
 
     /// What a voter lacks.
     pub(super) fn of(&self, voter: u64) -> Option<Lack> {
-        self.0.lock().lacks.get(&voter).copied()
+        self.said(voter).lack
     }
 
     /// Whether no voter lacks anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().lacks.is_empty()
+        self.0.lock().values().all(|said| said.lack.is_none())
     }
 }
 

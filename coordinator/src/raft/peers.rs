@@ -152,9 +152,10 @@ impl Peers {
     fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
         let message = self.inner.myself.message(to, what, body);
         let message = message.map_err(|error| Status::internal(error.to_string()))?;
-        let lack = self.inner.raft.get().and_then(|inside| inside.space.lack());
-        let snapshot_waits = self.inner.raft.get().is_some_and(|inside| inside.replicated.snapshot_waits());
-        let certificate = self.inner.raft.get().and_then(|inside| inside.transport.certificate());
+        let inside = self.inner.raft.get();
+        let lack = inside.and_then(|inside| inside.space.lack());
+        let snapshot_waits = inside.is_some_and(|inside| inside.replicated.snapshot_waits());
+        let certificate = inside.and_then(|inside| inside.transport.certificate());
         let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
         Ok(RaftMessage { lack, snapshot_waits, certificate, ..message })
     }

@@ -7,6 +7,7 @@ use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use super::{certificates, describe, events};
 use crate::clock::{boot_now, wall_now};
+use crate::raft::QuorumView;
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
 use archon_proto::convert::admin::LIST_MAX;
@@ -132,7 +133,7 @@ impl Admins {
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
             // What is not served comes first.
-            reasons.extend(self.certificates(session, state));
+            reasons.extend(self.certificates(session, state, &view));
             reasons.truncate(STATUS_REASONS_MAX);
             Ok(v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
@@ -156,8 +157,7 @@ impl Admins {
     }
 
     /// Why somebody should look at certificates.
-    pub(super) fn certificates(&self, session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
-        let view = session.quorum().view();
+    pub(super) fn certificates(&self, session: &Session, state: &ClusterState, view: &QuorumView) -> Vec<v1::Reason> {
         let own = self.context.transport.certificate();
         certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
     }

@@ -51,7 +51,7 @@ impl Admins {
             let view = session.quorum().view();
             let mut found = without_changes(view.id, &view.voters);
             found.extend(unreachable(&view.voters));
-            found.extend(self.certificates(session, state));
+            found.extend(self.certificates(session, state, &view));
             let full: Vec<_> = session.loads().lock().full_disks().collect();
             found.extend(not_served(state, remembered, boot_now()).iter().map(|alert| text(state, alert)));
             found.extend(reasons(state, remembered, &full, REASONS_MAX));

@@ -152,15 +152,15 @@ impl KvService {
         let mut permissions = self.shared.access.of(caller, StreamKind::Exchange.word());
         let goes_by_less = passed_on.then(|| self.check_forwarder(Version::new(batch.access_version)).err()).flatten();
         for Unpacked { tag, bytes, op } in ops {
-            if let Some(detail) = &goes_by_less {
-                let refusal = connection.refusal(tag, detail.clone());
-                refusals.push(refusal.ok_or_else(|| FrameError::Refused(overloaded()))?);
-                continue;
-            }
-            if let Ok(TaggedOp { partition, op, .. }) = &op
-                && let Err(detail) = permissions.check(&self.shared.tables, partition.table, Right::of(op))
-            {
+            let denied = match (&goes_by_less, &op) {
+                (Some(detail), _) => Some(detail.clone()),
                 // Others of the message may be about another table: only this one is refused for it.
+                (None, Ok(TaggedOp { partition, op, .. })) => {
+                    permissions.check(&self.shared.tables, partition.table, Right::of(op)).err()
+                }
+                (None, Err(_)) => None,
+            };
+            if let Some(detail) = denied {
                 refusals.push(connection.refusal(tag, detail).ok_or_else(|| FrameError::Refused(overloaded()))?);
                 continue;
             }

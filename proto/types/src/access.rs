@@ -165,6 +165,11 @@ pub struct AccessList {
     pub access: Arc<Access>,
 }
 
+/// Which client is meant, or that all of them are.
+pub fn client_text(client: Option<&str>) -> String {
+    client.map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"))
+}
+
 /// Why a client may not do what it wants to the rows of `table`, a table's name, and who can help. `has`: what it may.
 pub fn denial(client: &str, wanted: Right, table: &str, has: Option<Right>) -> String {
     let has = match has {

@@ -43,7 +43,7 @@ pub mod text;
 pub mod transport_kind;
 pub mod word;
 
-pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, denial};
+pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, client_text, denial};
 pub use backoff::Backoff;
 pub use condition::Condition;
 pub use disk_full::DiskFull;
