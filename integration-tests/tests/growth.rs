@@ -16,6 +16,8 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const PATIENCE: Duration = Duration::from_secs(180);
 const MIB: u64 = 1 << 20;
 const WRITERS: u64 = 16;
+/// Between two writes of a writer that writes its rows again.
+const SLOWLY: Duration = Duration::from_millis(5);
 /// Bytes of a value.
 const VALUE_BYTES: usize = 2 * 1024;
 /// Keys that are written: six times what one partition may hold.
@@ -63,13 +65,18 @@ fn bytes(cluster: &Cluster, row: &Value) -> u64 {
     leader.and_then(|copy| copy["bytes_stored"].as_u64()).unwrap_or(0)
 }
 
+/// Whether there are as many partitions as the rows need, each within its limit. What was formed just now is not counted yet.
+fn is_grown(cluster: &Cluster, rows: &[Value]) -> bool {
+    rows.len() >= 6 && rows.iter().all(|row| (1..=MIB).contains(&bytes(cluster, row)))
+}
+
 async fn client(cluster: &Cluster, table: &str) -> Arc<Client> {
     let built = cluster.client().table(table).timeout(Duration::from_secs(20));
     Arc::new(built.build().await.expect("a client"))
 }
 
 /// The keys of one writer, all over the place, each with the value that it gets.
-fn rows(writer: u64) -> impl Iterator<Item = (String, String)> {
+fn rows(writer: u64) -> impl Iterator<Item = (String, String)> + Clone {
     (0..KEYS / WRITERS).map(move |number| {
         let place = (number * WRITERS + writer) * 7_919 % 100_000;
         (format!("{place:05}"), format!("{place:0width$}", width = VALUE_BYTES))
@@ -80,6 +87,8 @@ fn rows(writer: u64) -> impl Iterator<Item = (String, String)> {
 struct Writing {
     runtime: Runtime,
     client: Arc<Client>,
+    /// Set once nobody needs the writers to go on.
+    is_enough: Arc<AtomicBool>,
     writers: Vec<JoinHandle<u32>>,
 }
 
@@ -87,22 +96,19 @@ impl Writing {
     fn begin(cluster: &Cluster) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let client = runtime.block_on(client(cluster, "times"));
-        let writers = (0..WRITERS).map(|writer| runtime.spawn(write(Arc::clone(&client), writer))).collect();
-        Self { runtime, client, writers }
-    }
-
-    fn is_over(&self) -> bool {
-        self.writers.iter().all(JoinHandle::is_finished)
+        let is_enough = Arc::new(AtomicBool::new(false));
+        let write = |writer| runtime.spawn(write(Arc::clone(&client), writer, Arc::clone(&is_enough)));
+        let writers = (0..WRITERS).map(write).collect();
+        Self { runtime, client, is_enough, writers }
     }
 
     /// Waits for all writers, and then for every partition to be within its limit. Holds what is there against what was written;
     /// returns the partitions, and how many writes were made again since nobody could say what became of them.
     fn end(self, cluster: &Cluster) -> (Vec<Value>, u32) {
+        self.is_enough.store(true, Ordering::Relaxed);
         let open = self.writers.into_iter().map(|writer| self.runtime.block_on(writer).expect("no panic")).sum();
-        // What was formed just now is not counted yet.
-        let within =
-            |rows: &[Value]| rows.len() >= 6 && rows.iter().all(|row| (1..=MIB).contains(&bytes(cluster, row)));
-        let grown = wait_settled(cluster, "times", "every partition to be within the limit", within);
+        let grown =
+            wait_settled(cluster, "times", "every partition to be within the limit", |rows| is_grown(cluster, rows));
         let expected: BTreeMap<String, String> = (0..WRITERS).flat_map(rows).collect();
         let found: Vec<(String, String)> = self.runtime.block_on(async {
             let entries: Vec<Entry> = self.client.scan("").entries().try_collect().await.expect("a listing");
@@ -118,9 +124,13 @@ impl Writing {
     }
 }
 
-async fn write(client: Arc<Client>, writer: u64) -> u32 {
+/// Writes all rows as fast as it goes, and then again, slowly, until it is enough: a machine may write all of them sooner than a
+/// coordinator hears that there is something to split.
+async fn write(client: Arc<Client>, writer: u64, is_enough: Arc<AtomicBool>) -> u32 {
     let mut open = 0;
-    for (key, value) in rows(writer) {
+    let again = rows(writer).cycle().take_while(|_| !is_enough.load(Ordering::Relaxed)).map(|row| (row, SLOWLY));
+    for ((key, value), rest) in rows(writer).map(|row| (row, Duration::ZERO)).chain(again) {
+        tokio::time::sleep(rest).await;
         // What is open is written again: the value is the same.
         loop {
             match client.put(key.clone(), value.clone()).await {
@@ -191,13 +201,17 @@ fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
     done(&cluster, &["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
     wait_settled(&cluster, "times", "the table", |rows| rows.len() == 1);
     let writing = Writing::begin(&cluster);
-    // Each time a split is under way, or all is written.
+    // Each time a split is under way, or none is left to be made.
     let mut disturbed = 0;
     for round in 0..3 {
         wait_for("a split", PATIENCE, || {
-            let splitting = partitions(&cluster, "times").iter().any(|row| !row["splits_into"].is_null());
+            let rows = partitions(&cluster, "times");
+            let splitting = rows.iter().any(|row| !row["splits_into"].is_null());
             disturbed += u32::from(splitting);
-            if splitting || writing.is_over() { Ok(()) } else { Err("none is under way".to_owned()) }
+            match splitting || is_grown(&cluster, &rows) {
+                true => Ok(()),
+                false => Err(format!("{} partitions, of which none is being split", rows.len())),
+            }
         });
         if round % 2 == 0 {
             let (leader, _) = cluster.wait_leader();
