@@ -41,6 +41,8 @@ pub struct NodeConfig {
     pub copy_bytes_per_second: u64,
     /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
     pub wal_segment_bytes: u64,
+    /// An operation that takes longer is told of in the log, with where its time went; zero: none is.
+    pub slow_operation: Duration,
     /// How long a stopping node may take to hand over its leaderships.
     pub hand_over_timeout: Duration,
 }
@@ -69,6 +71,7 @@ impl NodeConfig {
             transport: Transport::default(),
             copy_bytes_per_second: 0,
             wal_segment_bytes: 16 * 1024 * 1024,
+            slow_operation: Duration::from_millis(100),
             hand_over_timeout: Duration::from_secs(10),
         }
     }

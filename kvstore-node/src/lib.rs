@@ -16,6 +16,7 @@
 
 mod access;
 mod admit;
+mod asked;
 mod clock;
 mod config;
 mod copy;
@@ -48,6 +49,7 @@ mod session;
 mod shard;
 mod shared;
 mod size_scan;
+mod slow;
 mod split_search;
 mod stats;
 mod store;

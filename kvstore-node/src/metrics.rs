@@ -13,6 +13,10 @@ metrics! {
             "archon_node_operations_refused_total",
             "operations answered by an error"
         );
+        operations_slow: Metric = Definition::counter(
+            "archon_node_operations_slow_total",
+            "operations that took longer than slow_operation_ms says, also where the log has no line for them"
+        );
         forwarded: Metric = Definition::counter(
             "archon_node_forwards_total",
             "operations passed on to the node that leads, and answered there"

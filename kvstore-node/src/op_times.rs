@@ -3,7 +3,7 @@
 use archon_telemetry::{Distribution, Histogram, Label, Labelled, PerThread, Reading, Series};
 use archon_types::Op;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 /// Which operation it is, where only that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,12 @@ impl OpName {
         }
     }
 
-    const fn as_str(self) -> &'static str {
+    /// Whether it may change something.
+    pub(crate) const fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::Scan)
+    }
+
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Put => "put",
@@ -56,30 +61,14 @@ const OPS: [&str; OpName::ALL.len()] = {
 /// Series by operation.
 pub(crate) const BY_OP: &[Label] = &[Label { name: "op", values: &OPS }];
 
-/// An operation that somebody waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    /// Which.
-    pub(crate) op: OpName,
-    /// When it arrived.
-    pub(crate) at: Instant,
-}
-
-impl Asked {
-    /// An operation that arrived at this moment.
-    pub(crate) const fn new(op: &Op, at: Instant) -> Self {
-        Self { op: OpName::of(op), at }
-    }
-}
-
 /// The durations that one thread counts.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadOpTimes([Histogram; OpName::ALL.len()]);
 
 impl ThreadOpTimes {
-    /// Counts an operation that was answered now.
-    pub(crate) fn observe(&self, asked: Asked, now: Instant) {
-        self.0[asked.op as usize].observe(now.saturating_duration_since(asked.at));
+    /// Counts an operation that was answered after so long.
+    pub(crate) fn observe(&self, op: OpName, took: Duration) {
+        self.0[op as usize].observe(took);
     }
 }
 
@@ -105,16 +94,14 @@ impl Reading for OpTimes {
 mod tests {
     use super::*;
     use archon_telemetry::Value;
-    use std::time::Duration;
 
     #[test]
     fn each_operation_is_counted_under_its_own_name_for_all_threads_together() {
         let times = OpTimes::default();
-        let begun = Instant::now();
         let threads = [times.member(), times.member()];
         for (number, op) in (1..).zip(OpName::ALL) {
             for thread in &threads {
-                thread.observe(Asked { op, at: begun }, begun + Duration::from_millis(number));
+                thread.observe(op, Duration::from_millis(number));
             }
         }
         for (number, (op, series)) in (1..).zip(OPS.into_iter().zip(times.series())) {

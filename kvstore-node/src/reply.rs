@@ -1,7 +1,10 @@
 //! Answers on their way back to clients.
 
 use crate::admit::Permit;
-use crate::op_times::{Asked, ThreadOpTimes};
+use crate::asked::Asked;
+use crate::op_times::ThreadOpTimes;
+use crate::shared::Shared;
+use crate::slow::Answered;
 use archon_proto::convert::kv::TaggedReply;
 use archon_types::{Answer, ErrorDetail, Millis, Version};
 use std::collections::BTreeMap;
@@ -106,6 +109,13 @@ impl ReplyTo {
         }
     }
 
+    /// The same, to note how far it got.
+    pub(crate) const fn asked_mut(&mut self) -> Option<&mut Asked> {
+        match self {
+            Self::Stream { asked, .. } | Self::Call { asked, .. } => asked.as_mut(),
+        }
+    }
+
     /// Whether nobody waits for the answer any more.
     pub(crate) fn is_gone(&self) -> bool {
         match self {
@@ -121,28 +131,58 @@ pub(crate) struct Replies {
     batches: BTreeMap<u64, (Arc<Connection>, Vec<Delivery>)>,
     refused: u64,
     hint: Version,
-    /// Where it is counted how long answers took; refusals are not.
-    times: Option<Arc<ThreadOpTimes>>,
-    /// What is answered without an error and not counted yet.
-    asked: Vec<Asked>,
+    /// Where it is told how long answers took.
+    timing: Option<Timing>,
+    /// What is answered, and was not looked at yet.
+    answered: Vec<Answered>,
+}
+
+/// Where a thread tells how long answers took.
+#[derive(Clone)]
+pub(crate) struct Timing {
+    shared: Arc<Shared>,
+    times: Arc<ThreadOpTimes>,
+    /// Other nodes give these answers.
+    passed_on: bool,
+}
+
+impl Timing {
+    /// That of a thread that answers, or brings what other nodes answer.
+    pub(crate) fn new(shared: &Arc<Shared>, passed_on: bool) -> Self {
+        Self { shared: Arc::clone(shared), times: shared.metrics.operation_seconds.member(), passed_on }
+    }
+
+    /// Errors are not counted, and told of all the same if they took long.
+    fn note(&self, answered: Answered, now: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) {
+        let asked = answered.asked;
+        let took = now.saturating_duration_since(asked.at);
+        if answered.error.is_none() {
+            self.times.observe(asked.op, took);
+        }
+        if self.shared.slow.is_slow(took) {
+            self.shared.metrics.operations_slow.add(1);
+            self.shared.slow.tell(&self.shared.tables, answered, now, asked.stages(now, logged_at));
+        }
+    }
 }
 
 impl Replies {
     /// Gathers answers whose durations are counted.
-    pub(crate) fn timed(times: Arc<ThreadOpTimes>) -> Self {
-        Self { times: Some(times), ..Self::default() }
+    pub(crate) fn timed(timing: Timing) -> Self {
+        Self { timing: Some(timing), ..Self::default() }
     }
 
     /// The same for answers of another node, which holds the table up to this version.
-    pub(crate) fn hinting(version: Version, times: Arc<ThreadOpTimes>) -> Self {
-        Self { hint: version, ..Self::timed(times) }
+    pub(crate) fn hinting(version: Version, timing: Timing) -> Self {
+        Self { hint: version, ..Self::timed(timing) }
     }
 
     /// Adds an answer. `log_time` is the partition's, zero if there is none.
     pub(crate) fn add(&mut self, to: ReplyTo, log_time: Millis, outcome: Outcome) {
         self.refused += u64::from(outcome.is_err());
-        if self.times.is_some() && outcome.is_ok() {
-            self.asked.extend(to.asked());
+        if let Some(timing) = &self.timing {
+            let (passed_on, error) = (timing.passed_on, outcome.as_ref().err().map(|detail| detail.kind));
+            self.answered.extend(to.asked().map(|asked| Answered { asked, error, passed_on }));
         }
         match to {
             ReplyTo::Call { sender, permit, .. } => {
@@ -172,13 +212,14 @@ impl Replies {
 
     /// Sends everything; returns how many answers were refusals.
     pub(crate) fn send(&mut self) -> u64 {
-        self.send_at(Instant::now())
+        self.send_at(Instant::now(), |_| None)
     }
 
-    /// The same by somebody who has just looked at the clock.
-    pub(crate) fn send_at(&mut self, now: Instant) -> u64 {
-        if let Some(times) = &self.times {
-            self.asked.drain(..).for_each(|asked| times.observe(asked, now));
+    /// The same by somebody who has just looked at the clock, and can say when what was gathered in the turn that began at a moment was
+    /// durable.
+    pub(crate) fn send_at(&mut self, now: Instant, logged_at: impl Fn(Instant) -> Option<Instant>) -> u64 {
+        if let Some(timing) = &self.timing {
+            self.answered.drain(..).for_each(|answered| timing.note(answered, now, &logged_at));
         }
         for (_, (connection, batch)) in std::mem::take(&mut self.batches) {
             connection.send(batch);
@@ -200,13 +241,13 @@ fn weight(outcome: &Outcome) -> usize {
 mod tests {
     use super::*;
     use crate::admit::NodeAdmission;
-    use crate::op_times::OpName;
-    use archon_types::Revision;
+    use archon_types::{Op, PartitionId, Revision, TableId};
     use bytes::Bytes;
     use std::net::{IpAddr, Ipv4Addr};
 
     fn asked() -> Option<Asked> {
-        Some(Asked { op: OpName::Get, at: Instant::now() })
+        let (op, partition) = (Op::Get { key: Bytes::new() }, PartitionId::new(TableId::new(1), 0));
+        Some(Asked::new(&op, partition, Instant::now()))
     }
 
     const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

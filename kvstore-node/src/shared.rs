@@ -7,6 +7,7 @@ use crate::grants::Grants;
 use crate::load::LoadBoard;
 use crate::metrics::Metrics;
 use crate::reports::ReportQueue;
+use crate::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::convert::session::Member;
@@ -56,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wall: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
+    pub(crate) slow: SlowOperations,
     pub(crate) tables: Tables,
     /// What clients may do.
     pub(crate) access: ClientAccess,
@@ -89,6 +91,7 @@ impl Shared {
         );
         Self {
             tables: Tables::new(config.coordinators.clone()),
+            slow: SlowOperations::new(config.slow_operation),
             access: ClientAccess::default(),
             config,
             clock,

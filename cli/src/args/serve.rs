@@ -105,6 +105,10 @@ pub(crate) struct NodeArgs {
     /// Rate at which this node pulls a copy from another, in bytes per second, at least 65536; 0, the default, is no limit.
     #[arg(long, env = "ARCHON_COPY_BYTES_PER_SECOND", hide_env_values = true, value_name = "BYTES", value_parser = copy_rate)]
     pub(crate) copy_bytes_per_second: Option<u64>,
+    /// Tells in the log of each operation that takes longer, in milliseconds, and where its time went: ten lines a second at most,
+    /// without keys and values; otherwise 100. 0 tells of none.
+    #[arg(long, env = "ARCHON_SLOW_OPERATION_MS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32))]
+    pub(crate) slow_operation_ms: Option<u32>,
     /// A TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

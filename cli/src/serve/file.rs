@@ -237,6 +237,7 @@ pub(crate) struct NodeFile {
     pub(crate) connections_max: Option<Spanned<u64>>,
     pub(crate) engine: Option<Spanned<String>>,
     pub(crate) copy_bytes_per_second: Option<Spanned<u64>>,
+    pub(crate) slow_operation_ms: Option<Spanned<u64>>,
 }
 
 impl NodeFile {
@@ -256,6 +257,7 @@ impl NodeFile {
         "connections_max",
         "engine",
         "copy_bytes_per_second",
+        "slow_operation_ms",
     ];
 }
 

@@ -5,6 +5,7 @@ use archon_client::Transport;
 use archon_kvstore_node::NodeConfig;
 use clap::Parser;
 use std::io::Write;
+use std::time::Duration;
 
 fn coordinator(line: &[&str]) -> Result<CoordinatorSettings, Failure> {
     let cli = Cli::try_parse_from([&["archon", "coordinator"], line].concat()).unwrap();
@@ -246,6 +247,17 @@ fn settings_that_no_flag_and_no_key_reached() {
     let failure = coordinator(&[WHOLE, &["--replication-timeout-ms", "399"]].concat()).unwrap_err();
     assert!(failure.message.contains("399 ms < 2 × 200 ms (heartbeat_ms) = 400 ms"), "{failure}");
     assert!(failure.remedy.unwrap().contains("--replication-timeout-ms or ARCHON_REPLICATION_TIMEOUT_MS"));
+}
+
+#[test]
+fn operations_are_slow_after_100_ms_unless_said_otherwise() {
+    let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
+    assert_eq!(node(&asked).unwrap().slow_operation, Duration::from_millis(100));
+    let none = [&asked[..], &["--slow-operation-ms", "0"]].concat();
+    assert_eq!(node(&none).unwrap().slow_operation, Duration::ZERO);
+    let later = file("slow_operation_ms = 2_000\n");
+    let later = [&asked[..], &["--config", later.path().to_str().unwrap()]].concat();
+    assert_eq!(node(&later).unwrap().slow_operation, Duration::from_secs(2));
 }
 
 #[test]

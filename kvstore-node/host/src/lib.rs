@@ -86,7 +86,7 @@ pub use park::Patience;
 pub use partitions::{Completes, Partitions};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
-pub use request::{Reply, Request};
+pub use request::{Reply, Request, WaitsFor};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
 pub use split_off::FormedCopy;

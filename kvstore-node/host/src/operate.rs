@@ -3,7 +3,7 @@
 use crate::local_copy::{LocalCopy, Outcome};
 use crate::mutant::Mutant;
 use crate::refusal::Refusal;
-use crate::request::{Reply, Request};
+use crate::request::{Reply, Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use crate::waiting::{Pending, ReadyAnswer};
@@ -60,13 +60,14 @@ impl<S: Shell> Turn<S> {
         request.op.key().is_some_and(|key| local.is_beyond(key) || early(key))
     }
 
-    fn read(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
+    fn read(&mut self, local: &mut LocalCopy<S>, mut request: Request<S::Reply>) {
         if let Err(detail) = request.reply.room() {
             return self.refuse(local, request.reply, Refusal::Detail(detail));
         }
         let confirmed = request.confirmed == Some(local.replica.epoch()) && !local.view().is_alone();
         if !confirmed && self.footing(local).reading() == Reading::Confirmed {
             let ticket = local.next_ticket();
+            request.reply.waits(WaitsFor::Confirmation);
             local.waiting.confirm_first(ticket, request);
             return self.step(local, Input::Confirm { ticket });
         }

@@ -2,7 +2,7 @@
 //! lead until it serves, at the node that gave the leadership up until it can say who leads now.
 
 use crate::local_copy::LocalCopy;
-use crate::request::Request;
+use crate::request::{Reply as _, Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_replica::Standing;
@@ -58,6 +58,7 @@ impl<S: Shell> Turn<S> {
             return Some(request);
         }
         request.parked_at.get_or_insert(self.now);
+        request.reply.waits(WaitsFor::Leadership);
         self.shell.observe(local.at(), Observed::Parked);
         local.waiting.park(request);
         None

@@ -11,6 +11,18 @@ pub trait Reply {
     /// # Errors
     /// What the client is told, with a time to wait.
     fn room(&self) -> Result<(), ErrorDetail>;
+
+    /// The operation cannot be evaluated yet. Whoever tells what slow operations wait for notes it.
+    fn waits(&mut self, _: WaitsFor) {}
+}
+
+/// What an operation waits for before it is evaluated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitsFor {
+    /// It is not clear yet who leads the partition.
+    Leadership,
+    /// The other copies are to confirm that this one still leads.
+    Confirmation,
 }
 
 /// One admitted operation.

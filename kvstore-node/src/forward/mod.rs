@@ -6,8 +6,7 @@ mod link;
 mod room;
 mod stream;
 
-use crate::op_times::ThreadOpTimes;
-use crate::reply::Replies;
+use crate::reply::{Replies, Timing};
 use crate::shard::OpRequest;
 use crate::shared::Shared;
 use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, PartitionId};
@@ -26,7 +25,7 @@ const RETRY_AFTER_MS: u64 = 20;
 pub(crate) struct Forwards {
     shared: Arc<Shared>,
     /// Of operations that other nodes answered.
-    times: Arc<ThreadOpTimes>,
+    timing: Timing,
     /// Of the shards' threads: a peer's task lives on one of them.
     runtimes: Vec<Handle>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
@@ -37,8 +36,8 @@ pub(crate) struct Forwards {
 impl Forwards {
     pub(crate) fn new(shared: Arc<Shared>, runtimes: Vec<Handle>) -> Self {
         let links = Mutex::default();
-        let times = shared.metrics.operation_seconds.member();
-        Self { shared, times, runtimes, links, stop: CancellationToken::new(), tasks: TaskTracker::new() }
+        let timing = Timing::new(&shared, true);
+        Self { shared, timing, runtimes, links, stop: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
     /// Passes an operation on, or tells its client at once that there is no room for it. Called from shards' threads.

@@ -13,7 +13,6 @@ use archon_security::Expected;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ClientId, ErrorKind, Millis, NodeId, PartitionId, Version};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -147,7 +146,7 @@ impl<'a> Carrier<'a> {
     /// # Errors
     /// What cannot be read: whose answers are lost is not known then, and the stream is of no more use.
     fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), FrameError> {
-        let mut replies = Replies::hinting(Version::new(batch.table_version), Arc::clone(&self.forwards.times));
+        let mut replies = Replies::hinting(Version::new(batch.table_version), self.forwards.timing.clone());
         let mut answered = 0;
         let mut read = Ok(());
         for reply in unpack_replies(batch.replies) {
@@ -206,7 +205,7 @@ impl<'a> Carrier<'a> {
         let queued = self.link.take(|_| true);
         let waiting = std::mem::take(&mut self.waiting);
         self.tell_lost(waiting.into_values(), cause);
-        let mut replies = Replies::default();
+        let mut replies = Replies::timed(self.forwards.timing.clone());
         for request in queued {
             self.link.give(request.client, request.op.cost());
             let kind = PassedOn::of(&request.op, request.id.as_ref()).unanswered(false);
@@ -217,7 +216,7 @@ impl<'a> Carrier<'a> {
     }
 
     fn tell_lost(&self, waiting: impl IntoIterator<Item = Waiting>, cause: &str) {
-        let mut replies = Replies::default();
+        let mut replies = Replies::timed(self.forwards.timing.clone());
         for Waiting { partition, what, caller, cost, reply, .. } in waiting {
             self.link.give(caller, cost);
             let detail = self.forwards.lost(&self.address, partition, what.unanswered(true), cause);

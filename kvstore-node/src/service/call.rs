@@ -3,8 +3,8 @@
 
 use super::kv::KvService;
 use super::overloaded;
+use crate::asked::Asked;
 use crate::inbox::PushError;
-use crate::op_times::Asked;
 use crate::reply::{Outcome, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use crate::shared::shutting_down;
@@ -177,7 +177,7 @@ impl KvService {
             Ok(permit) => permit,
             Err(detail) => return (Millis::ZERO, Err(detail)),
         };
-        let asked = Some(Asked::new(&op, Instant::now()));
+        let asked = Some(Asked::new(&op, partition, Instant::now()));
         let (sender, answer) = oneshot::channel();
         let request = OpRequest {
             partition,

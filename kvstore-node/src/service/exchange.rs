@@ -3,8 +3,8 @@
 use super::kv::KvService;
 use super::overloaded;
 use crate::admit::StreamAdmission;
+use crate::asked::Asked;
 use crate::inbox::PushError;
-use crate::op_times::Asked;
 use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
@@ -180,7 +180,7 @@ impl KvService {
                     continue;
                 }
             };
-            let asked = op.as_ref().ok().map(|tagged| Asked::new(&tagged.op, now));
+            let asked = op.as_ref().ok().map(|tagged| Asked::new(&tagged.op, tagged.partition, now));
             let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, asked, permit };
             match op {
                 Ok(TaggedOp { partition, id, op, .. }) => {

@@ -18,6 +18,8 @@ const HERE_MAX: Duration = Duration::from_millis(2);
 /// Bytes of a batch that the shard syncs itself: some operations. Where more wait for a sync, more come while it lasts, and
 /// the shard has better things to do.
 const HERE_BYTES_MAX: usize = 2 * 1024;
+/// Batches of which it is remembered when they were durable.
+const REMEMBERED_MAX: usize = 256;
 /// How many batches go to the log's own thread after one that took longer.
 const AWAY: u32 = 64;
 
@@ -31,6 +33,8 @@ enum State {
 
 struct Entry {
     number: u64,
+    /// When the turn began that gathered it.
+    turn: Instant,
     batch: WalBatch,
     completes: Completes,
     state: State,
@@ -55,6 +59,10 @@ pub(super) struct Journal {
     /// True if the turn gathered an epoch.
     pub(super) has_epoch: bool,
     waiting: VecDeque<Entry>,
+    /// When the present turn began.
+    turn: Instant,
+    /// When the last batches were durable, each by the begin of its turn, in order.
+    durable: VecDeque<(Instant, Instant)>,
     next: u64,
     retry_at: Option<Instant>,
     told_at: Option<Instant>,
@@ -75,12 +83,25 @@ impl Journal {
             has_data: false,
             has_epoch: false,
             waiting: VecDeque::new(),
+            turn: Instant::now(),
+            durable: VecDeque::new(),
             next: 1,
             retry_at: None,
             told_at: None,
             away: 0,
             failed: None,
         }
+    }
+
+    /// What is gathered from now on belongs to the turn that began then.
+    pub(super) const fn begin_turn(&mut self, turn: Instant) {
+        self.turn = turn;
+    }
+
+    /// When what was gathered in the turn that began then was durable, if it was, and not too many others were since.
+    pub(super) fn logged_at(&self, turn: Instant) -> Option<Instant> {
+        let found = self.durable.binary_search_by_key(&turn, |(turn, _)| *turn).ok()?;
+        self.durable.get(found).map(|(_, at)| *at)
     }
 
     /// Whether the turn gathered anything.
@@ -144,7 +165,7 @@ impl Journal {
         batch.ordered(self.producer, self.next);
         let completes = std::mem::take(&mut self.completes);
         let has_epoch = std::mem::take(&mut self.has_epoch);
-        let entry = Entry { number: self.next, batch, completes, state: State::Unsent, has_epoch };
+        let entry = Entry { number: self.next, turn: self.turn, batch, completes, state: State::Unsent, has_epoch };
         self.next += 1;
         self.waiting.push_back(entry);
         // Behind a batch that was refused everything waits: order is what a log is about.
@@ -175,8 +196,13 @@ impl Journal {
             }
         }
         let mut done = Vec::new();
+        let now = Instant::now();
         while let Some(entry) = self.waiting.pop_front_if(|entry| entry.state == State::Done) {
             done.push(entry.completes);
+            if self.durable.len() >= REMEMBERED_MAX {
+                self.durable.pop_front();
+            }
+            self.durable.push_back((entry.turn, now));
         }
         done
     }
@@ -295,6 +321,27 @@ mod tests {
         let done = journal.logged(1, Ok(()));
         let tokens: Vec<u64> = done.iter().flat_map(|done| &done.tokens).map(|(_, token)| *token).collect();
         assert_eq!(tokens, [1, 2, 3]);
+    }
+
+    #[test]
+    fn it_is_known_when_a_turn_was_durable_once_it_is() {
+        let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+        let mut journal = Journal::new(wal, 0, notify);
+        let begun = Instant::now();
+        let turn = |number: u64| begun + Duration::from_millis(number);
+        let turns = 1..=REMEMBERED_MAX as u64 + 1;
+        for number in turns.clone() {
+            journal.begin_turn(turn(number));
+            token(&mut journal, number);
+            assert_eq!(journal.logged_at(turn(number)), None, "not yet");
+            let (number, verdict) = receiver.recv().unwrap();
+            journal.logged(number, verdict);
+        }
+        assert_eq!(journal.logged_at(turn(1)), None, "too long ago");
+        assert!(turns.skip(1).all(|number| journal.logged_at(turn(number)).is_some()));
+        assert_eq!(journal.logged_at(turn(0)), None, "nothing was gathered in that one");
     }
 
     /// The durable notes of stream 1, and how far its entries reach.

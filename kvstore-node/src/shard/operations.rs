@@ -56,7 +56,10 @@ impl Shard {
         budget.spend(false, Instant::now);
     }
 
-    fn operation(&mut self, request: OpRequest, budget: &mut Budget) {
+    fn operation(&mut self, mut request: OpRequest, budget: &mut Budget) {
+        if let Some(asked) = request.reply.asked_mut() {
+            asked.take_up(self.begun);
+        }
         let scan = matches!(request.op, Op::Scan { .. });
         self.partitions.operate(request);
         budget.spend(scan, Instant::now);

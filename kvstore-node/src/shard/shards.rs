@@ -6,7 +6,7 @@ use super::shell::ShardShell;
 use super::{Context, Gathered, Shard, ShardMessage, ShardRuntime};
 use crate::health::Pulse;
 use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
-use crate::reply::Replies;
+use crate::reply::{Replies, Timing};
 use archon_host::{Broken, Found, Partitions, Patience};
 use archon_kv::Growth;
 use archon_types::{Epoch, Incarnation, KeyRange, Millis, PartitionId, PlacementId};
@@ -173,7 +173,7 @@ impl Shards {
                 context: Arc::clone(context),
                 grants: context.shared.grants(),
                 journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
-                replies: Replies::timed(context.shared.metrics.operation_seconds.member()),
+                replies: Replies::timed(Timing::new(&context.shared, false)),
                 outgoing: BTreeMap::new(),
             };
             let shard = Shard {
@@ -184,6 +184,7 @@ impl Shards {
                 backlog: Backlog::default(),
                 turn_seconds: context.shared.metrics.turn_seconds.member(),
                 now: Millis::ZERO,
+                begun: std::time::Instant::now(),
                 stopping: false,
             };
             let thread =

@@ -13,7 +13,7 @@ use crate::store;
 use crate::wire::PartPacker;
 use archon_host::{
     At, CopyJob, FormJob, FormedCopy, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal,
-    RetentionLimits, Shell, SplitSearch, YieldAsk,
+    RetentionLimits, Shell, SplitSearch, WaitsFor, YieldAsk,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
@@ -58,7 +58,11 @@ impl ShardShell {
             }
         }
         sent |= self.replies.has_streamed();
-        self.context.shared.metrics.operations_refused.add(self.replies.send_at(now));
+        self.context
+            .shared
+            .metrics
+            .operations_refused
+            .add(self.replies.send_at(now, |turn| self.journal.logged_at(turn)));
         sent
     }
 
@@ -75,6 +79,12 @@ impl ShardShell {
 impl archon_host::Reply for ReplyTo {
     fn room(&self) -> Result<(), archon_types::ErrorDetail> {
         Self::room(self)
+    }
+
+    fn waits(&mut self, waits_for: WaitsFor) {
+        if let Some(asked) = self.asked_mut() {
+            asked.waited_for = Some(waits_for);
+        }
     }
 }
 

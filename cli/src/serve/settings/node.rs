@@ -7,6 +7,7 @@ use crate::serve::file::{ConfigFile, FileError, NodeFile};
 use archon_kvstore_node::{EngineKind, NodeConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Draws together what flags, environment and file say of a node. `connection` are the options of every verb.
 ///
@@ -61,6 +62,10 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
             .copy_bytes_per_second
             .or(found.copy_bytes_per_second)
             .unwrap_or(plain.copy_bytes_per_second),
+        slow_operation: args
+            .slow_operation_ms
+            .or(found.slow_operation_ms)
+            .map_or(plain.slow_operation, |millis| Duration::from_millis(millis.into())),
         transport,
         ..plain
     })
@@ -83,6 +88,7 @@ pub(crate) struct FromNodeFile {
     connections_max: Option<u32>,
     engine: Option<EngineKind>,
     copy_bytes_per_second: Option<u64>,
+    slow_operation_ms: Option<u32>,
 }
 
 impl FromNodeFile {
@@ -126,6 +132,11 @@ impl FromNodeFile {
                 .copy_bytes_per_second
                 .as_ref()
                 .map(|value| file.number("copy_bytes_per_second", value, args::copy_rate))
+                .transpose()?,
+            slow_operation_ms: raw
+                .slow_operation_ms
+                .as_ref()
+                .map(|value| file.within("slow_operation_ms", value, 0..=u64::from(u32::MAX)))
                 .transpose()?,
         })
     }

@@ -1,0 +1,97 @@
+//! Operations that take long are told of in the log, with where their time went, on real processes.
+
+use archon_integration_tests::disk::{DURABLE_CALLS, Injection};
+use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_skip::skipped;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const PATIENCE: Duration = Duration::from_secs(60);
+const KEY: &str = "slow";
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+    cluster.wait_whole(3);
+    put(&cluster);
+    cluster
+}
+
+fn put(cluster: &Cluster) {
+    let ran = cluster.archon(&["kv", "put", KEY, "value"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+/// What the log of a node says of slow operations: the fields of each line.
+fn told(cluster: &Cluster, node: &str) -> Vec<BTreeMap<String, String>> {
+    let log = cluster.node(node).log();
+    let lines = log.lines().filter(|line| line.contains("slow_operation: slow operation"));
+    let fields = |line: &str| {
+        let fields = line.split_whitespace().filter_map(|field| field.split_once('='));
+        fields.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned())).collect()
+    };
+    lines.map(fields).collect()
+}
+
+fn millis(line: &BTreeMap<String, String>, field: &str) -> u64 {
+    line.get(field).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{field} of {line:?}"))
+}
+
+/// The line of a put that took so long, once it is there.
+fn slow_put(cluster: &Cluster, node: &str, least_ms: u64) -> BTreeMap<String, String> {
+    let slow = || {
+        let told = told(cluster, node);
+        let put = |line: &&BTreeMap<String, String>| line["op"] == "put" && millis(line, "took_ms") >= least_ms;
+        told.iter().find(put).cloned().ok_or_else(|| format!("{node}: {told:?}"))
+    };
+    wait_for("a line of a slow put", PATIENCE, slow).0
+}
+
+#[test]
+fn a_write_that_waits_for_a_follower_is_told_of_by_its_leader() {
+    let cluster = cluster();
+    let leader = cluster.leader_of(KEY);
+    let follower = NODES.into_iter().find(|name| *name != leader).expect("three nodes");
+    cluster.node(follower).pause();
+    put(&cluster);
+    cluster.node(follower).resume();
+    let line = slow_put(&cluster, &leader, 100);
+    let replicated_ms = millis(&line, "replicated_ms");
+    assert!(replicated_ms > 100 && replicated_ms > millis(&line, "logged_ms"), "{line:?}");
+    assert!(line["partition"].starts_with("default/") && !line.contains_key("read_ms"), "{line:?}");
+    assert!(!cluster.node(&leader).log().contains("key="), "nobody asked for keys in a log");
+}
+
+#[test]
+fn a_write_that_waits_for_the_disk_is_told_of_as_such() {
+    let cluster = cluster();
+    let leader = cluster.leader_of(KEY);
+    let slow = format!("{DURABLE_CALLS}:delay_enter=400000");
+    let Some(injection) = Injection::start(cluster.node(&leader).pid(), &[&slow]) else {
+        skipped("this machine does not let a test trace a process");
+        return;
+    };
+    put(&cluster);
+    drop(injection);
+    let line = slow_put(&cluster, &leader, 400);
+    assert!(millis(&line, "logged_ms") >= 400, "{line:?}");
+    assert!(millis(&line, "queued_ms") + millis(&line, "logged_ms") <= millis(&line, "took_ms"), "{line:?}");
+}
+
+#[test]
+fn an_operation_that_waits_for_a_leader_is_told_of_by_whoever_waits() {
+    let mut cluster = cluster();
+    let leader = cluster.leader_of(KEY);
+    cluster.take_node(&leader).kill();
+    put(&cluster);
+    let said = || {
+        let others = NODES.into_iter().filter(|name| *name != leader);
+        let told: Vec<_> = others.flat_map(|node| told(&cluster, node)).collect();
+        let waited = |line: &BTreeMap<String, String>| {
+            line.get("passed_on_ms").is_some() || line.get("waited_for").is_some_and(|word| word == "leadership")
+        };
+        if told.iter().any(waited) { Ok(()) } else { Err(format!("{told:?}")) }
+    };
+    wait_for("a line of what waited for a leader", PATIENCE, said);
+}

@@ -1,0 +1,117 @@
+//! An operation that somebody waits for, and when it got how far.
+
+use crate::op_times::OpName;
+use archon_host::WaitsFor;
+use archon_types::{Op, PartitionId};
+use std::time::{Duration, Instant};
+
+/// An operation that somebody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Which.
+    pub(crate) op: OpName,
+    /// For which partition.
+    pub(crate) partition: PartitionId,
+    /// When it arrived.
+    pub(crate) at: Instant,
+    /// When the turns began in which a shard took it up, the first time and the last.
+    taken: Option<(Instant, Instant)>,
+    /// Why it was not evaluated the first time.
+    pub(crate) waited_for: Option<WaitsFor>,
+}
+
+/// Where the time of an operation went, one stage after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stages {
+    /// Until a shard took it up.
+    pub(crate) queued: Duration,
+    /// Until it was evaluated for good: see [`Asked::waited_for`].
+    pub(crate) waited: Duration,
+    /// Until what it wrote was durable here, as far as that is known.
+    pub(crate) logged: Option<Duration>,
+    /// Until its answer left.
+    pub(crate) rest: Duration,
+}
+
+impl Asked {
+    /// An operation that arrived at this moment.
+    pub(crate) const fn new(op: &Op, partition: PartitionId, at: Instant) -> Self {
+        Self { op: OpName::of(op), partition, at, taken: None, waited_for: None }
+    }
+
+    /// A shard takes it up in the turn that began then.
+    pub(crate) fn take_up(&mut self, turn: Instant) {
+        let first = self.taken.map_or(turn, |(first, _)| first);
+        self.taken = Some((first, turn));
+    }
+
+    /// Where its time went until `answered`. `logged_at` says when what was gathered in the turn that began at a moment was durable.
+    pub(crate) fn stages(&self, answered: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) -> Stages {
+        let (first, last) = self.taken.unwrap_or((answered, answered));
+        let logged_at = logged_at(last).filter(|_| self.op.is_write()).map(|at| at.min(answered));
+        Stages {
+            // It may have arrived while the turn was under way that took it up.
+            queued: first.saturating_duration_since(self.at),
+            waited: last.saturating_duration_since(first),
+            logged: logged_at.map(|at| at.saturating_duration_since(last)),
+            rest: answered.saturating_duration_since(logged_at.unwrap_or(last).max(self.at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::TableId;
+    use bytes::Bytes;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn asked(op: &Op, at: Instant) -> Asked {
+        Asked::new(op, PartitionId::new(TableId::new(1), 3), at)
+    }
+
+    fn put() -> Op {
+        Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") }
+    }
+
+    #[test]
+    fn the_stages_of_an_operation_add_up_to_the_time_that_it_took() {
+        let arrived = Instant::now();
+        let mut write = asked(&put(), arrived);
+        write.take_up(arrived + ms(5));
+        write.waited_for = Some(WaitsFor::Leadership);
+        write.take_up(arrived + ms(25));
+        let logged_at = |turn: Instant| (turn == arrived + ms(25)).then_some(arrived + ms(125));
+        let stages = write.stages(arrived + ms(200), logged_at);
+        assert_eq!(stages, Stages { queued: ms(5), waited: ms(20), logged: Some(ms(100)), rest: ms(75) });
+        assert_eq!(stages.queued + stages.waited + ms(100) + stages.rest, ms(200));
+    }
+
+    #[test]
+    fn a_read_was_not_logged_although_its_turn_was() {
+        let arrived = Instant::now();
+        let mut read = asked(&Op::Get { key: Bytes::from_static(b"k") }, arrived);
+        read.take_up(arrived + ms(1));
+        let stages = read.stages(arrived + ms(9), |turn| Some(turn + ms(2)));
+        assert_eq!(stages, Stages { queued: ms(1), waited: ms(0), logged: None, rest: ms(8) });
+    }
+
+    #[test]
+    fn what_no_shard_took_up_was_in_the_queue_all_the_time() {
+        let arrived = Instant::now();
+        let stages = asked(&put(), arrived).stages(arrived + ms(9), |_| None);
+        assert_eq!(stages, Stages { queued: ms(9), waited: ms(0), logged: None, rest: ms(0) });
+    }
+
+    #[test]
+    fn an_operation_that_arrived_within_the_turn_that_took_it_up_has_not_taken_longer_than_it_did() {
+        let turn = Instant::now();
+        let mut write = asked(&put(), turn + ms(4));
+        write.take_up(turn);
+        let stages = write.stages(turn + ms(10), |_| None);
+        assert_eq!(stages, Stages { queued: ms(0), waited: ms(0), logged: None, rest: ms(6) });
+    }
+}

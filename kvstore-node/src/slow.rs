@@ -1,0 +1,122 @@
+//! Operations that took long: a line in the log for each, with where its time went, and a bound on the lines.
+
+use crate::asked::{Asked, Stages};
+use crate::tables::Tables;
+use archon_host::WaitsFor;
+use archon_types::ErrorKind;
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// Lines in a second, at most: what slows one operation down slows others down as well.
+const LINES_MAX: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What is told of slow operations.
+#[derive(Debug)]
+pub(crate) struct SlowOperations {
+    /// None is slow without it.
+    above: Option<Duration>,
+    limit: Mutex<LineLimit>,
+}
+
+/// An operation that has been answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    /// What was asked.
+    pub(crate) asked: Asked,
+    /// Why it failed, if it did.
+    pub(crate) error: Option<ErrorKind>,
+    /// Another node gave the answer.
+    pub(crate) passed_on: bool,
+}
+
+impl SlowOperations {
+    /// An operation is slow that takes longer than `above`; zero: none is.
+    pub(crate) fn new(above: Duration) -> Self {
+        Self { above: Some(above).filter(|above| !above.is_zero()), limit: Mutex::default() }
+    }
+
+    /// Whether an operation that took so long is to be told of.
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
+        self.above.is_some_and(|above| took > above)
+    }
+
+    /// Tells of an operation, unless too many were told of just now.
+    pub(crate) fn tell(&self, tables: &Tables, answered: Answered, at: Instant, stages: Stages) {
+        let Some(left_out) = self.limit.lock().note(at) else { return };
+        let Answered { asked, error, passed_on } = answered;
+        let rest = millis(stages.rest);
+        let (writes, waited) = (asked.op.is_write(), stages.waited);
+        tracing::warn!(
+            target: "slow_operation",
+            op = asked.op.as_str(),
+            partition = tables.partition_name(asked.partition),
+            took_ms = millis(at.saturating_duration_since(asked.at)),
+            queued_ms = millis(stages.queued),
+            waited_ms = (!waited.is_zero()).then(|| millis(waited)),
+            waited_for = asked.waited_for.map(word),
+            logged_ms = stages.logged.map(millis),
+            replicated_ms = (writes && !passed_on).then_some(rest),
+            read_ms = (!writes && !passed_on).then_some(rest),
+            passed_on_ms = passed_on.then_some(rest),
+            error = error.map(ErrorKind::as_str),
+            left_out = (left_out > 0).then_some(left_out),
+            "slow operation"
+        );
+    }
+}
+
+const fn word(waited_for: WaitsFor) -> &'static str {
+    match waited_for {
+        WaitsFor::Leadership => "leadership",
+        WaitsFor::Confirmation => "confirmation",
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How many lines were written within the second, and how many were left out.
+#[derive(Default, Debug)]
+struct LineLimit {
+    began: Option<Instant>,
+    told: u32,
+    left_out: u64,
+}
+
+impl LineLimit {
+    /// One more at `now`: how many were left out before it, if it is to be told.
+    fn note(&mut self, now: Instant) -> Option<u64> {
+        if self.began.is_none_or(|began| now.saturating_duration_since(began) >= WINDOW) {
+            (self.began, self.told) = (Some(now), 0);
+        }
+        if self.told >= LINES_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_slow_operations_is_ten_lines_a_second_and_a_count_of_the_rest() {
+        let (began, mut limit) = (Instant::now(), LineLimit::default());
+        let told = (0..500).filter(|number| limit.note(began + Duration::from_millis(*number)).is_some()).count();
+        assert_eq!(told, 10);
+        assert_eq!(limit.note(began + WINDOW), Some(490));
+        assert_eq!(limit.note(began + WINDOW), Some(0), "told once");
+    }
+
+    #[test]
+    fn zero_is_for_those_who_want_no_lines() {
+        assert!(!SlowOperations::new(Duration::ZERO).is_slow(Duration::from_secs(60)));
+        let slow = SlowOperations::new(Duration::from_millis(100));
+        assert!(!slow.is_slow(Duration::from_millis(100)) && slow.is_slow(Duration::from_millis(101)));
+    }
+}
