@@ -3,6 +3,7 @@
 use crate::connections;
 use crate::feed::{self, Feed};
 use archon_client::{Admin, Client, Error, Transport};
+use archon_security::Refusals;
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,6 +26,8 @@ pub struct ConsoleConfig {
     pub coordinators: Vec<String>,
     /// How it reaches the cluster and is reached itself.
     pub transport: Transport,
+    /// Where it notes whom it refuses.
+    pub refusals: Arc<Refusals>,
 }
 
 /// An open console. Dropping it closes it; [`Console::close`] also waits for that.

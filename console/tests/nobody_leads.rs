@@ -5,6 +5,7 @@ use archon_client::Transport;
 use archon_console::{Console, ConsoleConfig};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -14,6 +15,7 @@ fn whoever_only_looked_waited_ten_seconds_to_hear_that_nobody_leads() {
         listen: "127.0.0.1:0".parse().unwrap(),
         coordinators: vec!["127.0.0.1:1".to_owned()],
         transport: Transport::default(),
+        refusals: Arc::default(),
     };
     let console = Console::open(config).unwrap();
     let began = Instant::now();

@@ -14,6 +14,7 @@ use crate::service::Context;
 use crate::session::Leading;
 use crate::stats::Stats;
 use archon_proto::doors::{COORDINATOR_CONNECTIONS_MAX, Doors, connections_for};
+use archon_security::Refusals;
 use archon_telemetry::Door;
 use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
@@ -74,13 +75,14 @@ impl Coordinator {
     /// [`CoordinatorError`] for a configuration or a data directory that is refused. What goes wrong after that is told
     /// by [`Coordinator::failed`].
     pub async fn start(listener: TcpListener, config: CoordinatorConfig) -> Result<Self, CoordinatorError> {
-        Self::start_on(listener, config, Storage::open).await
+        Self::start_on(listener, config, Arc::default(), Storage::open).await
     }
 
-    /// As [`Coordinator::start`], with vote, log and snapshots as `open_storage` opens them for a data directory.
+    /// As [`Coordinator::start`], with vote, log and snapshots as `open_storage` opens them for a data directory; `refusals` may be others' as well.
     pub(crate) async fn start_on<F>(
         listener: TcpListener,
         config: CoordinatorConfig,
+        refusals: Arc<Refusals>,
         open_storage: F,
     ) -> Result<Self, CoordinatorError>
     where
@@ -106,7 +108,10 @@ impl Coordinator {
             metrics,
             audit,
             transport: config.transport.clone(),
-            doors: Doors::new(connections_for(COORDINATOR_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
+            doors: Doors::noting(
+                connections_for(COORDINATOR_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current),
+                refusals,
+            ),
             stop: work.child_token(),
         };
         let peers = Peers::new(myself.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());

@@ -38,6 +38,9 @@ pub use identity::IdentityError;
 pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
 
+use archon_security::Refusals;
+use raft::Storage;
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -47,16 +50,21 @@ pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::D
 }
 
 /// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes what is under
-/// way within a few seconds and returns.
+/// way within a few seconds and returns. What it refuses is noted in `refusals`, and what others of its process note there is
+/// kept in its audit file as well.
 ///
 /// # Errors
 /// [`CoordinatorError`]: it could not start, or its log or its disk failed. Restarting is then right, except where the
 /// message says what to change first.
-pub async fn run(config: CoordinatorConfig, stop: CancellationToken) -> Result<(), CoordinatorError> {
+pub async fn run(
+    config: CoordinatorConfig,
+    refusals: Arc<Refusals>,
+    stop: CancellationToken,
+) -> Result<(), CoordinatorError> {
     config.check()?;
     let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| CoordinatorError::Listen { address, source })?;
-    run_on(listener, config, stop).await
+    until_stopped(Coordinator::start_on(listener, config, refusals, Storage::open).await?, stop).await
 }
 
 /// As [`run`], on a listener that is bound already, so that the peers' addresses can be known before anybody starts.
@@ -68,7 +76,10 @@ pub async fn run_on(
     config: CoordinatorConfig,
     stop: CancellationToken,
 ) -> Result<(), CoordinatorError> {
-    let coordinator = Coordinator::start(listener, config).await?;
+    until_stopped(Coordinator::start(listener, config).await?, stop).await
+}
+
+async fn until_stopped(coordinator: Coordinator, stop: CancellationToken) -> Result<(), CoordinatorError> {
     let failure = tokio::select! {
         () = stop.cancelled() => None,
         error = coordinator.failed() => Some(error),

@@ -1,7 +1,8 @@
 //! The console of real coordinators: its interface, what it tells those who watch, and whom it obeys.
 
 use archon_integration_tests::http as plain;
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_local_cluster::Issuer;
 use archon_security::{Expected, Protocol, Role, Tls, Transport};
 use serde_json::{Value, json};
@@ -361,6 +362,16 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
             assert!(found == expected, "{role} {method} {path}: {said}");
             assert!(found != 403 || said.contains(&format!("{role}/somebody may not call")), "{said}");
         }
+    }
+    // Who was refused is in the audit file of the console's coordinator.
+    let audit = cluster.directory().join("coordinator-2/audit.jsonl");
+    for (who, call) in [("operator/somebody", "Admin/SetNode"), ("participant/somebody", "Admin/Status")] {
+        let kept = || {
+            let lines = std::fs::read_to_string(&audit).map_err(|error| error.to_string())?;
+            let told = |line: &str| line.contains(r#""what":"refusal""#) && line.contains(who) && line.contains(call);
+            check(lines.lines().any(told), || lines.clone())
+        };
+        wait_for("a refusal of the console in the audit file", PATIENCE, kept);
     }
     // Who did it is in the events, though a coordinator has asked for it.
     let events = cluster.archon(&["events", "-o", "json"]).stdout;

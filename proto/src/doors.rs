@@ -71,8 +71,13 @@ pub enum Refusal {
 impl Doors {
     /// Doors for at most `connections_max` connections, half of which may come from one address.
     pub fn new(connections_max: usize) -> Arc<Self> {
+        Self::noting(connections_max, Arc::default())
+    }
+
+    /// The same; refusals of those who were let in are noted together with those of other doors.
+    pub fn noting(connections_max: usize, refusals: Arc<Refusals>) -> Arc<Self> {
         let address_max = (connections_max / ADDRESS_PART).max(1);
-        let (inside, refused, refusals) = (Mutex::default(), AtomicU64::new(0), Arc::default());
+        let (inside, refused) = (Mutex::default(), AtomicU64::new(0));
         Arc::new(Self { connections_max, address_max, inside, refused, refusals })
     }
 

@@ -10,7 +10,9 @@ use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
 use archon_kvstore_node::NodeError;
 use archon_kvstore_node::engine::EngineError;
 use archon_local_cluster::end_with_parent;
+use archon_security::Refusals;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -30,10 +32,12 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
-    let console = settings.http_listen.map(|listen| console(listen, &settings)).transpose()?;
+    // Whom the console refuses stands in the coordinator's audit file.
+    let refusals = Arc::<Refusals>::default();
+    let console = settings.http_listen.map(|listen| console(listen, &settings, Arc::clone(&refusals))).transpose()?;
     let config = coordinator_config(settings);
     serve(&log, |stop| async move {
-        let outcome = archon_coordinator::run(config, stop).await.map_err(coordinator_failure);
+        let outcome = archon_coordinator::run(config, refusals, stop).await.map_err(coordinator_failure);
         if let Some(console) = console {
             console.close().await;
         }
@@ -52,11 +56,12 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
 }
 
 /// The console beside a coordinator, which asks that one first.
-fn console(listen: SocketAddr, settings: &CoordinatorSettings) -> Result<Console, Failure> {
+fn console(listen: SocketAddr, settings: &CoordinatorSettings, refusals: Arc<Refusals>) -> Result<Console, Failure> {
     let own = settings.peers.get(&settings.id);
     let others = settings.peers.iter().filter(|(id, _)| **id != settings.id).map(|(_, address)| address);
     let coordinators = own.into_iter().chain(others).cloned().collect();
-    Console::open(ConsoleConfig { listen, coordinators, transport: settings.transport.clone() }).map_err(|error| {
+    let config = ConsoleConfig { listen, coordinators, transport: settings.transport.clone(), refusals };
+    Console::open(config).map_err(|error| {
         Failure::failed(format!("the console cannot be served on {listen}: {error}"))
             .with_remedy(other_address("--http-listen"))
     })
