@@ -9,7 +9,7 @@ use archon_replica::Standing;
 
 /// How long operations wait, and how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Patience {
+pub struct ParkLimits {
     /// Longest wait for a leadership to settle, in milliseconds; then an operation is answered by whatever is true.
     pub settle_ms: u64,
     /// How long an operation waits for the push of a table that its client has already seen, in milliseconds.
@@ -20,7 +20,7 @@ pub struct Patience {
     pub parked_max: usize,
 }
 
-impl Default for Patience {
+impl Default for ParkLimits {
     fn default() -> Self {
         Self { settle_ms: 1_000, behind_ms: 200, reading_ms: 1_000, parked_max: 1_024 }
     }
@@ -29,21 +29,21 @@ impl Default for Patience {
 impl<S: Shell> Turn<S> {
     /// Keeps an operation if it will soon be clear who answers it; gives it back if it is to be answered now.
     pub(crate) fn park(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
-        let patience_ms = match local.replica.standing() {
+        let wait_ms = match local.replica.standing() {
             _ if local.aside || self.shell.is_stopping() => 0,
-            Standing::TakingOver => self.patience.settle_ms,
-            Standing::HandingOver if !request.op.is_read() => self.patience.settle_ms,
+            Standing::TakingOver => self.park_limits.settle_ms,
+            Standing::HandingOver if !request.op.is_read() => self.park_limits.settle_ms,
             // The row is an older one than the release, or nobody has been named yet.
-            Standing::Released if local.view().is_unsettled() => self.patience.settle_ms,
+            Standing::Released if local.view().is_unsettled() => self.park_limits.settle_ms,
             // The client followed a newer table to this node than the node has been told.
-            Standing::Following if request.known > self.shell.tables_version() => self.patience.behind_ms,
+            Standing::Following if request.known > self.shell.tables_version() => self.park_limits.behind_ms,
             Standing::Following
             | Standing::Copying
             | Standing::Serving
             | Standing::HandingOver
             | Standing::Released => 0,
         };
-        self.park_for(local, request, patience_ms)
+        self.park_for(local, request, wait_ms)
     }
 
     /// Keeps an operation until it has waited for so long in all; gives it back if it has, or if too many wait.
@@ -51,10 +51,10 @@ impl<S: Shell> Turn<S> {
         &mut self,
         local: &mut LocalCopy<S>,
         mut request: Request<S::Reply>,
-        patience_ms: u64,
+        wait_ms: u64,
     ) -> Option<Request<S::Reply>> {
         let waited_ms = request.parked_at.map_or(0, |since| self.now.since(since));
-        if waited_ms >= patience_ms || local.waiting.parked() >= self.patience.parked_max {
+        if waited_ms >= wait_ms || local.waiting.parked() >= self.park_limits.parked_max {
             return Some(request);
         }
         request.parked_at.get_or_insert(self.now);

@@ -4,7 +4,7 @@ use crate::copying::{CopyAsk, CopyPage, CopyStart};
 use crate::emptied::Emptied;
 use crate::local_copy::{Found, LocalCopy};
 use crate::mutant::{Broken, Mutant};
-use crate::park::Patience;
+use crate::park::ParkLimits;
 use crate::refusal::{Cause, CopyRefusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
@@ -55,7 +55,7 @@ impl<S: Shell> std::fmt::Debug for Partitions<S> {
 
 impl<S: Shell> Partitions<S> {
     /// What recovery found, driven by this shell.
-    pub const fn new(shell: S, dormant: BTreeMap<PlacementId, Found>, patience: Patience, broken: Broken) -> Self {
+    pub const fn new(shell: S, dormant: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
         Self {
             dormant,
             early: BTreeMap::new(),
@@ -65,7 +65,7 @@ impl<S: Shell> Partitions<S> {
             adopting: BTreeMap::new(),
             looks_at: Millis::ZERO,
             watched: false,
-            turn: Turn::new(shell, patience, broken),
+            turn: Turn::new(shell, park_limits, broken),
         }
     }
 

@@ -42,7 +42,7 @@ impl<S: Shell> Turn<S> {
                 Err(kind) => (request, Refusal::NoWrites(kind)),
             },
             Ok(ClientCapacity::Unknown(detail)) => {
-                (self.park_for(local, request, self.patience.reading_ms)?, Refusal::Detail(detail))
+                (self.park_for(local, request, self.park_limits.reading_ms)?, Refusal::Detail(detail))
             }
             Err(error) => (request, self.unreadable(local, &error)),
         };

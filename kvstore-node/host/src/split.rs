@@ -129,7 +129,7 @@ impl<S: Shell> Turn<S> {
         if !sealed || reads || self.broken.breaks(Mutant::MovedBeforePart) {
             return Some(request);
         }
-        let request = self.park_for(local, request, self.patience.settle_ms)?;
+        let request = self.park_for(local, request, self.park_limits.settle_ms)?;
         if self.broken.breaks(Mutant::SealGivenUp) {
             return Some(request); // rule 36
         }

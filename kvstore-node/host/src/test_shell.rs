@@ -2,7 +2,7 @@
 
 use crate::{
     Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Haste, Life, LocalCopy, LogWrite, Observed,
-    Offered, Origin, Outcome, Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell, SplitSearch,
+    Offered, Origin, Outcome, ParkLimits, Partitions, Refusal, Reply, Request, RetentionLimits, Shell, SplitSearch,
     YieldAsk,
 };
 use archon_kv::engine::Change;
@@ -284,7 +284,7 @@ pub(crate) fn row(version: u64, others: &[(PlacementId, ReplicaState)]) -> Parti
 }
 
 pub(crate) fn partitions(broken: Broken) -> Partitions<TestShell> {
-    let mut partitions = Partitions::new(TestShell::default(), BTreeMap::new(), Patience::default(), broken);
+    let mut partitions = Partitions::new(TestShell::default(), BTreeMap::new(), ParkLimits::default(), broken);
     partitions.begin(Millis::new(1_000));
     partitions
 }

@@ -2,7 +2,7 @@
 
 use crate::local_copy::{LocalCopy, Outcome};
 use crate::mutant::{Broken, Mutant};
-use crate::park::Patience;
+use crate::park::ParkLimits;
 use crate::refusal::{Cause, Refusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
@@ -21,7 +21,7 @@ pub(crate) struct Turn<S: Shell> {
     /// Local clock at the beginning of the turn.
     pub(crate) now: Millis,
     /// How long operations wait for a leadership.
-    pub(crate) patience: Patience,
+    pub(crate) park_limits: ParkLimits,
     pub(crate) broken: Broken,
     /// Replicas stepped since their last flush.
     pub(crate) touched: Vec<PlacementId>,
@@ -42,11 +42,11 @@ pub(crate) struct Turn<S: Shell> {
 }
 
 impl<S: Shell> Turn<S> {
-    pub(crate) const fn new(shell: S, patience: Patience, broken: Broken) -> Self {
+    pub(crate) const fn new(shell: S, park_limits: ParkLimits, broken: Broken) -> Self {
         Self {
             shell,
             now: Millis::ZERO,
-            patience,
+            park_limits,
             broken,
             touched: Vec::new(),
             spare_outputs: Vec::new(),

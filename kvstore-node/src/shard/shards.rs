@@ -7,7 +7,7 @@ use super::{Context, Gathered, Shard, ShardMessage, ShardRuntime};
 use crate::health::Pulse;
 use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
 use crate::reply::{Replies, Timing};
-use archon_host::{Broken, Found, Partitions, Patience};
+use archon_host::{Broken, Found, ParkLimits, Partitions};
 use archon_kv::Growth;
 use archon_types::{Epoch, Incarnation, KeyRange, Millis, PartitionId, PlacementId};
 use bytes::Bytes;
@@ -180,7 +180,7 @@ impl Shards {
                 inbox,
                 pulse: Arc::clone(&pulses[number]),
                 context: Arc::clone(context),
-                partitions: Partitions::new(shell, dormant, Patience::default(), Broken::default()),
+                partitions: Partitions::new(shell, dormant, ParkLimits::default(), Broken::default()),
                 backlog: Backlog::default(),
                 turn_seconds: context.shared.metrics.turn_seconds.member(),
                 now: Millis::ZERO,

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
 use crate::scenario::Scenario;
 use crate::world::World;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Partitions, Patience, RetentionLimits};
+use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, RetentionLimits};
 use archon_kv::engine::Engine;
 use archon_kv::{Effect, Memtable, MemtableBudget, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
@@ -104,8 +104,8 @@ impl World {
             machine.disk.sync();
         }
         let settings = settings(&self.plan, self.mutant, self.trace.is_on());
-        let patience = patience(&self.plan);
-        let partitions = recover(machine, settings, patience);
+        let park_limits = park_limits(&self.plan);
+        let partitions = recover(machine, settings, park_limits);
         let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
         process.guess = self.random.index(crate::coordinator::COORDINATORS);
         machine.process = Some(process);
@@ -138,13 +138,13 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool) -> Settings {
 }
 
 /// Operations wait for about as long as their clients do.
-fn patience(plan: &Scenario) -> Patience {
+fn park_limits(plan: &Scenario) -> ParkLimits {
     let unit_ms = plan.unit_ms();
-    Patience { settle_ms: unit_ms * 3, behind_ms: unit_ms, reading_ms: unit_ms * 3, parked_max: 8 }
+    ParkLimits { settle_ms: unit_ms * 3, behind_ms: unit_ms, reading_ms: unit_ms * 3, parked_max: 8 }
 }
 
 /// From what the log and the engine hold to placements that may be opened.
-fn recover(machine: &Host, settings: Settings, patience: Patience) -> Partitions<MachineShell> {
+fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Partitions<MachineShell> {
     let mutant = settings.mutant;
     let mut shell = MachineShell::new(settings);
     let mut dormant = BTreeMap::new();
@@ -176,7 +176,7 @@ fn recover(machine: &Host, settings: Settings, patience: Patience) -> Partitions
     // Rows whose log is gone are nobody's: they are not to be found again by a copy that is opened as new.
     let spaces = machine.disk.engine.spaces().unwrap_or_default();
     shell.damaged.extend(spaces.into_iter().filter(|space| !dormant.contains_key(space)));
-    Partitions::new(shell, dormant, patience, broken_host(mutant))
+    Partitions::new(shell, dormant, park_limits, broken_host(mutant))
 }
 
 pub(super) fn new_replica(
