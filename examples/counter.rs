@@ -29,7 +29,7 @@ const USERS: u64 = 6;
 /// How many requests each user sends.
 const REQUESTS: u64 = 100;
 /// How long anything may take before the example gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -57,7 +57,7 @@ async fn counter() -> Result {
     let (answered, mut answers) = mpsc::channel(1);
     let mut users = JoinSet::new();
     for number in 1..=USERS {
-        users.spawn(user(number, FrontEnd::new(routes.clone(), PATIENCE), answered.clone()));
+        users.spawn(user(number, FrontEnd::new(routes.clone(), TIMEOUT), answered.clone()));
     }
     drop(answered);
 
@@ -71,7 +71,7 @@ async fn counter() -> Result {
     while answers.recv().await.is_some() {}
     let attempts: u64 = users.join_all().await.into_iter().sum::<Result<u64>>()?;
 
-    let mut front_end = FrontEnd::new(routes, PATIENCE);
+    let mut front_end = FrontEnd::new(routes, TIMEOUT);
     let mut counted = 0;
     for counter in COUNTERS {
         counted += front_end.read(counter).await?;
@@ -119,7 +119,7 @@ async fn shared(routes: &mut Routes) -> Result {
             routes.changed().await?;
         }
     };
-    timeout(PATIENCE, shared).await.map_err(|_| "the instances did not get their shares in time")?
+    timeout(TIMEOUT, shared).await.map_err(|_| "the instances did not get their shares in time")?
 }
 
 /// A user, who sends requests one after the other. Returns how many attempts that took.
@@ -140,7 +140,7 @@ async fn stop(mut instance: Process) -> Result {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, ended).await.map_err(|_| "an instance does not stop")?;
+    timeout(TIMEOUT, ended).await.map_err(|_| "an instance does not stop")?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long an election may take before the example gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     archon_examples::run(leader_election)
@@ -135,6 +135,6 @@ impl Log {
                 }
             }
         };
-        timeout(PATIENCE, elected).await.map_err(|_| "nobody was elected in time".into())
+        timeout(TIMEOUT, elected).await.map_err(|_| "nobody was elected in time".into())
     }
 }

@@ -24,7 +24,7 @@ const TIMING: Timing = Timing { renew_every: 200, lease: 1_000, take_over: 1_250
 /// How long both are watched before a server dies.
 const CALM: Duration = Duration::from_secs(2);
 /// How long anything may take before the example gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     archon_examples::run(lease_rows)
@@ -184,7 +184,7 @@ impl Log {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        Ok(timeout(PATIENCE, owned).await.map_err(|_| "the partitions do not find owners")?)
+        Ok(timeout(TIMEOUT, owned).await.map_err(|_| "the partitions do not find owners")?)
     }
 
     /// One of the servers dies. Returns how long it took until others owned everything, in milliseconds; they end then, too.

@@ -22,7 +22,7 @@ const LIMIT_BYTES: u64 = 1024 * 1024;
 const REST: Duration = Duration::from_millis(30);
 const BETWEEN_PICTURES: Duration = Duration::from_secs(4);
 /// Until when every partition is to be within the limit.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How wide the bar of a partition at the limit is.
 const BAR: u64 = 32;
 
@@ -62,8 +62,8 @@ async fn ranges() -> Result {
         if found.iter().all(within) {
             break found;
         }
-        if began.elapsed() > PATIENCE {
-            return Err(format!("after {PATIENCE:?} a partition is above its limit").into());
+        if began.elapsed() > TIMEOUT {
+            return Err(format!("after {TIMEOUT:?} a partition is above its limit").into());
         }
         sleep(Duration::from_millis(500)).await;
     };

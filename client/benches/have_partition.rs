@@ -17,7 +17,7 @@ const PARTITIONS: u32 = 1_024;
 /// Questions of a round; the best of the rounds counts, which nothing has interrupted.
 const QUESTIONS: u32 = 1_000_000;
 const ROUNDS: u32 = 9;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> Result<(), Box<dyn Error>> {
     tokio::runtime::Runtime::new()?.block_on(run())
@@ -39,13 +39,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
         settings,
     };
     let coordinator = Coordinator::start(listener, config).await?;
-    let admin = Admin::new([listen.to_string()], PATIENCE)?;
+    let admin = Admin::new([listen.to_string()], TIMEOUT)?;
     let table = TableId::new(admin.create_lease_table("jobs", PARTITIONS).await?.id);
     let participant = Participant::builder([listen.to_string()]).table("jobs").name("w1").address("w1.example:80");
     let participant = participant.start(Nothing).await?;
     let began = Instant::now();
     while participant.owned().len() < PARTITIONS as usize {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return Err(format!("{} of {PARTITIONS} partitions are owned", participant.owned().len()).into());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -63,7 +63,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let foreign = PartitionId::new(TableId::new(table.get() + 1), 0);
     line("have_partition, not owned", Some(clock), |_| participant.have_partition(foreign).is_none());
 
-    participant.stop(PATIENCE).await;
+    participant.stop(TIMEOUT).await;
     coordinator.shutdown().await;
     Ok(())
 }

@@ -253,9 +253,9 @@ impl Task {
         let transport = shared.links.transport();
         transport.check(&address)?;
         let opening = async {
-            let (kind, patience) = (StreamKind::Exchange, shared.links.connect_timeout());
+            let (kind, connect_timeout) = (StreamKind::Exchange, shared.links.connect_timeout());
             let expected = shared.expected(node);
-            let connected = connect(transport, &address, &expected, kind, MESSAGE_BYTES_MAX, patience).await;
+            let connected = connect(transport, &address, &expected, kind, MESSAGE_BYTES_MAX, connect_timeout).await;
             let (mut reader, mut writer) = connected?;
             let cluster = shared.cluster_ref();
             writer.push(&v1::OpBatch {

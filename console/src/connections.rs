@@ -1,4 +1,4 @@
-//! Connections of a console: bounded in number and in patience.
+//! Connections of a console: bounded in number and in time.
 
 use crate::api;
 use crate::console::Cluster;
@@ -22,15 +22,15 @@ use tower_service::Service;
 /// Connections at once. A browser opens up to six without TLS.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a connection may take to ask for something, and a head to come.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 16;
 /// How long it waits after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// How long what was sent may lie unread: who watches and does not read gives its place to others.
-const UNREAD_PATIENCE: Duration = Duration::from_secs(60);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long requests may take that are under way at the end.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`.
 pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>, stop: CancellationToken) {
@@ -72,7 +72,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
         }
     }
     tasks.close();
-    if timeout(END_PATIENCE, tasks.wait()).await.is_err() {
+    if timeout(END_TIMEOUT, tasks.wait()).await.is_err() {
         tracing::debug!("requests of the console were cut short");
     }
 }
@@ -80,7 +80,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
 /// Who is there, if that is somebody whom the cluster's authority vouches for.
 async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) -> Option<(Stream, Caller)> {
     let _ = connection.set_nodelay(true);
-    let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_PATIENCE));
+    let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_TIMEOUT));
     let Some(tls) = transport.tls() else { return Some((connection.into(), caller)) };
     match tls.accept(connection).await {
         Ok(stream) => {
@@ -112,17 +112,17 @@ async fn answer(stream: Stream, caller: Caller, router: Router, stop: Cancellati
         router.clone().call(request)
     });
     let mut server = Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     server
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .keep_alive_interval(Some(HEAD_PATIENCE))
-        .keep_alive_timeout(HEAD_PATIENCE);
+        .keep_alive_interval(Some(HEAD_TIMEOUT))
+        .keep_alive_timeout(HEAD_TIMEOUT);
     let connection = server.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let silent = async {
-        sleep(HEAD_PATIENCE).await;
+        sleep(HEAD_TIMEOUT).await;
         // One that has asked for something is bounded by what it asked for.
         if asked.0.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// How long an answer of the cluster may take. Shorter than people wait before they press again.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what is under way may take when the console closes.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -90,7 +90,7 @@ impl Drop for Console {
 pub(crate) struct Cluster {
     pub(crate) config: ConsoleConfig,
     pub(crate) admin: Admin,
-    /// The same with less patience, for what is to be of now.
+    /// The same with a shorter time-out, for what is to be of now.
     pub(crate) quick: Admin,
     /// Each coordinator alone, by its address.
     pub(crate) each: Vec<(String, Admin)>,
@@ -101,7 +101,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     fn new(config: ConsoleConfig) -> io::Result<Self> {
-        let admin = Admin::with_transport(config.coordinators.clone(), PATIENCE, config.transport.clone());
+        let admin = Admin::with_transport(config.coordinators.clone(), TIMEOUT, config.transport.clone());
         let admin = admin.map_err(io::Error::other)?;
         let quick = feed::quick(&config).map_err(io::Error::other)?;
         let each = feed::each(&admin, &config.coordinators).map_err(io::Error::other)?;
@@ -115,7 +115,7 @@ impl Cluster {
             return client.table(table).await;
         }
         let builder = Client::builder(self.config.coordinators.clone()).transport(self.config.transport.clone());
-        let client = builder.timeout(PATIENCE).table(table).build().await?;
+        let client = builder.timeout(TIMEOUT).table(table).build().await?;
         // Who was faster stays, with another table perhaps.
         let held = self.rows.lock().get_or_insert(client).clone();
         held.table(table).await

@@ -20,7 +20,7 @@ const HELLO_DEADLINE: Duration = Duration::from_millis(500);
 /// Pause between two rounds of questions.
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that starts with this one is given this many rounds before it is said to be missing.
-const PATIENCE_ROUNDS: u32 = 20;
+const GRACE_ROUNDS: u32 = 20;
 /// How often the waiting is told again while nothing changes.
 const REPORT_ROUNDS: u32 = 600;
 
@@ -67,7 +67,7 @@ pub(crate) async fn join(
         }
         let missing = missing(myself, peers, &answers);
         round += 1;
-        if round >= PATIENCE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
+        if round >= GRACE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
             tracing::warn!(waiting_for = missing.join(", "), "the quorum is made when all its coordinators run");
             reported.clone_from(&missing);
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// An election takes less; only what lasts longer is worth a word.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Watches, tells and counts until `stop`. `settings`: what this coordinator was started with.
 pub(crate) async fn run(quorum: Quorum, settings: Settings, metrics: Arc<Metrics>, stop: CancellationToken) {
@@ -106,7 +106,7 @@ impl Observer {
             }
             None => {
                 let since = *self.nobody_since.get_or_insert(now);
-                if !self.nobody_reported && now.duration_since(since) >= PATIENCE {
+                if !self.nobody_reported && now.duration_since(since) >= TIMEOUT {
                     self.nobody_reported = true;
                     self.reported = None;
                     notes.push(Note::NobodyLeads);
@@ -154,7 +154,7 @@ impl Observer {
         for voter in voters {
             if voter.is_away() {
                 let (since, reported) = self.away.entry(voter.id).or_insert((now, false));
-                if !*reported && now.duration_since(*since) >= PATIENCE {
+                if !*reported && now.duration_since(*since) >= TIMEOUT {
                     *reported = true;
                     notes.push(Note::Away { voter: voter.to_string() });
                 }
@@ -272,14 +272,14 @@ mod tests {
         let mut monitor = Observer::new(begun);
         let whole = view(CoordinatorRole::Leader, Some(1), &[]);
         assert_eq!(monitor.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
-        let (alone, late) = (view(CoordinatorRole::Leader, Some(1), &[2, 3]), begun + PATIENCE);
+        let (alone, late) = (view(CoordinatorRole::Leader, Some(1), &[2, 3]), begun + TIMEOUT);
         assert_eq!(monitor.look(&alone, begun), [], "a moment's silence is none");
         let reported = monitor.look(&alone, late);
         assert!(
             matches!(&reported[..], [Note::Away { .. }, Note::Away { .. }, Note::MajorityLost { away }] if away.len() == 2)
         );
-        assert_eq!(monitor.look(&alone, late + PATIENCE), [], "once is enough");
-        let back = monitor.look(&view(CoordinatorRole::Leader, Some(1), &[3]), late + PATIENCE);
+        assert_eq!(monitor.look(&alone, late + TIMEOUT), [], "once is enough");
+        let back = monitor.look(&view(CoordinatorRole::Leader, Some(1), &[3]), late + TIMEOUT);
         assert_eq!(back, [Note::Back { voter: "coordinator 2 at 127.0.0.1:2".into() }, Note::MajorityBack]);
     }
 
@@ -289,11 +289,11 @@ mod tests {
         let mut monitor = Observer::new(begun);
         let nobody = view(CoordinatorRole::Candidate, None, &[]);
         assert_eq!(monitor.look(&nobody, begun), []);
-        assert_eq!(monitor.look(&nobody, begun + PATIENCE), [Note::NobodyLeads]);
-        assert_eq!(monitor.look(&nobody, begun + PATIENCE * 2), []);
+        assert_eq!(monitor.look(&nobody, begun + TIMEOUT), [Note::NobodyLeads]);
+        assert_eq!(monitor.look(&nobody, begun + TIMEOUT * 2), []);
         let led = view(CoordinatorRole::Follower, Some(2), &[]);
-        assert_eq!(monitor.look(&led, begun + PATIENCE * 2), [Note::Leads { leader: 2, term: 4 }]);
-        assert_eq!(monitor.look(&led, begun + PATIENCE * 3), []);
+        assert_eq!(monitor.look(&led, begun + TIMEOUT * 2), [Note::Leads { leader: 2, term: 4 }]);
+        assert_eq!(monitor.look(&led, begun + TIMEOUT * 3), []);
     }
 
     #[test]

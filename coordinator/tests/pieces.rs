@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// What gRPC libraries take in one message by default.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 const PARTITIONS: u32 = 16_384;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn settings() -> Settings {
     Settings { nodes_min: 1, partitions: PARTITIONS, replication: 1, ..Settings::default() }
@@ -27,7 +27,7 @@ async fn delivered(quorum: &Quorum, trouble: Option<Trouble>) -> FakeNode {
     first.register(&leader).await.unwrap();
     let begun = Instant::now();
     while !is_assigned(&first) {
-        assert!(begun.elapsed() < PATIENCE, "not assigned");
+        assert!(begun.elapsed() < TIMEOUT, "not assigned");
         let _ = first.heartbeat(&leader).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -36,7 +36,7 @@ async fn delivered(quorum: &Quorum, trouble: Option<Trouble>) -> FakeNode {
     node.register(&leader).await.unwrap();
     while !is_assigned(&node) {
         let pieces = node.pushed.tables.lock().unwrap().pieces.clone();
-        assert!(begun.elapsed() < PATIENCE, "not delivered: {pieces:?}");
+        assert!(begun.elapsed() < TIMEOUT, "not delivered: {pieces:?}");
         for node in [&mut first, &mut node] {
             let _ = node.heartbeat(&leader).await;
         }

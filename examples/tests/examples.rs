@@ -2,7 +2,7 @@
 
 use archon_client::Client;
 use archon_integration_tests::wait::{check, wait_for};
-use archon_integration_tests::{Ending, Process, cluster::PATIENCE, spawn};
+use archon_integration_tests::{Ending, Process, cluster::TIMEOUT, spawn};
 use archon_local_cluster::{Cluster, SMALL};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -65,7 +65,7 @@ impl Example {
     /// If it fails, or leaves anything behind.
     fn run(name: &str, variables: &[&str], arguments: &[&str]) -> String {
         let mut example = Self::start(name, variables, arguments);
-        let status = example.process().wait_exit(PATIENCE * 3);
+        let status = example.process().wait_exit(TIMEOUT * 3);
         let printed = example.process().log();
         println!("{printed}");
         assert!(status.success(), "{name}: {status}");
@@ -98,7 +98,7 @@ impl Example {
     }
 
     fn await_no_members(&self) {
-        wait_for("its cluster to end", PATIENCE, || {
+        wait_for("its cluster to end", TIMEOUT, || {
             let members = self.members();
             check(members.is_empty(), || format!("{members:?} run"))
         });
@@ -111,7 +111,7 @@ impl Drop for Example {
         // fails comes here, too, so this may not fail once more.
         drop(self.process.take());
         let killed = Instant::now();
-        while !self.members().is_empty() && killed.elapsed() < PATIENCE {
+        while !self.members().is_empty() && killed.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -254,14 +254,14 @@ fn an_example_that_is_killed_or_stopped_leaves_no_process_behind() {
     ];
     for (name, line, members, signal) in scenes {
         let mut example = Example::start(name, &[], &[]);
-        wait_for("its processes to be at work", PATIENCE, || {
+        wait_for("its processes to be at work", TIMEOUT, || {
             let log = example.process().log();
             check(log.contains(line), || log)
         });
         assert_eq!(example.members().len(), members);
         let id = Pid::from_raw(example.process().pid().cast_signed()).expect("a process id");
         kill_process(id, signal).expect("it runs");
-        assert!(!example.process().wait_exit(PATIENCE).success());
+        assert!(!example.process().wait_exit(TIMEOUT).success());
         example.await_no_members();
         // Who is killed cannot tidy up.
         assert_eq!(example.leftovers().is_empty(), signal != Signal::KILL, "{signal:?}: {:?}", example.leftovers());

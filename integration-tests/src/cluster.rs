@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub use archon_local_cluster::PATIENCE;
+pub use archon_local_cluster::TIMEOUT;
 pub use asked::Ran;
 
 /// Size of a member's own disk; its file takes what is written to it.
@@ -93,7 +93,7 @@ impl Cluster {
         }
         if options.tls && options.clients_may {
             let grant = ["access", "grant", "write", "--every-client", "--all-tables"];
-            wait_for("clients to be let in", PATIENCE, || cluster.json(&grant));
+            wait_for("clients to be let in", TIMEOUT, || cluster.json(&grant));
         }
         cluster
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What was answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub struct Answer {
 /// If nobody listens at `address`.
 pub fn send(address: &str, request: &str) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     // Whoever is refused early may find the connection gone.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LONG_VALUE_BYTES: usize = 200_000;
 const WRITERS: usize = 12;
 /// The rounds go on while the load does; an operation may wait for a whole round.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(180);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(180);
 const WRITE_BACK_INTERVAL: Duration = Duration::from_millis(3);
 
 /// What to run.
@@ -58,7 +58,7 @@ impl PowerLoss {
     pub fn run(&self, exe: &str, runtime: &tokio::runtime::Runtime) -> (LoadReport, Vec<String>) {
         let mut dice = Dice::new(self.seed);
         let mut cluster = Cluster::start(exe, &self.options());
-        let client = runtime.block_on(cluster.client().timeout(CLIENT_PATIENCE).build()).expect("a client");
+        let client = runtime.block_on(cluster.client().timeout(CLIENT_TIMEOUT).build()).expect("a client");
         let load = runtime.block_on(async { Load::start_with(&client, "power", WRITERS, value) });
         for round in 1..=self.rounds {
             let before = load.operations();

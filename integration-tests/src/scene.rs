@@ -1,6 +1,6 @@
 //! One scene of the fault suite: a cluster, clients at work, faults, healing, judgement.
 
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TIMEOUT};
 use crate::history::{Workload, WorkloadOptions, WorkloadReport};
 use crate::options::Options;
 use crate::wait::{check, wait_for};
@@ -174,7 +174,7 @@ impl Scene {
     /// Waits until `count` more operations were answered.
     pub fn progress(&self, count: u64) {
         let target = self.workload().answered() + count;
-        wait_for(&format!("{count} more operations"), PATIENCE, || {
+        wait_for(&format!("{count} more operations"), TIMEOUT, || {
             let answered = self.workload().answered();
             check(answered >= target, || format!("{answered} of {target} operations"))
         });
@@ -183,7 +183,7 @@ impl Scene {
     /// Waits until every client was answered once more; returns how long that took.
     pub fn everyone_is_served(&self) -> Duration {
         let since = self.workload().elapsed_ms();
-        wait_for("every client to be served", PATIENCE, || {
+        wait_for("every client to be served", TIMEOUT, || {
             let waiting = self.workload().waiting_since(since);
             check(waiting == 0, || format!("{waiting} clients wait"))
         })

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn start() -> Cluster {
     Cluster::start(EXE, &Options { tls: true, replication: 3, clients_may: false, ..Options::default() })
@@ -120,7 +120,7 @@ async fn no_way_to_rows_goes_past_the_rights() {
     for node in ["athens", "byzantium", "cyrene"] {
         let address = cluster.node_address(node);
         let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).expect("an address");
-        let channel = transport.channel(&endpoint, address, archon_security::Expected::Servers, PATIENCE);
+        let channel = transport.channel(&endpoint, address, archon_security::Expected::Servers, TIMEOUT);
         let mut kv = v1::kv_client::KvClient::new(channel.clone());
         let (cluster, table) = (named.clone(), String::new());
         let mut refused = Vec::new();
@@ -176,7 +176,7 @@ async fn no_way_to_rows_goes_past_the_rights() {
 async fn a_right_taken_back_counts_for_clients_that_are_connected_already() {
     let cluster = start();
     let transport = Tls::open(&credentials(&cluster, "shop")).map(Transport::Tls).expect("credentials");
-    let admin: Admin = cluster.admin(PATIENCE);
+    let admin: Admin = cluster.admin(TIMEOUT);
     admin.grant(Right::Write, Some("shop"), None).await.expect("granted");
     let client: Client =
         Client::builder(cluster.coordinator_addresses()).transport(transport).build().await.expect("a client");
@@ -205,7 +205,7 @@ async fn a_right_taken_back_counts_for_clients_that_are_connected_already() {
 fn a_node_that_does_not_hear_of_a_change_is_named_and_a_new_one_is_told() {
     let mut cluster = start();
     cluster.node("cyrene").pause();
-    let (said, _) = wait_for("the change to be made while a node is silent", PATIENCE, || {
+    let (said, _) = wait_for("the change to be made while a node is silent", TIMEOUT, || {
         let ran = cluster.archon(&["access", "grant", "write", "--client", "shop", "--all-tables", "-o", "json"]);
         if ran.code == 0 { Ok(ran.stdout) } else { Err(format!("{ran:?}")) }
     });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn four_nodes() -> Options {
     Options {
@@ -77,7 +77,7 @@ fn a_node_is_cordoned_drained_and_removed() {
     let listen = cluster.node_address("athens").to_owned();
     let data = cluster.node_data("athens");
     let mut again = cluster.spawn("again", &cluster.node_arguments("athens", &listen, &data));
-    assert_eq!(again.wait_exit(PATIENCE).code(), Some(4), "{}", again.log_tail(20));
+    assert_eq!(again.wait_exit(TIMEOUT).code(), Some(4), "{}", again.log_tail(20));
     assert!(again.log().contains("was removed from this cluster"), "{}", again.log());
     assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
     for number in 0..50 {
@@ -116,7 +116,7 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
     cluster.wait_node("athens", "failed");
     let status = cluster.json(&["status"]).expect("status");
     assert_eq!(status["partitions_online"], 0, "{status}");
-    let why = wait_for("the lease of the killed node to be over", PATIENCE, || {
+    let why = wait_for("the lease of the killed node to be over", TIMEOUT, || {
         let ran = cluster.archon(&["partition", "force-leader", &partition]);
         check(ran.code == 4, || format!("{}: {}", ran.code, ran.stderr)).map(|()| ran.stderr)
     })
@@ -142,7 +142,7 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
     cluster.start_node("byzantium");
     cluster.wait_node("byzantium", "alive");
     done(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
-    wait_for("the empty partition to be served", PATIENCE, || {
+    wait_for("the empty partition to be served", TIMEOUT, || {
         let ran = cluster.archon(&["kv", "get", "k", "--timeout", "2s"]);
         check(ran.code == 3, || format!("{}: {}{}", ran.code, ran.stdout, ran.stderr))
     });
@@ -194,7 +194,7 @@ fn every_operation_works_from_the_command_line() {
     assert_eq!(cluster.archon(&["kv", "del", "b"]).code, 3);
 }
 
-/// A node that has nobody to hand its leaderships to does not wait for the whole of its patience, and nothing in an
+/// A node that has nobody to hand its leaderships to does not wait for the whole of its time-out, and nothing in an
 /// ordinary end is called an error.
 #[test]
 fn a_whole_cluster_that_is_stopped_at_once_ends_without_errors_and_without_waiting_for_a_quorum() {
@@ -203,12 +203,12 @@ fn a_whole_cluster_that_is_stopped_at_once_ends_without_errors_and_without_waiti
     let mut coordinators: Vec<_> = (0..3).map(|index| cluster.take_coordinator(index)).collect();
     coordinators.iter().for_each(|coordinator| coordinator.ask_to_end());
     for coordinator in &mut coordinators {
-        assert!(coordinator.wait_exit(PATIENCE).success(), "{}", coordinator.log_tail(20));
+        assert!(coordinator.wait_exit(TIMEOUT).success(), "{}", coordinator.log_tail(20));
         let log = coordinator.log();
         assert!(!log.contains("ERROR"), "{log}");
     }
     let mut node = cluster.take_node("athens");
     node.ask_to_end();
-    assert!(node.wait_exit(PATIENCE).success(), "{}", node.log_tail(20));
+    assert!(node.wait_exit(TIMEOUT).success(), "{}", node.log_tail(20));
     assert!(node.log().contains("no coordinator takes the leaderships"), "{}", node.log_tail(20));
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Refusals of one caller that are told one by one: five in a minute, of which a test may see the end of one and the begin of another.
 const TOLD_MAX: usize = 10;
 
@@ -31,7 +31,7 @@ fn lines(cluster: &Cluster, coordinator: usize) -> Vec<Value> {
 
 /// Waits for a line of the file and returns it.
 fn line(cluster: &Cluster, coordinator: usize, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-    let (line, _) = wait_for(what, PATIENCE, || {
+    let (line, _) = wait_for(what, TIMEOUT, || {
         let all = lines(cluster, coordinator);
         all.iter().find(|line| is(line)).cloned().ok_or_else(|| format!("{all:#?}"))
     });
@@ -50,7 +50,7 @@ fn cordon(cluster: &Cluster, coordinator: usize, (role, name): (Role, &str), nod
     let address = cluster.coordinator_addresses()[coordinator].clone();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let admin = Admin::with_transport(vec![address], PATIENCE, transport).expect("an address");
+        let admin = Admin::with_transport(vec![address], TIMEOUT, transport).expect("an address");
         admin.set_node(node, NodeGoal::Cordon).await.map_err(|error| error.to_string())
     })
 }
@@ -99,7 +99,7 @@ fn a_flood_of_refusals_is_counted_and_numbers_go_on_after_a_restart() {
     let first = line(&cluster, leader, "a refusal", |line| line["who"] == "client/mallory");
     assert_eq!((&first["what"], &first["outcome"]), (&"refusal".into(), &"refused".into()));
     assert_eq!((&first["call"], &first["from"]), (&"/archon.v1.Admin/SetNode".into(), &"127.0.0.1".into()));
-    let status = cluster.take_coordinator(leader).terminate(PATIENCE);
+    let status = cluster.take_coordinator(leader).terminate(TIMEOUT);
     assert!(status.success(), "{status}");
     let before = lines(&cluster, leader);
     are_numbered(&before);

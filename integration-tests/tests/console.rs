@@ -17,7 +17,7 @@ use tonic::codegen::{Service, http};
 use tonic::transport::Endpoint;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> Options {
     Options { consoles: true, replication: 3, ..Options::default() }
@@ -210,7 +210,7 @@ struct Watcher {
 impl Watcher {
     fn new(address: &str) -> Self {
         let mut stream = TcpStream::connect(address).expect("a console");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
         let request = format!("GET /api/v1/feed HTTP/1.1\r\nhost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("asked");
         Self { lines: BufReader::new(stream), latest: BTreeMap::new() }
@@ -218,7 +218,7 @@ impl Watcher {
 
     /// Waits until a section is as wished; fails with what it said last.
     fn wait(&mut self, section: &str, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(said) = self.latest.get(section).filter(|said| wished(said)) {
                 return said.clone();
@@ -321,7 +321,7 @@ fn throughput_and_latency_are_shown_while_there_is_load() {
 
 /// Asks by TLS as somebody.
 async fn ask_as(transport: &Transport, address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
-    let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, PATIENCE).await;
+    let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, TIMEOUT).await;
     let mut stream = connected.expect("a connection");
     stream.write_all(request(address, method, path, CHANGES, body).as_bytes()).await.expect("sent");
     let mut answer = String::new();
@@ -380,7 +380,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
     let foreign = Transport::Tls(Tls::open(&foreign.expect("another authority")).expect("credentials"));
-    let refused = runtime.block_on(foreign.connect(at, &Expected::Coordinators, Protocol::Grpc, PATIENCE));
+    let refused = runtime.block_on(foreign.connect(at, &Expected::Coordinators, Protocol::Grpc, TIMEOUT));
     assert!(refused.unwrap_err().to_string().contains("another cluster"), "a foreign authority");
     assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 0);
 }
@@ -431,7 +431,7 @@ fn a_refusal_by_http2_was_taken_for_a_break() {
     let endpoint = Endpoint::from_shared(format!("https://{at}")).expect("an address");
     let body = "x".repeat(1024 * 1024);
     runtime.block_on(async {
-        let mut channel = transport.channel(&endpoint, at, Expected::Coordinators, PATIENCE);
+        let mut channel = transport.channel(&endpoint, at, Expected::Coordinators, TIMEOUT);
         for (header, kind, expected) in [("x-other", "application/json", 403), ("x-archon-console", "text/plain", 415)]
         {
             for _ in 0..10 {
@@ -456,7 +456,7 @@ fn only_coordinators_speak_for_others() {
     let cordon = |role: Role, name: &str| {
         let directory = cluster.credentials(role, name);
         let transport = Transport::Tls(Tls::open(&directory).expect("credentials"));
-        let admin = archon_client::Admin::with_transport(vec![address.clone()], PATIENCE, transport).expect("a handle");
+        let admin = archon_client::Admin::with_transport(vec![address.clone()], TIMEOUT, transport).expect("a handle");
         let alice = archon_security::Caller::NOBODY.on_behalf_of("admin/alice 10.0.0.7").expect("an identity");
         let _entered = runtime.enter();
         runtime.block_on(admin.on_behalf_of(&alice).set_node("athens", archon_client::NodeGoal::Cordon))

@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until a script that runs in the page returns true.
 fn wait(browser: &Browser, what: &str, script: &str) {
     let mut last = Value::Null;
-    wait_for(what, PATIENCE, || {
+    wait_for(what, TIMEOUT, || {
         last = browser.run(&format!("return {script}"));
         if last == true { Ok(()) } else { Err(format!("{last}, of {}", browser.run(SEEN))) }
     });

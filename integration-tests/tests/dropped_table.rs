@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const VALUE_BYTES: usize = 4_096;
 
@@ -31,7 +31,7 @@ fn stored(cluster: &Cluster) -> Result<Vec<(String, Option<u64>)>, String> {
 }
 
 fn wait_stored(cluster: &Cluster, what: &str, holds: impl Fn(&str, u64) -> bool) {
-    wait_for(what, PATIENCE, || {
+    wait_for(what, TIMEOUT, || {
         let stored = stored(cluster)?;
         let all = stored.len() == NODES.len()
             && stored.iter().all(|(node, bytes)| bytes.is_some_and(|bytes| holds(node, bytes)));
@@ -40,7 +40,7 @@ fn wait_stored(cluster: &Cluster, what: &str, holds: impl Fn(&str, u64) -> bool)
 }
 
 fn wait_condemned(cluster: &Cluster, copies: u64) -> Value {
-    wait_for("the copies to be deleted", PATIENCE, || {
+    wait_for("the copies to be deleted", TIMEOUT, || {
         let status = cluster.json(&["status"])?;
         check(status["copies_condemned"] == copies, || status.to_string())?;
         Ok::<_, String>(status)
@@ -57,7 +57,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
         cluster.wait_node(name, "alive");
     }
     done(&cluster, &create);
-    wait_for("the table to be served", PATIENCE, || {
+    wait_for("the table to be served", TIMEOUT, || {
         let ran = cluster.archon(&["kv", "put", "--table", "orders", "order/0", "first"]);
         check(ran.code == 0, || ran.stderr)
     });
@@ -89,7 +89,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
 
     // The name is free; the new table is another one, and empty.
     done(&cluster, &["table", "create", "orders", "--partitions", "2", "--replication", "2"]);
-    wait_for("the new table to be served", PATIENCE, || {
+    wait_for("the new table to be served", TIMEOUT, || {
         let ran = cluster.archon(&["kv", "get", "--table", "orders", "order/0"]);
         check(ran.code == 3 && ran.stderr.contains("order/0"), || format!("{ran:?}"))
     });

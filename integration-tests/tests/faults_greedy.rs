@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Rounds of ordinary operations while an attack goes on.
 const ROUNDS: usize = 5;
 
@@ -62,7 +62,7 @@ impl Scene {
         for round in 0..ROUNDS {
             self.is_served(&format!("{} {round}", attack.name())).await;
         }
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         while !done(attackers.deeds()) {
             let seen = attackers.deeds();
             assert!(tokio::time::Instant::now() < deadline, "connections, sent, refused so far: {seen:?}");
@@ -80,7 +80,7 @@ impl Scene {
 
     /// What the greedy held is given back once they have gone.
     async fn is_given_back(&self) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let held = self.counted("archon_node_admitted_bytes").await;
             if held == 0 {
@@ -140,7 +140,7 @@ async fn a_flood_of_connections_leaves_those_alone_who_are_served_and_hears_why_
     let scene = Scene::set(1).await;
     let attackers = scene.under(Attack::Connections, |(connections, ..)| connections >= 2_500).await;
     // One more from the same address is told, in the words of the protocol that it speaks.
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     loop {
         let mut more = TcpStream::connect(scene.target.address()).expect("the system accepts for the node");
         more.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
@@ -159,7 +159,7 @@ async fn a_flood_of_connections_leaves_those_alone_who_are_served_and_hears_why_
     scene.nobody_failed().await;
     let newcomer =
         || scene.cluster.archon_at(scene.target.address(), &["kv", "put", "newcomer", "v", "--timeout", "20s"]);
-    wait_for("a newcomer to be served", PATIENCE, || {
+    wait_for("a newcomer to be served", TIMEOUT, || {
         let ran = newcomer();
         check(ran.code == 0, || ran.stderr.clone())
     });

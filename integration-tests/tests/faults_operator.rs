@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {
     cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
@@ -29,14 +29,14 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     let list = cluster.coordinator_list();
     let arguments = ["rebalance", "apply", "--wait", "--coordinators", &list].map(str::to_owned);
     let mut waiting = cluster.spawn("waiting", &arguments);
-    let (status, _) = wait_for("moves under way", PATIENCE, || {
+    let (status, _) = wait_for("moves under way", TIMEOUT, || {
         let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
         check(status["running"] == true, || status.to_string())?;
         Ok::<_, String>(status)
     });
     assert!(waiting.exited().is_none(), "it waits: {}", waiting.log());
     let pid = Pid::from_raw(waiting.pid().cast_signed()).expect("a process id");
-    wait_for("it to have detached", PATIENCE, || {
+    wait_for("it to have detached", TIMEOUT, || {
         // Again and again: before it waits, an interrupt would end it without a word.
         if waiting.exited().is_none() && waiting.log().contains("move") {
             kill_process(pid, Signal::INT).map_err(|error| error.to_string())?;
@@ -74,12 +74,12 @@ async fn a_node_pointed_at_another_clusters_coordinators() {
         let ran = cluster.archon_at(&address, &["status", "--timeout", "1s", "-o", "json"]);
         check(ran.code == 0, || ran.stderr.clone()).map(|()| ran.stdout)
     };
-    let (before, _) = wait_for("the other quorum to answer", PATIENCE, status);
+    let (before, _) = wait_for("the other quorum to answer", TIMEOUT, status);
     let mut arguments = cluster.node_arguments("athens", &free_addresses(1).remove(0), &cluster.node_data("athens"));
     let at = arguments.iter().position(|argument| argument == "--coordinators").expect("the flag") + 1;
     arguments[at].clone_from(&address);
     let mut stray = cluster.spawn("stray", &arguments);
-    assert_eq!(stray.wait_exit(PATIENCE).code(), Some(4), "{}", stray.log_tail(5));
+    assert_eq!(stray.wait_exit(TIMEOUT).code(), Some(4), "{}", stray.log_tail(5));
     assert!(stray.log().contains("WrongCluster"), "{}", stray.log_tail(5));
     let version = |text: &str| text.lines().find(|line| line.contains("table_version")).map(str::to_owned);
     assert_eq!(version(&status().expect("it answers")), version(&before), "nothing changed there");

@@ -16,7 +16,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {
     cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
@@ -156,14 +156,14 @@ async fn a_node_that_runs_out_of_file_descriptors() {
     let connections: Vec<TcpStream> = (0..100)
         .map(|_| TcpStream::connect(cluster.node_address("athens")).expect("the system accepts for the node"))
         .collect();
-    wait_for("the node to have no descriptor left", PATIENCE, || {
+    wait_for("the node to have no descriptor left", TIMEOUT, || {
         let now = descriptors(pid);
         check(now >= had + 16, || format!("{now} descriptors, {had} before"))
     });
     is_served(&client, "without descriptors").await;
     assert_eq!(cluster.json(&["status"]).expect("status")["nodes_alive"], 3, "nobody was failed for it");
     drop(connections);
-    wait_for("the node to close what went away", PATIENCE, || {
+    wait_for("the node to close what went away", TIMEOUT, || {
         let now = descriptors(pid);
         check(now <= had + 8, || format!("{now} descriptors, {had} before"))
     });

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const MIB: u64 = 1 << 20;
 const WRITERS: u64 = 16;
 /// Between two writes of a writer that writes its rows again.
@@ -54,7 +54,7 @@ fn wait_settled(cluster: &Cluster, table: &str, what: &str, enough: impl Fn(&[Va
             false => Err(format!("{} partitions: {listed:?}", listed.len())),
         }
     };
-    wait_for(what, PATIENCE, settled).0
+    wait_for(what, TIMEOUT, settled).0
 }
 
 /// What the leader of a partition holds, as far as is known.
@@ -204,7 +204,7 @@ fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
     // Each time a split is under way, or none is left to be made.
     let mut disturbed = 0;
     for round in 0..3 {
-        wait_for("a split", PATIENCE, || {
+        wait_for("a split", TIMEOUT, || {
             let rows = partitions(&cluster, "times");
             let splitting = rows.iter().any(|row| !row["splits_into"].is_null());
             disturbed += u32::from(splitting);

@@ -2,7 +2,7 @@
 //! beside coordinators that are processes.
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
-use archon_integration_tests::cluster::PATIENCE;
+use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::future::join_all;
@@ -88,7 +88,7 @@ fn six_newcomers_get_their_share_of_a_thousand_partitions_and_nothing_else_moves
         started.into_iter().collect::<Result<Vec<_>, _>>().expect("all are registered")
     };
     let wait = |what: &str, members: &[Participant], shares: std::ops::RangeInclusive<usize>| {
-        wait_for(what, PATIENCE, || {
+        wait_for(what, TIMEOUT, || {
             let owned: Vec<usize> = members.iter().map(|member| member.owned().len()).collect();
             let even = owned.iter().all(|owned| shares.contains(owned));
             check(even && owned.iter().sum::<usize>() == PARTITIONS as usize, || format!("{owned:?}"))

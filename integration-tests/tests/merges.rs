@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cluster with a table by ranges, split at these keys.
 fn cluster(split_at: &str) -> Cluster {
@@ -39,7 +39,7 @@ fn is_whole(row: &Value) -> bool {
 
 /// Waits until so many partitions are served with three copies each, and none is being merged.
 fn wait_served(cluster: &Cluster, count: usize) {
-    wait_for("the table to be served", PATIENCE, || {
+    wait_for("the table to be served", TIMEOUT, || {
         let listed = partitions(cluster);
         let served = listed.len() == count && listed.iter().all(is_whole);
         if served { Ok(()) } else { Err(format!("{listed:?}")) }
@@ -95,7 +95,7 @@ fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice()
         cluster.take_node(node).kill();
         cluster.start_node(node);
         cluster.wait_node(node, "alive");
-        wait_for("the merge to end", PATIENCE, || {
+        wait_for("the merge to end", TIMEOUT, || {
             let listed = partitions(&cluster);
             let ends = !listed.is_empty() && listed.iter().all(|row| row["merges_with"].is_null());
             if ends { Ok(()) } else { Err(format!("{listed:?}")) }

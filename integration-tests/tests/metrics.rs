@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const COORDINATORS: [&str; 3] = ["coordinator-1", "coordinator-2", "coordinator-3"];
 
@@ -31,7 +31,7 @@ fn scrape(cluster: &Cluster, member: &str) -> Scrape {
 /// The coordinator that leads.
 fn leader(cluster: &Cluster) -> &'static str {
     let leads = |member: &&&str| scrape(cluster, member).get("archon_raft_is_leader") > 0.0;
-    let (leader, _) = wait_for("a coordinator to lead", PATIENCE, || {
+    let (leader, _) = wait_for("a coordinator to lead", TIMEOUT, || {
         let leading: Vec<_> = COORDINATORS.iter().filter(leads).collect();
         if let [leader] = leading[..] { Ok(*leader) } else { Err(format!("{leading:?} lead")) }
     });
@@ -136,13 +136,13 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
 
         let idle: Vec<TcpStream> =
             (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).expect("a connection")).collect();
-        let (refused, _) = wait_for("too many connections to be refused", PATIENCE, || {
+        let (refused, _) = wait_for("too many connections to be refused", TIMEOUT, || {
             let answer = get(&cluster, member, "/livez");
             if answer.status == 503 { Ok(answer) } else { Err(format!("{answer:?}")) }
         });
         assert!(refused.body.contains("connections already"), "{member}: {refused:?}");
         drop(idle);
-        wait_for("places to be given back", PATIENCE, || {
+        wait_for("places to be given back", TIMEOUT, || {
             let answer = get(&cluster, member, "/livez");
             check(answer.status == 200, || format!("{answer:?}"))
         });
@@ -161,7 +161,7 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
 
 /// Waits until `/readyz` of a member says so, and why.
 fn becomes(cluster: &Cluster, member: &str, status: u16, word: &str) {
-    wait_for(&format!("{member} to be {status}, {word:?}"), PATIENCE, || {
+    wait_for(&format!("{member} to be {status}, {word:?}"), TIMEOUT, || {
         // One that has just been started opens its door a moment later.
         let answer = http::get(cluster.metrics_address(member), "/readyz").map_err(|error| error.to_string())?;
         check(answer.status == status && answer.body.contains(word), || format!("{answer:?}"))
@@ -189,10 +189,10 @@ fn readiness_turns_with_the_quorum_and_with_the_registration() {
     cluster.kill_everything();
     cluster.start_node("athens");
     cluster.start_coordinator(0);
-    wait_for("athens to open its door", PATIENCE, || {
+    wait_for("athens to open its door", TIMEOUT, || {
         http::get(cluster.metrics_address("athens"), "/livez").map(drop).map_err(|error| error.to_string())
     });
-    wait_for("coordinator 1 to open its door", PATIENCE, || {
+    wait_for("coordinator 1 to open its door", TIMEOUT, || {
         http::get(cluster.metrics_address("coordinator-1"), "/livez").map(drop).map_err(|error| error.to_string())
     });
     becomes(&cluster, "athens", 503, "not registered with a coordinator");

@@ -145,7 +145,7 @@ fn nodes_stopped_all_at_once_release_what_they_lead_and_leave() {
         let status = node.wait_exit(Duration::from_secs(30));
         let log = node.log();
         assert!(status.success(), "{status}: {log}");
-        // A coordinator that grants a leaving node what it just released keeps it until its patience ends.
+        // A coordinator that grants a leaving node what it just released keeps it until its time-out.
         assert!(log.contains("left the cluster cleanly"), "{}: {}", node.name(), node.log_tail(10));
     }
     for name in names {

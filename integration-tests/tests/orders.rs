@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn four_nodes() -> Cluster {
     let nodes = vec!["athens", "byzantium", "cyrene", "ephesus"];
@@ -45,7 +45,7 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
 
     let before = partition(&cluster, &id);
     done(&cluster, &["partition", "bump", &id, "--why", "stuck"]);
-    wait_for("the next epoch", PATIENCE, || {
+    wait_for("the next epoch", TIMEOUT, || {
         let now = partition(&cluster, &id);
         let renewed = now["epoch"].as_u64() > before["epoch"].as_u64() && now["status"] == "online";
         if renewed { Ok(()) } else { Err(now.to_string()) }
@@ -54,7 +54,7 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
     assert_eq!(done(&cluster, &["kv", "get", "k"]), "v");
 
     done(&cluster, &["partition", "offline", &id, "--why", "poisoned"]);
-    wait_for("nobody to lead it", PATIENCE, || {
+    wait_for("nobody to lead it", TIMEOUT, || {
         let now = partition(&cluster, &id);
         if now["status"] == "offline" { Ok(()) } else { Err(now.to_string()) }
     });
@@ -72,7 +72,7 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
 
     let leader = partition(&cluster, &id)["leader"].as_str().expect("a leader").to_owned();
     done(&cluster, &["partition", "bar", &id, "--node", &leader, "--why", "slow"]);
-    wait_for("the barred copy to go", PATIENCE, || {
+    wait_for("the barred copy to go", TIMEOUT, || {
         let now = partition(&cluster, &id);
         let whole = now["status"] == "online" && now["copies"].as_array().map(Vec::len) == Some(3);
         if whole && !holds(&now, &leader) { Ok(()) } else { Err(now.to_string()) }
@@ -108,7 +108,7 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
     done(&cluster, &["config", "set", "replace_after_ms=1500"]);
     let held = node(&cluster)["copies_held"].clone();
     done(&cluster, &["node", "maintain", "athens", "--for", "10m", "--why", "kernel"]);
-    wait_for("its leaderships to leave", PATIENCE, || {
+    wait_for("its leaderships to leave", TIMEOUT, || {
         let now = node(&cluster);
         if now["partitions_led"] == 0 { Ok(()) } else { Err(now.to_string()) }
     });
@@ -119,7 +119,7 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
     cluster.take_node("byzantium").kill();
     cluster.wait_node("byzantium", "failed");
     // Until the leaders have let it go, partitions take no writes, which is an alarm.
-    wait_for("a failed node to be a warning", PATIENCE, || {
+    wait_for("a failed node to be a warning", TIMEOUT, || {
         let (code, _, text) = check(&cluster, &[]);
         if code == 10 { Ok(()) } else { Err(text) }
     });
@@ -127,7 +127,7 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
         let events = cluster.json(&["events"]).expect("events").to_string();
         events.matches(&format!("{name}, which failed")).count()
     };
-    wait_for("a copy of the other one to be replaced", PATIENCE, || match replaced(&cluster, "byzantium") {
+    wait_for("a copy of the other one to be replaced", TIMEOUT, || match replaced(&cluster, "byzantium") {
         0 => Err("none is".to_owned()),
         _ => Ok(()),
     });
@@ -141,7 +141,7 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
     done(&cluster, &["node", "resume", "athens"]);
     assert_eq!(node(&cluster)["goal"], "serve");
     done(&cluster, &["node", "maintain", "athens", "--for", "1s"]);
-    wait_for("the maintenance to end by itself", PATIENCE, || {
+    wait_for("the maintenance to end by itself", TIMEOUT, || {
         let now = node(&cluster);
         if now["goal"] == "serve" { Ok(()) } else { Err(now.to_string()) }
     });
@@ -153,7 +153,7 @@ fn a_check_is_an_alarm_when_nobody_decides() {
     let (code, alerts, text) = check(&cluster, &["--min-members", "5"]);
     assert_eq!((code, &alerts[..]), (11, &["too_few_members".to_owned()][..]), "{text}");
     cluster.take_coordinator(0).kill();
-    wait_for("the missing coordinator to be told", PATIENCE, || {
+    wait_for("the missing coordinator to be told", TIMEOUT, || {
         let (code, alerts, text) = check(&cluster, &[]);
         if code == 10 && alerts == ["coordinator_unreachable"] { Ok(()) } else { Err(text) }
     });

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PROGRAMS: (&str, &str) = (env!("CARGO_BIN_EXE_archon-under-test"), env!("CARGO_BIN_EXE_counter-under-test"));
 const NAMES: [&str; 9] = ["ada", "barbara", "edith", "frances", "grace", "jean", "karen", "lynn", "mary"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One node is enough for the service's rows.
 fn cluster() -> Options {
@@ -111,7 +111,7 @@ fn an_instance_that_wakes_after_another_took_its_name_ends_and_leaves_that_one_a
     println!("even after {:?}", service.wait_even());
     let registered = boot_clock_ns();
     older.resume();
-    let status = older.wait_exit(PATIENCE);
+    let status = older.wait_exit(TIMEOUT);
     assert!(!status.success() && older.log().contains("another process"), "{status}: {}", older.log());
     service.progress(100);
     service.wait_even();
@@ -213,7 +213,7 @@ fn without_coordinators_everybody_owns_for_a_lease_and_nobody_after_it() {
         let unused: Vec<u32> = uses.by_partition().iter().filter(unused).map(|(partition, _)| *partition).collect();
         check(unused.is_empty(), || format!("nobody owns {unused:?}"))
     };
-    println!("owned again after {:?}", wait_for("all to be owned again", PATIENCE, again).1);
+    println!("owned again after {:?}", wait_for("all to be owned again", TIMEOUT, again).1);
     service.wait_even();
     service.progress(100);
     for (partition, after) in service.uses().by_partition() {
@@ -231,7 +231,7 @@ fn an_instance_that_stops_hands_over_without_a_wait_for_its_lease() {
     let mut service = Service::start(PROGRAMS, &cluster(), options, &NAMES[..3]);
     let victim = NAMES[0];
     let process = service.take_instance(victim);
-    let status = process.terminate(PATIENCE);
+    let status = process.terminate(TIMEOUT);
     assert!(status.success(), "{status}");
     let took = service.wait_without(victim);
     let lines = service.log(victim);

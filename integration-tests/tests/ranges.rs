@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
@@ -33,7 +33,7 @@ fn partitions(cluster: &Cluster) -> Vec<Value> {
 }
 
 fn wait_served(cluster: &Cluster) {
-    wait_for("the table to be served", PATIENCE, || {
+    wait_for("the table to be served", TIMEOUT, || {
         let listed = partitions(cluster);
         let served = !listed.is_empty() && listed.iter().all(|row| row["status"] == "online");
         if served { Ok(()) } else { Err(format!("{listed:?}")) }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODE: &str = "athens";
 const PARTITIONS: u32 = 12;
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 fn options() -> Options {
     Options { partitions: PARTITIONS, ..Options::replicated() }
@@ -23,7 +23,7 @@ fn options() -> Options {
 
 /// Waits until every partition has three Live copies and a leader.
 fn wait_whole(cluster: &Cluster) -> Duration {
-    wait_for("every partition to have three Live copies", PATIENCE, || {
+    wait_for("every partition to have three Live copies", TIMEOUT, || {
         let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
         let rows = list.as_array().cloned().unwrap_or_default();
         let live = |row: &Value| {
@@ -39,7 +39,7 @@ fn wait_whole(cluster: &Cluster) -> Duration {
 
 fn wait_progress(load: &Load, count: u64) {
     let target = load.operations() + count;
-    wait_for(&format!("{count} more operations"), PATIENCE, || {
+    wait_for(&format!("{count} more operations"), TIMEOUT, || {
         check(load.operations() >= target, || format!("{} of {target}", load.operations()))
     });
 }
@@ -52,7 +52,7 @@ fn events(cluster: &Cluster) -> Vec<String> {
 
 /// Waits for an event that was not there `before` and has one of these words.
 fn wait_told(cluster: &Cluster, before: &[String], words: &[&str]) -> String {
-    wait_for("the events to tell what happened", PATIENCE, || {
+    wait_for("the events to tell what happened", TIMEOUT, || {
         let new: Vec<String> = events(cluster).into_iter().filter(|event| !before.contains(event)).collect();
         let told = new.iter().find(|event| words.iter().any(|word| event.contains(word))).cloned();
         told.ok_or_else(|| format!("one of {words:?} is not in {new:#?}"))
@@ -163,7 +163,7 @@ const HARMS: &[Harm] = &[
 /// Waits until the engine has been synced, so that recovery rests on it.
 fn wait_flushed(data: &Path) {
     let file = data.join("engine").join("db");
-    wait_for("the engine to be written", PATIENCE, || {
+    wait_for("the engine to be written", TIMEOUT, || {
         let bytes = fs::metadata(&file).map_err(|error| error.to_string())?.len();
         check(bytes > 0, || format!("{bytes} bytes"))
     });
@@ -252,7 +252,7 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         assert!(status.success());
         cluster.start_node(NODE);
         // Until the coordinators have noticed anything, everything is whole as before.
-        wait_for("the node to be registered anew", PATIENCE, || {
+        wait_for("the node to be registered anew", TIMEOUT, || {
             let now = incarnation(&cluster);
             check(now != former, || format!("still in incarnation {now}"))
         });
@@ -260,13 +260,13 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         wait_progress(&load, 200);
         // Under another name it is refused before it speaks to anybody.
         let arguments = cluster.node_arguments("delos", &free_addresses(1).remove(0), &clone);
-        let status = cluster.spawn("delos", &arguments).wait_exit(PATIENCE);
+        let status = cluster.spawn("delos", &arguments).wait_exit(TIMEOUT);
         assert_eq!(status.code(), Some(4), "refused");
         // Under its own name it is refused as long as the first one lives, which goes on undisturbed.
         let arguments = cluster.node_arguments(NODE, &free_addresses(1).remove(0), &clone);
         let life = incarnation(&cluster);
         let mut second = cluster.spawn("second", &arguments);
-        assert_eq!(second.wait_exit(PATIENCE).code(), Some(4), "{}", second.log_tail(5));
+        assert_eq!(second.wait_exit(TIMEOUT).code(), Some(4), "{}", second.log_tail(5));
         assert!(second.log().contains("in use by the node that is alive"), "{}", second.log_tail(5));
         assert_eq!(incarnation(&cluster), life);
         wait_progress(&load, 200);
@@ -326,7 +326,7 @@ async fn a_log_from_an_earlier_moment_under_the_present_identity_is_disputed_and
     // The other engines hold more than the earlier log, so that the others know that it was committed.
     for node in ["byzantium", "cyrene"] {
         let before = trims(&cluster, node).await;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while trims(&cluster, node).await < before + 3 * u64::from(PARTITIONS) {
             assert!(Instant::now() < until, "the engine of {node} is not written");
             tokio::time::sleep(Duration::from_millis(200)).await;

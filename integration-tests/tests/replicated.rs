@@ -166,11 +166,11 @@ async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
     // The logs no longer reach back: it must copy, and is killed as soon as it does, several times.
     let mut interrupted = 0;
     for _ in 0..4 {
-        let patience = Duration::from_secs(60);
+        let timeout = Duration::from_secs(60);
         tokio::task::block_in_place(|| {
             let before = interrupted;
             cluster.start_node("cyrene");
-            wait_for("cyrene to pull a copy or to be whole", patience, || {
+            wait_for("cyrene to pull a copy or to be whole", timeout, || {
                 let state = is_whole_now(&cluster);
                 check(copies(&cluster) > before || state, || "neither".to_owned())
             });

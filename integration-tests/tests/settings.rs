@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn done(cluster: &Cluster, arguments: &[&str]) -> String {
     let ran = cluster.archon(arguments);
@@ -47,11 +47,11 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
     let shown = cluster.json(&["config", "show"]).expect("config show");
     assert_eq!(shown["settings_version"], version);
 
-    // Every node hears of a longer patience between replicas, and a failed node is replaced after three seconds now.
+    // Every node hears of a longer time-out between replicas, and a failed node is replaced after three seconds now.
     let wanted = ["config", "set", "replication_timeout_ms=1500", "replace_after_ms=3000"];
     let changed = done(&cluster, &wanted);
     assert!(changed.contains("changed replication_timeout_ms from 1000 to 1500"), "{changed}");
-    wait_for("every node to hear of it", PATIENCE, || {
+    wait_for("every node to hear of it", TIMEOUT, || {
         let deaf = options.nodes.iter().find(|name| !cluster.node(name).log().contains("replication_timeout_ms=1500"));
         check(deaf.is_none(), || format!("{deaf:?} has not"))
     });
@@ -69,7 +69,7 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
     // It stands in the log, whatever flags the coordinators are started with again.
     cluster.kill_everything();
     cluster.start_everything();
-    wait_for("the settings to be told again", PATIENCE, || {
+    wait_for("the settings to be told again", TIMEOUT, || {
         let ran = cluster.archon(&["config", "show", "-o", "json"]);
         check(ran.code == 0, || ran.stderr.clone())
     });

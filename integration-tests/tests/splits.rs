@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
@@ -33,7 +33,7 @@ fn partitions(cluster: &Cluster) -> Vec<Value> {
 
 /// Waits until so many partitions are served with three copies each, and none is being split.
 fn wait_served(cluster: &Cluster, count: usize) {
-    wait_for("the table to be served", PATIENCE, || {
+    wait_for("the table to be served", TIMEOUT, || {
         let listed = partitions(cluster);
         let whole = |row: &Value| {
             let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
@@ -98,7 +98,7 @@ enum Victim {
 
 /// Waits until the split of this attempt has come to this event, or is over.
 fn wait_event(cluster: &Cluster, code: &str, before: u64) {
-    wait_for("the phase", PATIENCE, || {
+    wait_for("the phase", TIMEOUT, || {
         let events = cluster.json(&["events"]).unwrap_or_default();
         let since = |event: &&Value| event["index"].as_u64().is_some_and(|index| index > before);
         let events: Vec<&Value> = events.as_array().into_iter().flatten().filter(since).collect();
@@ -144,7 +144,7 @@ fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() 
         done(&cluster, &["partition", "split", &partition, "--table", "times", "--at", &at]);
         wait_event(&cluster, phase, before);
         kill(&mut cluster, victim, &leader);
-        wait_for("the split to end", PATIENCE, || {
+        wait_for("the split to end", TIMEOUT, || {
             let listed = partitions(&cluster);
             let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
             if ends { Ok(()) } else { Err(format!("{victim:?} at {phase}: {listed:?}")) }
@@ -229,12 +229,12 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
     };
     let syncs = |cluster: &Cluster| NODES.map(|node| counter(&runtime, cluster, node, "archon_engine_syncs_total"));
     done(&cluster, &["partition", "split", "0", "--table", "times", "--at", "key-0100"]);
-    wait_for("some rows to be copied", PATIENCE, || match formed(&cluster) {
+    wait_for("some rows to be copied", TIMEOUT, || match formed(&cluster) {
         Some(bytes) if bytes > 0 => Ok(()),
         bytes => Err(format!("{bytes:?} bytes")),
     });
     let before = syncs(&cluster);
-    wait_for("them to be on the disks", PATIENCE, || {
+    wait_for("them to be on the disks", TIMEOUT, || {
         let now = syncs(&cluster);
         if now.iter().zip(before).all(|(now, before)| *now > before) { Ok(()) } else { Err(format!("{now:?}")) }
     });
@@ -244,7 +244,7 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
         cluster.start_node(node);
         cluster.wait_node(node, "alive");
     }
-    wait_for("the split to end", PATIENCE, || {
+    wait_for("the split to end", TIMEOUT, || {
         let listed = partitions(&cluster);
         let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
         if ends { Ok(()) } else { Err(format!("{listed:?}")) }

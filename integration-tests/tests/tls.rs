@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 fn options() -> Options {
     Options { tls: true, replication: 3, ..Options::default() }
@@ -23,8 +23,8 @@ fn options() -> Options {
 
 /// A channel of gRPC to the process at an address.
 fn channel(transport: &Transport, address: &str) -> Channel {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
-    transport.channel(&endpoint, address, Expected::Servers, PATIENCE)
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(TIMEOUT);
+    transport.channel(&endpoint, address, Expected::Servers, TIMEOUT)
 }
 
 /// Runs the command line with other credentials than the administrator's, or none. Returns its exit code and what it said.
@@ -130,7 +130,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
 
 /// What a stream is told that begins with this message.
 async fn told<M: Message>(transport: &Transport, address: &str, kind: StreamKind, first: &M) -> String {
-    let connected = connect(transport, address, &Expected::Servers, kind, 1 << 20, PATIENCE).await;
+    let connected = connect(transport, address, &Expected::Servers, kind, 1 << 20, TIMEOUT).await;
     let (mut reader, mut writer) = connected.expect("the server is there");
     writer.push(first);
     writer.flush().await.expect("the server listens");
@@ -236,7 +236,7 @@ async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
 async fn whoever_dials_one_member_meets_no_other() {
     let cluster = Cluster::start(EXE, &options());
     let (transport, address) = (cluster.transport(Role::Admin), cluster.node_address("athens"));
-    let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames, PATIENCE).await;
+    let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames, TIMEOUT).await;
     dial(Expected::Node("athens".into())).await.expect("it is athens");
     let said = dial(Expected::Node("cyrene".into())).await.expect_err("it is athens, not cyrene").to_string();
     assert!(said.contains("node/athens") && said.contains("node/cyrene"), "{said}");
@@ -245,7 +245,7 @@ async fn whoever_dials_one_member_meets_no_other() {
     // The host is looked at as well.
     let port = address.rsplit_once(':').expect("host:port").1;
     let elsewhere =
-        transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames, PATIENCE).await;
+        transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames, TIMEOUT).await;
     let said = elsewhere.expect_err("its certificate does not name localhost").to_string();
     assert!(said.contains("localhost") && said.contains("--host"), "{said}");
 }
@@ -271,10 +271,8 @@ async fn a_renewed_certificate_is_taken_while_everything_runs() {
     let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
     let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
     let shown = async || {
-        let stream = transport
-            .connect(&address, &Expected::Servers, Protocol::Frames, PATIENCE)
-            .await
-            .expect("the node answers");
+        let stream =
+            transport.connect(&address, &Expected::Servers, Protocol::Frames, TIMEOUT).await.expect("the node answers");
         stream.peer_certificate().expect("it shows a certificate").to_vec()
     };
     let before = shown().await;

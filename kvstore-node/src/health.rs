@@ -45,7 +45,7 @@ pub(crate) struct Health {
 
 /// How many times longer the engine may take for one write or sync than anything on the way of an acknowledgement: it
 /// lags behind the log by design, and a lease must not depend on it.
-const ENGINE_PATIENCE: u64 = 10;
+const ENGINE_TIMEOUT_FACTOR: u64 = 10;
 
 /// What does not move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -97,7 +97,7 @@ impl Health {
             }
         }
         let busy_ms = u64::try_from(self.flusher.busy_for().as_millis()).unwrap_or(u64::MAX);
-        if busy_ms > longest_ms.saturating_mul(ENGINE_PATIENCE) {
+        if busy_ms > longest_ms.saturating_mul(ENGINE_TIMEOUT_FACTOR) {
             return Err(Stall::Engine(busy_ms));
         }
         Ok(())

@@ -43,7 +43,7 @@ const RELEASE_POLL: Duration = Duration::from_millis(5);
 /// How long a leaving node waits for the coordinator to take note of that.
 const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
 /// How long after the end of the lease a stopping node still hopes for a coordinator, in milliseconds.
-const QUORUM_PATIENCE_MS: u64 = 1_500;
+const QUORUM_TIMEOUT_MS: u64 = 1_500;
 /// How long a leaving node, which leads nothing any more, waits for its copies to be dropped from the Live sets.
 const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -422,7 +422,7 @@ impl Node {
     /// being stopped as well, and there is nobody to hand anything to.
     fn quorum_is_gone(&self) -> bool {
         let until = self.shared.life().and_then(|life| life.grants.until());
-        until.is_none_or(|until| self.shared.clock.now() >= until.plus(QUORUM_PATIENCE_MS))
+        until.is_none_or(|until| self.shared.clock.now() >= until.plus(QUORUM_TIMEOUT_MS))
     }
 }
 

@@ -26,7 +26,7 @@ const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Longest pause before a peer that could not be reached is tried again: what it missed meanwhile holds up writes.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// How long a peer may take to accept a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a stream holds that is worth being opened anew at once.
 const STEADY: Duration = Duration::from_secs(1);
 
@@ -154,7 +154,7 @@ impl Peers {
         transport.check(&peer.address)?;
         let expected = Expected::Node(peer.name.clone());
         let (kind, address) = (StreamKind::Replicate, &peer.address);
-        let connected = connect(transport, address, &expected, kind, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await;
+        let connected = connect(transport, address, &expected, kind, MESSAGE_BYTES_MAX, CONNECT_TIMEOUT).await;
         let (mut reader, mut writer) = connected.map_err(FrameError::into_detail)?;
         writer.push(&v1::ReplicationBatch {
             cluster: Some(life.member.cluster.into()),

@@ -137,11 +137,11 @@ async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_p
     // Nobody vouches for the leader any more: as far as it can know, another one has written since.
     fake.state.lock().grants_stopped = true;
     sparta.stop().await.unwrap();
-    let patience = std::time::Duration::from_secs(1);
-    while let Ok(Ok(_)) = tokio::time::timeout(patience, kv.get("k")).await {
+    let timeout = std::time::Duration::from_secs(1);
+    while let Ok(Ok(_)) = tokio::time::timeout(timeout, kv.get("k")).await {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let answered = tokio::time::timeout(patience, kv.client.compare_and_set(compare)).await;
+    let answered = tokio::time::timeout(timeout, kv.client.compare_and_set(compare)).await;
     let kind = answered.ok().map(|answer| answer.map_err(|status| detail_of(&status).kind));
     assert!(!matches!(kind, Some(Ok(_) | Err(ErrorKind::ConditionFailed))), "answered from the past: {kind:?}");
     athens.stop().await.unwrap_or_default();

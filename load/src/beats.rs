@@ -7,10 +7,9 @@ use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ClusterId, ErrorDetail, ErrorKind};
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// How long a connection may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A stream of heartbeats to one coordinator.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ impl BeatStream {
             &Expected::Coordinators,
             StreamKind::Beats,
             MESSAGE_BYTES_MAX,
-            CONNECT_PATIENCE,
+            CONNECT_TIMEOUT,
         )
         .await?;
         Ok(Self { cluster, reader, writer })
@@ -41,14 +40,14 @@ impl BeatStream {
     /// Sends a heartbeat and waits for its answer; answers to earlier ones are passed over.
     ///
     /// # Errors
-    /// Why nothing is granted. `DeadlineExceeded`: there was no answer within `patience`; the stream may be used further. After
+    /// Why nothing is granted. `DeadlineExceeded`: there was no answer within `timeout`; the stream may be used further. After
     /// `Unreachable` it may not.
-    pub async fn beat(&mut self, beat: Beat, patience: Duration) -> Result<Granted, ErrorDetail> {
+    pub async fn beat(&mut self, beat: Beat, timeout: Duration) -> Result<Granted, ErrorDetail> {
         let number = beat.number;
         let frame = Beats { cluster: self.cluster, batch: number, beats: vec![beat] };
         self.writer.push(&v1::Beats::from(frame));
         let late = |_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "no answer to a heartbeat in time");
-        timeout(patience, self.answer(number)).await.map_err(late)?
+        tokio::time::timeout(timeout, self.answer(number)).await.map_err(late)?
     }
 
     async fn answer(&mut self, number: u64) -> Result<Granted, ErrorDetail> {

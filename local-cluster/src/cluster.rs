@@ -22,7 +22,7 @@ pub const SMALL: Layout = Layout { coordinators: 3, nodes_min: FIRST_NODES.len()
 /// How often new ports are tried when somebody else took one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;
 /// How long anything may take to come about.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a stopping process may take: a node has ten seconds to hand over.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long one request may take while waiting for something.
@@ -89,7 +89,7 @@ impl Cluster {
         }
         let admin = self.admin()?;
         tokio::select! {
-            whole = watch::until_whole(&admin, usize::from(self.layout.replication), PATIENCE) => drop(whole?),
+            whole = watch::until_whole(&admin, usize::from(self.layout.replication), TIMEOUT) => drop(whole?),
             ended = self.watch() => return Err(ended),
         }
         Ok(())
@@ -254,7 +254,7 @@ impl Cluster {
     /// When none does.
     pub async fn leader(&mut self) -> Result<(Status, Duration), Error> {
         let admin = self.admin()?;
-        wait_for("a leading coordinator", PATIENCE, Wait::EVERY, async || {
+        wait_for("a leading coordinator", TIMEOUT, Wait::EVERY, async || {
             self.check_alive()?;
             Ok(match admin.status().await {
                 Ok(status) if status.leader_id.is_some() => Look::Yes(status),

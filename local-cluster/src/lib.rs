@@ -10,7 +10,7 @@ mod parent_death;
 mod ports;
 mod process;
 
-pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, PATIENCE, REQUEST_LIMIT, SMALL, YOU};
+pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL, TIMEOUT, YOU};
 pub use error::Error;
 pub use issuer::Issuer;
 pub use member::{Layout, Member, Place, node_arguments};

@@ -2,9 +2,9 @@
 
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Millis};
 
-/// How long another claimant of this member's name may keep it from registering, in milliseconds, unless a longer patience is
+/// How long another claimant of this member's name may keep it from registering, in milliseconds, unless a longer time-out is
 /// asked for: a predecessor that died is failed within the failure time-out, so whoever still holds the name after this is alive.
-const NAME_TAKEN_PATIENCE_MS: u64 = 10_000;
+const NAME_TAKEN_TIMEOUT_MS: u64 = 10_000;
 
 /// Whether a registration that was refused is asked for again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub enum Again {
 pub struct Registering {
     expects: Option<Incarnation>,
     name_taken: Option<Millis>,
-    patience_ms: u64,
+    timeout_ms: u64,
 }
 
 impl Default for Registering {
@@ -34,13 +34,13 @@ impl Default for Registering {
 impl Registering {
     /// A node whose data directory knows of this last registration, if of any.
     pub const fn new(last: Option<Incarnation>) -> Self {
-        Self { expects: last, name_taken: None, patience_ms: NAME_TAKEN_PATIENCE_MS }
+        Self { expects: last, name_taken: None, timeout_ms: NAME_TAKEN_TIMEOUT_MS }
     }
 
     /// How long, in milliseconds, another claimant of the name is waited for, which may be dead: 10 s at least.
     #[must_use]
-    pub fn with_patience(self, patience_ms: u64) -> Self {
-        Self { patience_ms: patience_ms.max(NAME_TAKEN_PATIENCE_MS), ..self }
+    pub fn with_timeout(self, timeout_ms: u64) -> Self {
+        Self { timeout_ms: timeout_ms.max(NAME_TAKEN_TIMEOUT_MS), ..self }
     }
 
     /// The registration of this directory that is taken to be on record. What the next attempt says is said knowing of it.
@@ -53,7 +53,7 @@ impl Registering {
         match error.kind {
             ErrorKind::NameTaken => {
                 let since = *self.name_taken.get_or_insert(now);
-                if now.since(since) < self.patience_ms { Again::Later } else { Again::Never }
+                if now.since(since) < self.timeout_ms { Again::Later } else { Again::Never }
             }
             ErrorKind::WrongCluster
             | ErrorKind::ProtocolMismatch
@@ -89,10 +89,10 @@ mod tests {
         assert_eq!(registering.refused(&taken, Millis::new(1_000)), Again::Later);
         assert_eq!(registering.refused(&taken, Millis::new(10_999)), Again::Later);
         assert_eq!(registering.refused(&taken, Millis::new(11_000)), Again::Never);
-        let mut patient = Registering::default().with_patience(20_000);
+        let mut patient = Registering::default().with_timeout(20_000);
         assert_eq!(patient.refused(&taken, Millis::new(1_000)), Again::Later);
         assert_eq!(patient.refused(&taken, Millis::new(20_999)), Again::Later);
-        assert_eq!(Registering::default().with_patience(0), Registering::default());
+        assert_eq!(Registering::default().with_timeout(0), Registering::default());
     }
 
     #[test]

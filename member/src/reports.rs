@@ -66,7 +66,7 @@ impl Reports {
 }
 
 /// Whether a report so answered is to be sent again. A report of an epoch that is over never comes true again, although
-/// an *operation* so answered may succeed elsewhere: kept, it would block a stopping node until its patience ends.
+/// an *operation* so answered may succeed elsewhere: kept, it would block a stopping node until its time-out.
 /// `StaleVersion` says that the row changed while the report was on its way into the log; but for requests, which name the
 /// version they are about, that takes nothing away from what is reported, and the replica would repeat it much later. `Refused`
 /// says of a release that whoever was to lead next has gone meanwhile: another one is named the next time. Whether a partition is to

@@ -13,11 +13,11 @@ use tokio::time::timeout;
 use tonic::transport::server::Connected;
 
 /// How long whoever is turned away may take to hear why.
-pub const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+pub const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that hear why they are turned away at the same time; more are only closed.
 pub const TURNED_AWAY_MAX: usize = 64;
 /// How long whoever speaks HTTP/2 may take to ask for something, before it hears why nothing comes of it.
-const REQUEST_PATIENCE: Duration = Duration::from_millis(500);
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// What a client of HTTP/2 says first; frames follow.
 const PREFACE_BYTES: usize = 24;
 
@@ -81,7 +81,7 @@ impl AsyncWrite for Guarded {
 /// If it breaks before.
 pub async fn turn_away(mut stream: TcpStream, why: &ErrorDetail) -> io::Result<()> {
     // A client tells the reason to the requests that are under way; one that comes after hears only that the connection is closed.
-    if let Ok(asked) = timeout(REQUEST_PATIENCE, request(&mut stream)).await {
+    if let Ok(asked) = timeout(REQUEST_TIMEOUT, request(&mut stream)).await {
         asked?;
     }
     stream.write_all(&farewell(why)).await?;
@@ -135,7 +135,7 @@ mod tests {
         let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1];
         client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..]].concat()).await.unwrap();
         let mut said = [0; 30];
-        let early = timeout(REQUEST_PATIENCE / 20, client.read(&mut said)).await;
+        let early = timeout(REQUEST_TIMEOUT / 20, client.read(&mut said)).await;
         assert!(early.is_err(), "said before anything was asked for: {early:?}");
         client.write_all(&[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82]).await.unwrap();
         client.read_exact(&mut said).await.unwrap();

@@ -25,7 +25,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the other side may take to show who it is.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The credentials of a process, renewed while it runs: whoever replaces the files of the directory need not restart it.
 #[derive(Debug)]
@@ -200,8 +200,8 @@ impl Tls {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
         // How many handshakes are under way is bounded by the doors through which connections come. A place among them for whoever has
         // begun one would be anybody's to hold for as long as this waits.
-        let shaken = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await;
-        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
+        let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
         let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
         let peer = peer(&stream)?;
         Ok(self.stream(stream, peer, seen))
@@ -227,8 +227,8 @@ impl Tls {
             Protocol::Frames => frames,
         };
         let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-        let shaken = timeout(HANDSHAKE_PATIENCE, connecting).await;
-        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_PATIENCE))?;
+        let shaken = timeout(HANDSHAKE_TIMEOUT, connecting).await;
+        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
         let stream = TlsStream::Client(shaken.map_err(|error| TlsError::of_handshake(error, Some(host)))?);
         let peer = peer(&stream)?;
         if !expected.is(&peer) {

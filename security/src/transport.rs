@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
@@ -114,7 +113,7 @@ impl Transport {
         self.tls().map(|tls| tls.identity())
     }
 
-    /// Connects to `address`, `host:port`, within `patience`.
+    /// Connects to `address`, `host:port`, within `timeout`.
     ///
     /// # Errors
     /// If there is nobody, or not who is expected, or plaintext must not go there.
@@ -123,11 +122,11 @@ impl Transport {
         address: &str,
         expected: &Expected,
         protocol: Protocol,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Stream> {
         self.check(address).map_err(|refused| io::Error::other(refused.message))?;
         let connecting = async {
-            let stream = reach(address, patience).await?;
+            let stream = reach(address, timeout).await?;
             stream.set_nodelay(true)?;
             match self {
                 Self::Plaintext { .. } => Ok(stream.into()),
@@ -136,21 +135,21 @@ impl Transport {
                 }
             }
         };
-        timeout(patience, connecting).await.unwrap_or_else(|_| {
-            let why = format!("no connection within {} ms", patience.as_millis());
+        tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| {
+            let why = format!("no connection within {} ms", timeout.as_millis());
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         })
     }
 
     /// A channel that connects to `address` when it is first used, and again when it must.
-    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected, patience: Duration) -> Channel {
-        endpoint.connect_with_connector_lazy(self.connector(address, expected, patience))
+    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected, timeout: Duration) -> Channel {
+        endpoint.connect_with_connector_lazy(self.connector(address, expected, timeout))
     }
 
-    /// What makes a channel's connections, each within `patience`. The channel is to have no such deadline of its own: whoever has called
+    /// What makes a channel's connections, each within `timeout`. The channel is to have no such deadline of its own: whoever has called
     /// would not know that nothing was sent.
-    pub fn connector(&self, address: &str, expected: Expected, patience: Duration) -> Connector {
-        Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), patience }
+    pub fn connector(&self, address: &str, expected: Expected, timeout: Duration) -> Connector {
+        Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), timeout }
     }
 }
 
@@ -161,12 +160,12 @@ fn host_of(address: &str) -> &str {
 }
 
 /// Connects to the first address of a name that answers; each has its share of the time.
-async fn reach(address: &str, patience: Duration) -> io::Result<TcpStream> {
+async fn reach(address: &str, timeout: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = lookup_host(address).await?.collect();
-    let share = patience / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut failed = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
     for address in addresses {
-        match timeout(share, TcpStream::connect(address)).await {
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => failed = error,
             Err(_) => failed = io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer")),
@@ -181,7 +180,7 @@ pub struct Connector {
     transport: Transport,
     address: Arc<str>,
     expected: Arc<Expected>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Service<Uri> for Connector {
@@ -194,9 +193,9 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { transport, address, expected, patience } = self.clone();
+        let Self { transport, address, expected, timeout } = self.clone();
         Box::pin(async move {
-            let connected = transport.connect(&address, &expected, Protocol::Grpc, patience).await;
+            let connected = transport.connect(&address, &expected, Protocol::Grpc, timeout).await;
             connected.map(TokioIo::new)
         })
     }

@@ -143,8 +143,8 @@ impl Coordinators {
         let mut tried = BTreeSet::new();
         let mut last = ErrorDetail::new(ErrorKind::Unreachable, "no coordinator answered in time");
         for _ in 0..ATTEMPTS_MAX {
-            let patience = until.saturating_duration_since(Instant::now());
-            if queue.is_empty() || patience.is_zero() {
+            let timeout = until.saturating_duration_since(Instant::now());
+            if queue.is_empty() || timeout.is_zero() {
                 break;
             }
             let address = queue.remove(0);
@@ -161,8 +161,8 @@ impl Coordinators {
             };
             let client = SessionClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
             let mut request = Request::new(message.clone());
-            request.set_timeout(patience);
-            let detail = match tokio::time::timeout(patience, call(client, request)).await {
+            request.set_timeout(timeout);
+            let detail = match tokio::time::timeout(timeout, call(client, request)).await {
                 Ok(Ok(response)) => {
                     self.leads(&address);
                     return Ok(response.into_inner());

@@ -1,4 +1,4 @@
-//! Channels to other processes: connected when first used, kept, with bounded patience.
+//! Channels to other processes: connected when first used, kept, with a time-out.
 
 use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};

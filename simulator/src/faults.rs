@@ -127,8 +127,8 @@ impl World {
         } else {
             own.isolated = Some((since, until));
         }
-        let patience = self.random.between(unit, unit * 8);
-        self.after(patience, Event::Elect);
+        let delay = self.random.between(unit, unit * 8);
+        self.after(delay, Event::Elect);
     }
 
     pub(crate) fn admin(&mut self) {

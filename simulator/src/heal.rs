@@ -7,7 +7,7 @@ use archon_coordinator_core::Command;
 use archon_types::{NodeGoal, PartitionId, PartitionStatus};
 use std::collections::BTreeMap;
 
-/// How long coming together may take, in milliseconds: the longest back-off of a leader's requests (30 s), the patience
+/// How long coming together may take, in milliseconds: the longest back-off of a leader's requests (30 s), the time-out
 /// with a hand-over (10 s at most), and some.
 const HEAL_MS: u64 = 150_000;
 const LOOK_MS: u64 = 100;

@@ -46,8 +46,8 @@ impl World {
         let stuck: Vec<PartitionId> = state.data_rows().filter(stuck).map(|row| row.id).collect();
         let since = &mut self.operator.since;
         since.retain(|partition, _| stuck.contains(partition));
-        let patience = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
-        let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
+        let grace = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
+        let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + grace;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
         let forced =
             late.into_iter().filter_map(|id| check_force_leader(state, session.term.liveness(), now, id, None).ok());

@@ -105,8 +105,8 @@ impl World {
         self.part(&[End::Host(leader)], &[peers.clone(), others].concat(), (0, over));
         self.part(&[End::Coordinator(deposed)], &peers, (0, over));
         self.quorum.coordinators[deposed].isolated = Some((self.truth, self.truth + over));
-        let patience = self.random.between(1, unit * 4);
-        self.after(patience, Event::Elect);
+        let delay = self.random.between(1, unit * 4);
+        self.after(delay, Event::Elect);
         self.theme_until = self.truth + over;
     }
 
@@ -158,7 +158,7 @@ impl World {
     fn stuck_hand_over(&mut self, leader: usize) {
         let timeout = self.plan.settings.timing.failure_timeout_ms;
         let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
-        // The patience with a hand-over is eight failure time-outs.
+        // A hand-over is given up after eight failure time-outs.
         let over = timeout * self.random.between(9, 16);
         self.part(&own, &peers, (0, over));
         if self.random.below(2) == 0 {
@@ -203,10 +203,10 @@ impl World {
     /// A node is away for so long that its copies are replaced.
     fn away(&mut self, leader: usize) {
         let settings = &self.plan.settings;
-        let patience = settings.timing.failure_timeout_ms + settings.replace_after_ms;
+        let absence = settings.timing.failure_timeout_ms + settings.replace_after_ms;
         let host = if self.random.below(2) == 0 { leader } else { self.random.index(self.hosts.len()) };
         self.power_off(host);
-        let back = self.random.between(patience, patience * 3);
+        let back = self.random.between(absence, absence * 3);
         self.after(back, Event::Restart { host });
         if self.random.below(2) == 0 {
             self.admin();

@@ -19,20 +19,19 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 /// Connections that are served at once; as many more are told that there are too many, and others closed.
 pub const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may take, from its begin to the end of its answer.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a request's head.
 pub const HEADER_BYTES_MAX: usize = 8 * 1024;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 /// How long somebody who is turned away may take to hear it.
-const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it waits after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// How long what is under way may take when the door closes.
@@ -74,7 +73,7 @@ impl Door {
     pub async fn close(self) {
         drop(self.end);
         self.connections.close();
-        let ended = timeout(CLOSE_DEADLINE, async {
+        let ended = tokio::time::timeout(CLOSE_DEADLINE, async {
             if let Err(error) = self.accepting.await {
                 tracing::error!(%error, "the door for metrics failed");
             }
@@ -109,10 +108,10 @@ async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker
                 continue;
             }
         };
-        let (permit, room, patience) = match Arc::clone(&served).try_acquire_owned() {
-            Ok(permit) => (permit, Some(Arc::clone(&room)), PATIENCE),
+        let (permit, room, timeout) = match Arc::clone(&served).try_acquire_owned() {
+            Ok(permit) => (permit, Some(Arc::clone(&room)), TIMEOUT),
             Err(_) => match Arc::clone(&turned_away).try_acquire_owned() {
-                Ok(permit) => (permit, None, TURNED_AWAY_PATIENCE),
+                Ok(permit) => (permit, None, TURNED_AWAY_TIMEOUT),
                 // Beyond those that are told already, closing says it.
                 Err(_) => continue,
             },
@@ -121,7 +120,7 @@ async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker
         connections.spawn(async move {
             tokio::select! {
                 () = end.cancelled() => {}
-                served = timeout(patience, serve(stream, room)) => match served {
+                served = tokio::time::timeout(timeout, serve(stream, room)) => match served {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::debug!(%error, "a request to the door for metrics failed"),
                     Err(_) => tracing::debug!("a request to the door for metrics took too long"),
@@ -148,7 +147,7 @@ async fn serve(stream: TcpStream, room: Option<Arc<Room>>) -> hyper::Result<()> 
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIMEOUT)
         .keep_alive(false)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)

@@ -5,6 +5,7 @@ use crate::metric::Metric;
 use crate::metrics;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 metrics! {
     #[derive(Default)]
@@ -139,7 +140,7 @@ async fn a_connection_that_says_nothing_is_ended() {
     let mut silent = TcpStream::connect(door.address()).await.unwrap();
     silent.write_all(b"GET /livez HTTP/1.1\r\nhost").await.unwrap();
     let mut answer = Vec::new();
-    let ended = timeout(PATIENCE * 4, silent.read_to_end(&mut answer)).await;
+    let ended = timeout(TIMEOUT * 4, silent.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "it is open still");
     assert!(!String::from_utf8_lossy(&answer).contains(" 200 "), "{answer:?}");
     door.close().await;

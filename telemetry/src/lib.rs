@@ -20,7 +20,7 @@ mod transport;
 
 pub use definition::{Definition, Kind, Label};
 pub use disk::DiskReadings;
-pub use door::{CONNECTIONS_MAX, Door, HEADER_BYTES_MAX, PATIENCE};
+pub use door::{CONNECTIONS_MAX, Door, HEADER_BYTES_MAX, TIMEOUT};
 pub use exposition::{Format, render};
 pub use family::{Family, Flat, Labelled, Reading, Series, Value, flat};
 pub use histogram::{BOUNDS_MICROS, Distribution, Histogram};

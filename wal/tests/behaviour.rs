@@ -12,7 +12,7 @@ use archon_wal::{Bounds, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
 use support::{put, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const ONE: StreamId = StreamId(1);
 
 fn open(config: WalConfig) -> Wal {
@@ -196,7 +196,7 @@ fn large_batches_and_many_metas_outgrow_a_segment() {
         wal.append_wait(batch).unwrap();
     }
     put(&wal, 1, 2, &[4; 50_000]).unwrap();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (wal, recovered) = Wal::open_on(Arc::new(disk), small()).unwrap();
     assert_eq!(recovered.streams[&StreamId(2)].metas.len(), 100);
     assert_eq!(wal.read(ONE, 1, usize::MAX).unwrap()[1].data, vec![4; 50_000]);
@@ -212,7 +212,7 @@ fn closing_drains_the_queue_and_refuses_what_comes_after() {
         batch.put(ONE, seq, Bytes::from(vec![1; 100]));
         wal.append(batch, Box::new(|result| result.unwrap())).unwrap();
     }
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     assert_eq!(other.bounds(ONE), Some(Bounds { first: 1, last: 50 }));
     assert!(matches!(put(&other, 1, 51, b"x"), Err(WalError::Closed)));
     drop(other);
@@ -254,7 +254,7 @@ fn the_last_handle_may_be_dropped_by_a_callback() {
     let dropper = std::thread::spawn(move || drop(wal));
     dropper.join().unwrap();
     go.send(()).unwrap();
-    receiver.recv_timeout(PATIENCE).unwrap();
+    receiver.recv_timeout(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_real_directory_is_created_with_its_parents() {
     let path = directory.path().join("a/b/wal");
     let (wal, _) = Wal::open(&path, WalConfig { segment_bytes: 64 * 1024, ..small() }).unwrap();
     put(&wal, 1, 1, b"x").unwrap();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (_, recovered) = Wal::open(&path, WalConfig::default()).unwrap();
     assert_eq!(recovered.streams[&ONE].bounds, Some(Bounds { first: 1, last: 1 }));
 }
@@ -285,6 +285,6 @@ fn a_record_in_two_pieces_is_stored_as_if_it_had_been_joined() {
     };
     let right = [&b"headheaddata"[..], b"headonly", b"headheaddata", b"headonly"];
     assert_eq!(stored(&wal), right);
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     assert_eq!(stored(&Wal::open_on(disk, small()).unwrap().0), right, "after a restart");
 }

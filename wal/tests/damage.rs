@@ -11,7 +11,7 @@ use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{FORMAT, Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
 use support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The note of what was durable.
 const MARK: &str = "durable.mark";
 
@@ -45,7 +45,7 @@ fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost
         put(&wal, 1, seq, format!("first-{seq}").as_bytes()).unwrap();
         put(&wal, 2, seq, format!("second-{seq}").as_bytes()).unwrap();
     }
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (name, at) = find(&disk, b"first-2");
     assert!(disk.decay(&name, at + 3, |byte| byte ^ 4));
 
@@ -60,7 +60,7 @@ fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost
     put(&wal, 2, 4, b"goes on").unwrap();
     let refused = put(&wal, 1, 2, b"no").unwrap_err();
     assert!(matches!(refused, WalError::StreamDamaged { stream: StreamId(1) }), "{refused}");
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
 
     // It stays closed until it is dropped; then its number is free again.
     let (wal, recovered) = open(&disk);
@@ -68,7 +68,7 @@ fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost
     let mut batch = WalBatch::new();
     batch.drop_stream(StreamId(1)).put(StreamId(1), 9, "anew".into());
     wal.append_wait(batch).unwrap();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (wal, recovered) = open(&disk);
     assert!(recovered.damaged_streams().is_empty(), "{recovered:?}");
     assert_eq!(read_all(&wal, 1).unwrap(), BTreeMap::from([(9, b"anew".to_vec())]));
@@ -80,7 +80,7 @@ fn a_log_that_may_not_be_damaged_refuses_and_is_left_alone() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     (1..=3).for_each(|seq| put(&wal, 1, seq, format!("vote-{seq}").as_bytes()).unwrap());
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (name, at) = find(&disk, b"vote-1");
     disk.decay(&name, at, |byte| !byte);
     let operations = disk.operations();
@@ -97,7 +97,7 @@ fn a_torn_tail_is_cut_in_silence() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     (1..=3).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (name, at) = find(&disk, b"entry-3");
     (at..at + 7).for_each(|at| assert!(disk.decay(&name, at, |_| 0)));
     // As after a power failure in the middle of that write: nothing says that it was durable.
@@ -184,7 +184,7 @@ fn another_format_is_refused_and_left_alone() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     put(&wal, 1, 1, b"x").unwrap();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let name = segments(&disk).remove(0);
     disk.decay(&name, 8, |format| format + 1);
     let crc = crc32c::crc32c(&disk.contents(&name).unwrap()[..60]).to_le_bytes();
@@ -232,7 +232,7 @@ fn sample(seed: u64) -> Sample {
         wal.append_wait(batch).unwrap();
         after.push(now.clone());
     }
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     assert!(segments(&disk).len() >= 3, "{:?}", segments(&disk));
     Sample { disk, after, metas }
 }
@@ -274,12 +274,12 @@ fn check(sample: &Sample, disk: &MemoryDisk, newest: bool, what: &str) -> bool {
         }
     }
     let told = !recovered.damaged.is_empty();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
 
     // The next opening agrees.
     let (wal, again) = open(disk);
     assert_eq!(again.damaged_streams(), damaged, "{what}: {:?}", again.damaged);
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     told
 }
 

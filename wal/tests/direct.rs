@@ -17,7 +17,7 @@ use archon_wal::{StreamId, Wal, WalConfig};
 use rustix::fs::OFlags;
 use support::{put, read_all};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const RECORDS: u64 = 200;
 
 /// Segments that end within a block, and large enough for some rolls.
@@ -56,12 +56,12 @@ fn write_and_read(directory: &Path, disk: RealDisk) {
         let last = wal.read(StreamId(1), seq.saturating_sub(3).max(1), usize::MAX).unwrap();
         assert_eq!(last.last().map(|record| record.data.to_vec()), Some(content(seq)), "record {seq}");
     }
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (wal, recovered) = Wal::open(directory, config()).unwrap();
     assert!(recovered.damaged.is_empty() && recovered.torn_bytes_cut == 0, "{recovered:?}");
     let records = read_all(&wal, 1).unwrap();
     assert!((1..=RECORDS).all(|seq| records[&seq] == content(seq)) && records.len() as u64 == RECORDS);
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn one_after_the_other_go_on_where_the_other_ended() {
         }
         let records = read_all(&wal, 1).unwrap();
         assert!((1..=life * 10 + 10).all(|seq| records[&seq] == content(seq)), "life {life}");
-        wal.close(PATIENCE).unwrap();
+        wal.close(TIMEOUT).unwrap();
     }
 }
 
@@ -101,7 +101,7 @@ fn traced() {
     let Ok(directory) = std::env::var("WAL_TRACED_DIRECTORY") else { return };
     let (wal, _) = Wal::open(directory.as_ref(), WalConfig { segment_bytes: 1 << 20, ..config() }).unwrap();
     (1..=50).for_each(|seq| put(&wal, 1, seq, b"traced").unwrap());
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
 }
 
 /// The calls themselves, for a test that reads back cannot tell whether anything was made durable.

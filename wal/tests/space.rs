@@ -10,7 +10,7 @@ use archon_wal::disk::{FaultDisk, MemoryDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
 use support::{put, read_all, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, recycled_segments_max: 0, ..WalConfig::default() }
@@ -71,7 +71,7 @@ fn a_full_disk_refuses_writes_but_reads_and_urgent_batches_go_on() {
         false => Ok(()),
     });
     put(&wal, 1, last + 1, b"back").unwrap();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (wal, recovered) = Wal::open_on(Arc::new(memory), config()).unwrap();
     assert!(recovered.damaged.is_empty());
     assert_eq!(wal.bounds(StreamId(1)).unwrap().last, last + 1);
@@ -126,7 +126,7 @@ fn trimming_frees_enough_to_write_again_on_a_full_disk() {
 #[test]
 fn a_log_on_a_full_disk_opens_and_reads() {
     let (memory, _, wal, last) = full_log();
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let disk = Arc::new(FaultDisk::new(Arc::new(memory)));
     disk.set_full(true);
     let (wal, recovered) = Wal::open_on(disk, config()).unwrap();
@@ -206,7 +206,7 @@ fn a_segment_that_cannot_be_opened_once_more_is_written_through_the_handle_there
     (2..=10).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
     disk.set_unopenable(false);
     (11..=30).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
-    wal.close(PATIENCE).unwrap();
+    wal.close(TIMEOUT).unwrap();
     let (wal, _) = Wal::open_on(Arc::new(memory), config()).unwrap();
     assert_eq!(read_all(&wal, 1).unwrap().len(), 30);
 }

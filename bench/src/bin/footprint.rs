@@ -27,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Copies of each partition: one on every node, so that each node holds everything.
 const COPIES: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// What may wait for the storage engines when everything is said to be there: the rows of idle probes.
 const WAITING_FEW_BYTES: u64 = 1024 * 1024;
 /// After a change, before memory is looked at.
@@ -99,7 +99,7 @@ async fn run(args: &Args) -> anyhow::Result<Report> {
 
 async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(30))?;
-    until_whole(&admin, usize::from(COPIES), PATIENCE).await?;
+    until_whole(&admin, usize::from(COPIES), TIMEOUT).await?;
     sleep(SETTLE).await;
     let (node_empty, coordinator_empty) = memory(cluster);
 
@@ -139,14 +139,14 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
         if killed {
             block_in_place(|| process.kill());
         } else {
-            let status = block_in_place(|| process.terminate(PATIENCE));
+            let status = block_in_place(|| process.terminate(TIMEOUT));
             anyhow::ensure!(status.success(), "the node ended with {status}");
             stop = ending.elapsed();
         }
         let began = Instant::now();
         cluster.start_node(NODES[0]);
         let answers = async || admin.node_stats(&address).await.map_err(|error| error.to_string());
-        until("the node to answer", PATIENCE, answers).await?;
+        until("the node to answer", TIMEOUT, answers).await?;
         let answered = began.elapsed();
         // Until it has registered anew, what was whole before would count.
         let registered = async || match incarnation(&admin).await {
@@ -154,7 +154,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
             Ok(now) => Err(format!("incarnation {now}")),
             Err(error) => Err(error.to_string()),
         };
-        until("the node to register", PATIENCE, registered).await?;
+        until("the node to register", TIMEOUT, registered).await?;
         whole(&admin).await?;
         started.push((answered, began.elapsed()));
         if !killed {
@@ -207,7 +207,7 @@ async fn whole(admin: &Admin) -> anyhow::Result<()> {
             Err(format!("{missing} partitions lack a copy, {live} nodes live"))
         }
     };
-    until("every partition to be whole", PATIENCE, look).await?;
+    until("every partition to be whole", TIMEOUT, look).await?;
     Ok(())
 }
 
@@ -221,7 +221,7 @@ async fn flushed(admin: &Admin) -> anyhow::Result<()> {
         }
         if waiting <= WAITING_FEW_BYTES { Ok(()) } else { Err(format!("{waiting} bytes wait")) }
     };
-    until("the storage engines to have everything", PATIENCE, look).await?;
+    until("the storage engines to have everything", TIMEOUT, look).await?;
     Ok(())
 }
 

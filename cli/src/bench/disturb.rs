@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long the probers may take to get going, and the cluster to heal.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What the probers saw. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
@@ -50,7 +50,7 @@ impl Stage {
         let admin = connect::admin(connection)?;
         let partitions = admin.table(table).await?.len() as u32;
         let probers = Probers::start(&client, args.writers, args.readers, partitions);
-        probers.all_succeed(PATIENCE).await?;
+        probers.all_succeed(TIMEOUT).await?;
         output
             .talk(format!("{} writers and {} readers run; {:?} of calm first", args.writers, args.readers, args.calm));
         probers.mark();

@@ -1,6 +1,6 @@
 //! `archon bench grow`: a table by ranges that begins as one partition and is split as it fills, and what ordered scans of it bring.
 
-use super::disturb::PATIENCE;
+use super::disturb::TIMEOUT;
 use super::load::Load;
 use super::{local, over, settled};
 use crate::args::{Connection, GrowArgs, WriteOrder};
@@ -96,7 +96,7 @@ async fn drop_table(admin: &Admin, name: &str) -> Result<(), Failure> {
 }
 
 async fn measure(args: &GrowArgs, connection: &Connection, admin: &Admin, output: &Output) -> Result<Growing, Failure> {
-    watch::until_served(admin, TABLE, 1, PATIENCE).await?;
+    watch::until_served(admin, TABLE, 1, TIMEOUT).await?;
     let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection)?;
     let mix = match args.order {
         WriteOrder::Ascending => Mix::Load,
@@ -195,7 +195,7 @@ impl Moves {
     }
 
     async fn end(&mut self, admin: &Admin) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.under_way && Instant::now() < deadline {
             tokio::time::sleep(REBALANCE_EVERY).await;
             self.look(admin).await;
@@ -228,7 +228,7 @@ async fn scans(
     let ranges = scan(TABLE, "by ranges", keys, connection, admin).await?;
     admin.create_table(HASHED, HASHED_PARTITIONS, args.local.replication).await?;
     let hashed = async {
-        watch::until_served(admin, HASHED, HASHED_PARTITIONS as usize, PATIENCE).await?;
+        watch::until_served(admin, HASHED, HASHED_PARTITIONS as usize, TIMEOUT).await?;
         let load = Load::new(keys, args.value_bytes, 1, HASHED, connection)?;
         settled(&load.every_key(Mix::Load, "writing the keys into a table whose keys are hashed", output).await?)?;
         scan(HASHED, "hashed", keys, connection, admin).await

@@ -1,6 +1,6 @@
 //! `archon bench rebalance`: what moving partitions costs those who read and write meanwhile, and how fast it goes.
 
-use super::disturb::{PATIENCE, Report, Stage, sleep_or_interrupt};
+use super::disturb::{Report, Stage, TIMEOUT, sleep_or_interrupt};
 use super::load::{Load, Running, Seen, print_seen};
 use super::nodes::{Cost, Counted};
 use super::rounds::Round;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// How long moves may take.
-const MOVES_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const MOVES_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long probers go on after the last move, at least.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
@@ -88,7 +88,7 @@ pub(super) async fn rebalance(
     let mut stage = Stage::set(&connection, table, &args.probe, output).await?;
     if let Some(cluster) = &mut local {
         cluster.start_node(LATE_NODE)?;
-        watch::until_node(&stage.admin, LATE_NODE, NodeStatus::Alive, PATIENCE).await?;
+        watch::until_node(&stage.admin, LATE_NODE, NodeStatus::Alive, TIMEOUT).await?;
         stage.probers.mark();
     }
     let before = end(running).await?;
@@ -96,7 +96,7 @@ pub(super) async fn rebalance(
     let counted = Counted::now(&stage.admin).await;
     let began = Instant::now();
     let Moved { moves, copies } = tokio::select! {
-        moved = watch::rebalance(&stage.admin, MOVES_PATIENCE) => moved?,
+        moved = watch::rebalance(&stage.admin, MOVES_TIMEOUT) => moved?,
         _ = tokio::signal::ctrl_c() => {
             return Err(Failure::failed("interrupted; the moves go on in the cluster")
                 .with_remedy("`archon rebalance status` watches them, `archon rebalance cancel` stops them"));

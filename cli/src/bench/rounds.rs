@@ -1,6 +1,6 @@
 //! What is done to a cluster of the measurement's own, round by round, and how it is made whole again.
 
-use super::disturb::{PATIENCE, Stage};
+use super::disturb::{Stage, TIMEOUT};
 use crate::args::{Disturbance, FailoverArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -72,7 +72,7 @@ impl<'a> Rounds<'a> {
         let asked = if self.args.disturb.is_empty() { &[Disturbance::Kill][..] } else { &self.args.disturb };
         for disturbance in asked {
             for number in 1..=self.args.rounds {
-                self.stage.probers.all_succeed(PATIENCE).await?;
+                self.stage.probers.all_succeed(TIMEOUT).await?;
                 sleep(CALM).await;
                 let round = self.round(*disturbance, number).await?;
                 self.output.talk(format!("{}, round {number}: {}", round.name(), round.what));
@@ -100,7 +100,7 @@ impl<'a> Rounds<'a> {
         };
         // Without a quorum nobody serves what has a single copy.
         if disturbance != Disturbance::Outage {
-            probers.all_succeed(PATIENCE).await?;
+            probers.all_succeed(TIMEOUT).await?;
         }
         sleep(self.args.duration.saturating_sub(began.elapsed()).max(CALM)).await;
         let mut round = Round::new(Some(disturbance), what, probers.window(), began);
@@ -121,7 +121,7 @@ impl<'a> Rounds<'a> {
         if let Some(victim) = self.victim.take() {
             self.cluster.start_node(&victim)?;
             self.whole().await?;
-            watch::rebalance(&self.stage.admin, PATIENCE).await?;
+            watch::rebalance(&self.stage.admin, TIMEOUT).await?;
         }
         self.whole().await?;
         sleep(CALM).await;
@@ -129,8 +129,8 @@ impl<'a> Rounds<'a> {
     }
 
     async fn whole(&self) -> Result<(), Failure> {
-        watch::until_whole(&self.stage.admin, usize::from(self.args.probe.local.replication), PATIENCE).await?;
-        self.stage.probers.all_succeed(PATIENCE).await?;
+        watch::until_whole(&self.stage.admin, usize::from(self.args.probe.local.replication), TIMEOUT).await?;
+        self.stage.probers.all_succeed(TIMEOUT).await?;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl<'a> Rounds<'a> {
             self.cluster.stop_node(&victim).await?;
         }
         self.victim = Some(victim.clone());
-        watch::until_node(&self.stage.admin, &victim, NodeStatus::Failed, PATIENCE).await?;
+        watch::until_node(&self.stage.admin, &victim, NodeStatus::Failed, TIMEOUT).await?;
         let how = if killed { "killed" } else { "stopped" };
         Ok(format!("{victim}, which led for {count} of {} writers, was {how}", probed.len()))
     }
@@ -162,16 +162,16 @@ impl<'a> Rounds<'a> {
             (false, _) => drop(admin.set_node(LATE_NODE, NodeGoal::Drain).await?),
         }
         if joins {
-            watch::until_node(admin, LATE_NODE, NodeStatus::Alive, PATIENCE).await?;
+            watch::until_node(admin, LATE_NODE, NodeStatus::Alive, TIMEOUT).await?;
         }
-        let moved = watch::rebalance(admin, PATIENCE).await?;
+        let moved = watch::rebalance(admin, TIMEOUT).await?;
         self.whole().await?;
         let emptied = async || {
             let nodes = admin.list_nodes().await.map_err(watch::said)?;
             let held = nodes.iter().find(|node| node.name == LATE_NODE).map_or(0, |node| node.copies_held);
             if joins || held == 0 { Ok(()) } else { Err(format!("it holds {held} copies")) }
         };
-        watch::until("the drained node to be empty", PATIENCE, emptied).await?;
+        watch::until("the drained node to be empty", TIMEOUT, emptied).await?;
         let what = if joins { "joined" } else { "was drained" };
         Ok(format!("{LATE_NODE} {what}; {} moves were planned and made", moved.moves))
     }
@@ -187,7 +187,7 @@ impl<'a> Rounds<'a> {
     async fn leader(&mut self, former: u64) -> Result<(u64, Duration), Failure> {
         let admin =
             Admin::with_transport(self.cluster.endpoints(), REQUEST_LIMIT, self.cluster.transport(Role::Admin)?)?;
-        wait_for("a leading coordinator", PATIENCE, Wait::EVERY, async || {
+        wait_for("a leading coordinator", TIMEOUT, Wait::EVERY, async || {
             self.cluster.check_alive()?;
             Ok(match admin.status().await.map(|status| status.leader_id.filter(|id| *id != former)) {
                 Ok(Some(leader)) => Look::Yes(leader),

@@ -1,6 +1,6 @@
 //! `archon bench split`: what splitting a partition costs those who read and write meanwhile, and how long keys that move wait.
 
-use super::disturb::{PATIENCE, sleep_or_interrupt};
+use super::disturb::{TIMEOUT, sleep_or_interrupt};
 use super::load::{Load, Seen, print_seen};
 use super::{local, settled};
 use crate::args::{Connection, SplitArgs};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The table that is made for it.
 const TABLE: &str = "bench-split";
 /// How long a split may take: longer than the coordinators give it.
-const SPLIT_PATIENCE: Duration = Duration::from_secs(60 * 60);
+const SPLIT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// What was seen. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
@@ -74,7 +74,7 @@ async fn measure(
     admin: &Admin,
     output: &Output,
 ) -> Result<Splitting, Failure> {
-    watch::until_served(admin, TABLE, 1, PATIENCE).await?;
+    watch::until_served(admin, TABLE, 1, TIMEOUT).await?;
     let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection)?;
     settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     let client: Client = connect::client(connection, TABLE, None).await?;
@@ -86,7 +86,7 @@ async fn measure(
     };
     let (stays, moves) = (Probers::write(&client, 0, keys(0)), Probers::write(&client, 1, keys(middle)));
     for probers in [&stays, &moves] {
-        probers.all_succeed(PATIENCE).await?;
+        probers.all_succeed(TIMEOUT).await?;
         probers.mark();
     }
     let running = load.begin()?;
@@ -102,8 +102,8 @@ async fn measure(
     until_over(admin, split.right).await?;
     let took = began.elapsed();
     // A gap that is open then is told too.
-    stays.all_succeed(PATIENCE).await?;
-    moves.all_succeed(PATIENCE).await?;
+    stays.all_succeed(TIMEOUT).await?;
+    moves.all_succeed(TIMEOUT).await?;
     let disturbed = (stays.window(), moves.window());
     let during = running.end().await?;
 
@@ -154,9 +154,9 @@ async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
             None => Ok(()),
         }
     };
-    watch::until("the split", SPLIT_PATIENCE, look).await?;
+    watch::until("the split", SPLIT_TIMEOUT, look).await?;
     match admin.describe_partition(TABLE, right).await {
-        Ok(_) => Ok(watch::until_served(admin, TABLE, 2, PATIENCE).await?),
+        Ok(_) => Ok(watch::until_served(admin, TABLE, 2, TIMEOUT).await?),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Failure::failed("the split was given up").with_remedy("`archon events` says why"))
         }

@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use std::time::{Duration, SystemTime};
 
 /// How long one member may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Members that are asked at once.
 const ASKED_MAX: usize = 16;
 
@@ -68,7 +68,7 @@ async fn members(admin: &Admin) -> Result<Vec<(Identity, String)>, Failure> {
 
 /// What one of them shows.
 async fn shown(transport: &Transport, member: Identity, address: String, now: SystemTime) -> ShownCertificate {
-    let connected = transport.connect(&address, &Expected::Servers, Protocol::Grpc, PATIENCE).await;
+    let connected = transport.connect(&address, &Expected::Servers, Protocol::Grpc, TIMEOUT).await;
     let read = connected.map_err(|error| error.to_string()).and_then(|stream| {
         let der = stream.peer_certificate().ok_or_else(|| "it shows no certificate".to_owned())?;
         summary::of(&address, der).map_err(|error| error.to_string())

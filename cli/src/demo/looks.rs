@@ -5,7 +5,7 @@ use crate::documents::{Partition, Rebalance};
 use crate::exit::Failure;
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
 use archon_load::{Look, Wait};
-use archon_local_cluster::{Cluster, PATIENCE, REQUEST_LIMIT, SMALL};
+use archon_local_cluster::{Cluster, REQUEST_LIMIT, SMALL, TIMEOUT};
 use std::time::Duration;
 
 /// The table of the story.
@@ -19,7 +19,7 @@ pub(super) async fn wait_for<T>(
     what: &str,
     look: impl AsyncFnMut() -> Result<Look<T>, Failure>,
 ) -> Result<(T, Duration), Failure> {
-    archon_load::wait_for(what, PATIENCE, Wait::EVERY, look).await
+    archon_load::wait_for(what, TIMEOUT, Wait::EVERY, look).await
 }
 
 /// Waits until a node has registered; says how long that took.

@@ -39,7 +39,7 @@ fn filter_of(text: &str) -> Result<EnvFilter, String> {
 }
 
 /// How long the end of the process waits for the last lines to be written.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log of this process; its end waits, for a moment, until everything is written.
 pub(super) struct Log {
@@ -50,13 +50,13 @@ impl Log {
     /// What writes the last lines before the process ends at once.
     pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
         let queue = self.queue.clone();
-        move || queue.flush(END_PATIENCE)
+        move || queue.flush(END_TIMEOUT)
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.queue.flush(END_PATIENCE);
+        self.queue.flush(END_TIMEOUT);
     }
 }
 

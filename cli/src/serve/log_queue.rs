@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Bytes of lines that may wait to be written: some seconds of a talkative service.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How long whoever tells of an error waits until it is written.
-const ERROR_PATIENCE: Duration = Duration::from_millis(100);
+const ERROR_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct State {
@@ -60,19 +60,19 @@ impl LogQueue {
         Ok(queue)
     }
 
-    /// Waits until what was queued before is written, at most for `patience`.
-    pub(super) fn flush(&self, patience: Duration) {
+    /// Waits until what was queued before is written, at most for `timeout`.
+    pub(super) fn flush(&self, timeout: Duration) {
         let mut state = self.shared.state.lock();
         let upto = state.taken;
-        self.await_written(&mut state, upto, patience);
+        self.await_written(&mut state, upto, timeout);
     }
 
     /// Queues a text that did not come by way of `tracing`, and waits for a moment until it is written.
     pub(super) fn tell(&self, text: &str) {
-        self.push(text.as_bytes(), Some(ERROR_PATIENCE));
+        self.push(text.as_bytes(), Some(ERROR_TIMEOUT));
     }
 
-    fn push(&self, line: &[u8], patience: Option<Duration>) {
+    fn push(&self, line: &[u8], timeout: Option<Duration>) {
         let shared = &self.shared;
         let mut state = shared.state.lock();
         // A line longer than the queue is taken alone.
@@ -84,14 +84,14 @@ impl LogQueue {
         state.taken += 1;
         state.lines.push_back(line.to_owned());
         shared.filled.notify_one();
-        if let Some(patience) = patience.filter(|_| !state.stuck) {
+        if let Some(timeout) = timeout.filter(|_| !state.stuck) {
             let upto = state.taken;
-            self.await_written(&mut state, upto, patience);
+            self.await_written(&mut state, upto, timeout);
         }
     }
 
-    fn await_written(&self, state: &mut parking_lot::MutexGuard<'_, State>, upto: u64, patience: Duration) {
-        let until = Instant::now() + patience;
+    fn await_written(&self, state: &mut parking_lot::MutexGuard<'_, State>, upto: u64, timeout: Duration) {
+        let until = Instant::now() + timeout;
         while state.written < upto {
             if self.shared.written.wait_until(state, until).timed_out() {
                 state.stuck |= state.written < upto;
@@ -130,12 +130,12 @@ impl LogQueue {
 /// Takes one line.
 pub(super) struct LogLine {
     queue: LogQueue,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.queue.push(line, self.patience);
+        self.queue.push(line, self.timeout);
         Ok(line.len())
     }
 
@@ -148,12 +148,12 @@ impl<'a> MakeWriter<'a> for LogQueue {
     type Writer = LogLine;
 
     fn make_writer(&'a self) -> LogLine {
-        LogLine { queue: self.clone(), patience: None }
+        LogLine { queue: self.clone(), timeout: None }
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> LogLine {
-        let patience = (*meta.level() == Level::ERROR).then_some(ERROR_PATIENCE);
-        LogLine { queue: self.clone(), patience }
+        let timeout = (*meta.level() == Level::ERROR).then_some(ERROR_TIMEOUT);
+        LogLine { queue: self.clone(), timeout }
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// A pipe of `lines` lines.
     struct Pipe(SyncSender<Vec<u8>>);
@@ -189,11 +189,11 @@ mod tests {
         // Five lines of two bytes have room, the one that the thread is at included.
         (0..9).for_each(|number| queue.push(format!("{number}\n").as_bytes(), None));
         assert_eq!(queue.shared.state.lock().dropped, 4);
-        let lines: Vec<_> = (0..5).map(|_| read.recv_timeout(PATIENCE).unwrap()).collect();
+        let lines: Vec<_> = (0..5).map(|_| read.recv_timeout(TIMEOUT).unwrap()).collect();
         assert_eq!(lines.concat(), b"0\n1\n2\n3\n4\n");
         let told = |state: &mut State| state.dropped > 0;
         let mut state = queue.shared.state.lock();
-        assert!(!queue.shared.written.wait_while_for(&mut state, told, PATIENCE).timed_out(), "it is to be told");
+        assert!(!queue.shared.written.wait_while_for(&mut state, told, TIMEOUT).timed_out(), "it is to be told");
     }
 
     #[test]
@@ -206,12 +206,12 @@ mod tests {
         };
         waits_ms(true);
         waits_ms(false);
-        assert_eq!(read.recv_timeout(PATIENCE).unwrap(), b"error\n");
-        assert_eq!(read.recv_timeout(PATIENCE).unwrap(), b"error\n");
-        queue.flush(PATIENCE);
+        assert_eq!(read.recv_timeout(TIMEOUT).unwrap(), b"error\n");
+        assert_eq!(read.recv_timeout(TIMEOUT).unwrap(), b"error\n");
+        queue.flush(TIMEOUT);
         assert!(!queue.shared.state.lock().stuck, "somebody reads again");
-        let reader = std::thread::spawn(move || read.recv_timeout(PATIENCE));
-        queue.push(b"end\n", Some(PATIENCE));
+        let reader = std::thread::spawn(move || read.recv_timeout(TIMEOUT));
+        queue.push(b"end\n", Some(TIMEOUT));
         assert_eq!(queue.shared.state.lock().written, 3, "it came back once it was written");
         assert_eq!(reader.join().unwrap().unwrap(), b"end\n");
     }
@@ -220,7 +220,7 @@ mod tests {
     fn a_reader_that_has_gone_stops_nobody() {
         let (queue, read) = queue(100);
         drop(read);
-        (0..1_000).for_each(|_| queue.push(b"line\n", Some(PATIENCE)));
+        (0..1_000).for_each(|_| queue.push(b"line\n", Some(TIMEOUT)));
         assert_eq!(queue.shared.state.lock().written, 1_000);
     }
 }

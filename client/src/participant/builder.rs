@@ -22,7 +22,7 @@ pub(super) struct Config {
     pub(super) partitions_max: Option<u32>,
     pub(super) served: Served,
     /// How long the first registration may take.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// How a [`Participant`] is to be; made by [`Participant::builder`].
@@ -43,7 +43,7 @@ impl ParticipantBuilder {
             weight: 100,
             partitions_max: None,
             served: Served { tables: Vec::new(), timing: None },
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         };
         Self { config }
     }
@@ -128,8 +128,8 @@ impl ParticipantBuilder {
     }
 
     /// How long [`Self::start`] may take; 30 s unless said otherwise.
-    pub fn start_within(mut self, patience: Duration) -> Self {
-        self.config.patience = patience;
+    pub fn start_within(mut self, timeout: Duration) -> Self {
+        self.config.timeout = timeout;
         self
     }
 

@@ -91,8 +91,8 @@ impl Participant {
     }
 
     async fn start<C: Callbacks>(config: Config, callbacks: C) -> Result<Self, Error> {
-        let deadline = Instant::now() + config.patience;
-        let patience_ms = u64::try_from(config.patience.as_millis()).unwrap_or(u64::MAX);
+        let deadline = Instant::now() + config.timeout;
+        let timeout_ms = u64::try_from(config.timeout.as_millis()).unwrap_or(u64::MAX);
         let (effects, taken) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(config, effects));
         let guard = shared.end.clone().drop_guard();
@@ -113,7 +113,7 @@ impl Participant {
                     Phase::Registering(last) => last.clone().map(Box::new),
                     Phase::Registered | Phase::Ended(_) => None,
                 };
-                return Err(Error::DeadlineExceeded { timeout_ms: patience_ms, outcome: Outcome::Unknown, last });
+                return Err(Error::DeadlineExceeded { timeout_ms: timeout_ms, outcome: Outcome::Unknown, last });
             }
         }
         Ok(Self { shared, thread: Some(thread), callbacks, _guard: guard })

@@ -101,7 +101,7 @@ impl Session {
         let boot = BootId::new(Uuid::new_v4());
         // Whoever holds the name may have died just now.
         let take_over_ms = config.served.timing.map_or(0, |timing| timing.failure_timeout_ms.saturating_mul(2));
-        let registering = Registering::default().with_patience(take_over_ms);
+        let registering = Registering::default().with_timeout(take_over_ms);
         let registration = |expects| Registration {
             cluster: None,
             name: config.name.clone(),
@@ -212,9 +212,9 @@ impl Session {
             let wait_ms = u32::try_from(POLL_WAIT.as_millis()).unwrap_or(u32::MAX);
             let request = v1::DutiesRequest::from(DutiesAsked { member, term, version, wait_ms });
             let begun = Instant::now();
-            let patience = POLL_WAIT + POLL_SLACK;
+            let timeout = POLL_WAIT + POLL_SLACK;
             let answer =
-                self.coordinators.call(patience, request, async |mut client, request| client.duties(request).await);
+                self.coordinators.call(timeout, request, async |mut client, request| client.duties(request).await);
             let answer = answer.await.and_then(|wire| Duties::try_from(wire).map_err(ErrorDetail::from));
             let answer = match answer {
                 Ok(answer) => answer,

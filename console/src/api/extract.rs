@@ -1,6 +1,6 @@
 //! What is taken from a request: as axum takes it, with errors as this interface says them.
 
-use super::{BODY_BYTES_MAX, BODY_PATIENCE, Shared};
+use super::{BODY_BYTES_MAX, BODY_TIMEOUT, Shared};
 use crate::error::ApiError;
 use archon_client::ErrorKind;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -57,7 +57,7 @@ impl FromRequest<Shared> for Octets {
         };
         let late =
             |_| ApiError::new(ErrorKind::Overloaded, "the body did not come in time, or others leave no room for it");
-        let taken = tokio::time::timeout(BODY_PATIENCE, reading).await.map_err(late)?;
+        let taken = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)?;
         taken.map(Self).map_err(|rejected| {
             ApiError::new(ErrorKind::InvalidArgument, rejected.body_text()).with_status(rejected.status())
         })

@@ -36,7 +36,7 @@ const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most bytes of all bodies that are being read.
 const BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a body may take to come.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every request of a console comes to.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ async fn skip_body(request: Request) {
             left = left.saturating_sub(part.len());
         }
     };
-    let _ = tokio::time::timeout(BODY_PATIENCE, skipping).await;
+    let _ = tokio::time::timeout(BODY_TIMEOUT, skipping).await;
 }
 
 async fn other_method(request: Request) -> crate::error::ApiError {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long the middle of a partition may be looked for while somebody waits. It goes on, and whoever asks again finds it.
-const SEARCH_PATIENCE: Duration = Duration::from_secs(20);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which partition.
 #[derive(Deserialize, JsonSchema)]
@@ -88,7 +88,7 @@ pub(crate) async fn split(
         let why = "the middle of its bytes is still being looked for; ask again, or name a key";
         ApiError::new(ErrorKind::Unavailable, why)
     };
-    Ok(Json(tokio::time::timeout(SEARCH_PATIENCE, splitting).await.map_err(searching)??))
+    Ok(Json(tokio::time::timeout(SEARCH_TIMEOUT, splitting).await.map_err(searching)??))
 }
 
 pub(crate) async fn merge(

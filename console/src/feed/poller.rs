@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long an answer may take: what is told is to be of now.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// How many events are told.
 const EVENTS_MAX: u32 = 200;
 /// With more nodes than this, they are told of every other time.
@@ -139,7 +139,7 @@ impl Poller {
 
     async fn open(&self, cluster: &Cluster, table: &str) -> Result<Routes, Error> {
         let builder = Client::builder(cluster.config.coordinators.clone()).transport(cluster.config.transport.clone());
-        builder.timeout(PATIENCE).routes(table).await
+        builder.timeout(TIMEOUT).routes(table).await
     }
 }
 
@@ -148,5 +148,5 @@ impl Poller {
 /// # Errors
 /// As [`Admin::with_transport`].
 pub(crate) fn quick(cluster: &crate::console::ConsoleConfig) -> Result<Admin, Error> {
-    Admin::with_transport(cluster.coordinators.clone(), PATIENCE, cluster.transport.clone())
+    Admin::with_transport(cluster.coordinators.clone(), TIMEOUT, cluster.transport.clone())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// How long a coordinator may take to say how it is.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A coordinator as it says that it is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
@@ -75,6 +75,6 @@ impl CoordinatorView {
 /// # Errors
 /// If one of them is no address.
 pub(crate) fn each(admin: &Admin, coordinators: &[String]) -> Result<Vec<(String, Admin)>, Error> {
-    let one = |address: &String| Ok((address.clone(), admin.at_endpoint(address.clone(), PATIENCE)?));
+    let one = |address: &String| Ok((address.clone(), admin.at_endpoint(address.clone(), TIMEOUT)?));
     coordinators.iter().map(one).collect()
 }

@@ -278,7 +278,7 @@ impl Liveness {
     }
 
     /// A node said that it is about to exit. Until it begins another life it is granted no leadership: it would only
-    /// release it again, and again, until its patience ends.
+    /// release it again, and again, until its time-out.
     /// Returns whether that is news, upon which a turn is due.
     pub fn note_stopping(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         let life = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation && !life.stopping);

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How long a partition may be without anybody who serves it before people are called, in milliseconds, beside failure time-outs.
-const PATIENCE_MS: u64 = 10_000;
+const GRACE_MS: u64 = 10_000;
 /// Failure time-outs beside it: in one silence is noticed, in another one a lease may end.
-const PATIENCE_TIMEOUTS: u64 = 2;
+const GRACE_TIMEOUTS: u64 = 2;
 
 /// The partitions that nobody serves, but for those that operators have taken offline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -76,18 +76,18 @@ impl Unserved {
         state: &'a ClusterState,
         now: Millis,
     ) -> impl Iterator<Item = (&'a Partition, Millis)> {
-        let least = PATIENCE_MS + PATIENCE_TIMEOUTS * state.settings.timing.failure_timeout_ms;
+        let least = GRACE_MS + GRACE_TIMEOUTS * state.settings.timing.failure_timeout_ms;
         let long = self.since.iter().filter(move |(_, since)| now.since(**since) > least);
         let rows = long.filter_map(|(id, since)| Some((state.partitions.get(*id)?, *since)));
-        rows.filter(move |(row, since)| now.since(*since) > patience_ms(state, row))
+        rows.filter(move |(row, since)| now.since(*since) > grace_ms(state, row))
     }
 }
 
 /// How long a partition may be without anybody who serves it. Whoever takes it over or led it may have long time-outs of its own.
-fn patience_ms(state: &ClusterState, row: &Partition) -> u64 {
+fn grace_ms(state: &ClusterState, row: &Partition) -> u64 {
     let own = |former: &FormerLeader| former.failure_timeout_ms;
     let members = row.placements.iter().map(|copy| state.timing_of(copy.node).failure_timeout_ms);
     let members = members.chain(state.former_leaders.of_partition(row.id).map(own));
     let timeout_ms = members.fold(state.settings.timing.failure_timeout_ms, u64::max);
-    PATIENCE_MS.saturating_add(PATIENCE_TIMEOUTS.saturating_mul(timeout_ms))
+    GRACE_MS.saturating_add(GRACE_TIMEOUTS.saturating_mul(timeout_ms))
 }

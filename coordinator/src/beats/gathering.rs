@@ -21,7 +21,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_millis(140);
 /// A round begins no sooner than this after the one before: what a round costs is shared by those that come meanwhile.
 const PACE: Duration = Duration::from_millis(5);
 /// A round that takes longer than this is not waited for by those who come later.
-const PATIENCE: Duration = Duration::from_millis(40);
+const TIMEOUT: Duration = Duration::from_millis(40);
 /// Most rounds under way at once.
 const ROUNDS_MAX: usize = 16;
 
@@ -42,7 +42,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
     let (mut running, mut began) = (None::<Round>, None::<Instant>);
     let mut fresh = Vec::new();
     loop {
-        let pause = if running.is_some() { PATIENCE } else { PACE };
+        let pause = if running.is_some() { TIMEOUT } else { PACE };
         let free_at = began.map_or_else(Instant::now, |began| began + pause);
         let (may_begin, free) = (rounds.len() < ROUNDS_MAX, Instant::now() >= free_at);
         tokio::select! {

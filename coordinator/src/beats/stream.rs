@@ -53,19 +53,19 @@ struct Stream {
     /// Its place, once it is known whose stream it is.
     place: Option<Place>,
     /// How long it may be silent.
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Stream {
     const fn new(context: Context, speakers: Arc<Speakers>, caller: Caller, reader: FrameReader) -> Self {
-        Self { context, speakers, caller, reader, place: None, patience: SILENCE_MIN }
+        Self { context, speakers, caller, reader, place: None, timeout: SILENCE_MIN }
     }
 
     async fn carry(mut self, writer: &mut FrameWriter, serving: &CancellationToken) -> Result<(), FrameError> {
         let (answered, mut answers) = mpsc::channel(UNDER_WAY_MAX);
         let mut under_way = 0;
         let mut heard = Instant::now();
-        let mut silence = std::pin::pin!(sleep_until(heard + self.patience));
+        let mut silence = std::pin::pin!(sleep_until(heard + self.timeout));
         let mut stopped = std::pin::pin!(serving.cancelled());
         loop {
             let replaced = async {
@@ -91,9 +91,9 @@ impl Stream {
                     writer.flush_within(STALLED, STALLED).await?;
                 }
                 () = &mut silence => {
-                    let until = heard + self.patience;
+                    let until = heard + self.timeout;
                     if until <= Instant::now() {
-                        return Err(FrameError::Silent(self.patience));
+                        return Err(FrameError::Silent(self.timeout));
                     }
                     silence.as_mut().reset(until);
                 }
@@ -151,7 +151,7 @@ impl Stream {
         });
         if let Some(failure_timeout) = known {
             self.place = Some(self.speakers.enter(first.node));
-            self.patience = SILENCE_MIN.max(failure_timeout);
+            self.timeout = SILENCE_MIN.max(failure_timeout);
             self.reader.known(MESSAGE_BYTES_MAX);
         }
     }

@@ -19,7 +19,7 @@ const WAITING_MAX: usize = 16_384;
 const ROUND_DEADLINE: Duration = Duration::from_millis(500);
 
 /// A round that takes longer is not waited for alone: another is begun beside it.
-const ROUND_PATIENCE: Duration = Duration::from_millis(40);
+const ROUND_TIMEOUT: Duration = Duration::from_millis(40);
 /// Most rounds under way at once.
 const ROUNDS_MAX: usize = 16;
 
@@ -121,7 +121,7 @@ impl Under {
 }
 
 /// A round whose messages were lost (a follower that is just coming back, say) hangs until its deadline. So that nobody
-/// loses a lease over it, another one is begun beside it after [`ROUND_PATIENCE`]; the first to end serves them all.
+/// loses a lease over it, another one is begun beside it after [`ROUND_TIMEOUT`]; the first to end serves them all.
 async fn run(raft: Raft, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
     let mut under = Under {
         rounds: FuturesUnordered::new(),
@@ -132,7 +132,7 @@ async fn run(raft: Raft, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
     };
     let mut fresh = Vec::new();
     loop {
-        let (runs, hangs_at) = (under.last_runs, under.last_began + ROUND_PATIENCE);
+        let (runs, hangs_at) = (under.last_runs, under.last_began + ROUND_TIMEOUT);
         tokio::select! {
             received = queue.recv_many(&mut fresh, WAITING_MAX), if !runs && fresh.is_empty() => {
                 if received == 0 {
@@ -148,7 +148,7 @@ async fn run(raft: Raft, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
             fresh.push(one);
         }
         fresh.retain(|one| !one.is_closed());
-        let overdue = Instant::now() >= under.last_began + ROUND_PATIENCE;
+        let overdue = Instant::now() >= under.last_began + ROUND_TIMEOUT;
         if under.last_runs && !overdue {
             continue;
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// How long an instance may take to answer before the owner is looked for anew. An instance that is stopped never answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
@@ -20,14 +20,14 @@ pub struct FrontEnd {
     routes: Routes,
     /// By address of an instance.
     connections: BTreeMap<String, BufReader<TcpStream>>,
-    patience: Duration,
+    timeout: Duration,
     attempts: u64,
 }
 
 impl FrontEnd {
-    /// Asks the owners of these partitions, each request for as long as `patience`.
-    pub fn new(routes: Routes, patience: Duration) -> Self {
-        Self { routes, connections: BTreeMap::new(), patience, attempts: 0 }
+    /// Asks the owners of these partitions, each request for as long as `timeout`.
+    pub fn new(routes: Routes, timeout: Duration) -> Self {
+        Self { routes, connections: BTreeMap::new(), timeout, attempts: 0 }
     }
 
     /// Counts a request of a user and says what the counter has come to.
@@ -52,14 +52,14 @@ impl FrontEnd {
     }
 
     async fn ask(&mut self, request: &Request) -> Result<u64> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         loop {
             let partition = self.routes.partition_of(request.counter());
             let why = match self.routes.owner(partition) {
                 None => "nobody owns it".to_owned(),
                 Some(owner) => {
                     self.attempts += 1;
-                    match timeout(ANSWER_WITHIN, self.send(&owner.address, request)).await {
+                    match tokio::time::timeout(ANSWER_WITHIN, self.send(&owner.address, request)).await {
                         Ok(Ok(Answer::Count(count))) => return Ok(count),
                         Ok(Ok(Answer::NotOwner)) => format!("{} does not own it", owner.name),
                         Ok(Ok(Answer::Failed(why))) => format!("{}: {why}", owner.name),
@@ -69,11 +69,11 @@ impl FrontEnd {
                 }
             };
             if Instant::now() >= deadline {
-                return Err(format!("{request:?} was not answered within {:?}: {why}", self.patience).into());
+                return Err(format!("{request:?} was not answered within {:?}: {why}", self.timeout).into());
             }
             // Fetched in the background; whether it is there already does not matter.
             self.routes.wrong(partition, None);
-            if let Ok(Err(error)) = timeout(PAUSE, self.routes.changed()).await {
+            if let Ok(Err(error)) = tokio::time::timeout(PAUSE, self.routes.changed()).await {
                 return Err(error.into());
             }
         }

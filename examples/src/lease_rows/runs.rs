@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// A server's place among those that share the rows of a store.
 ///
@@ -36,11 +36,11 @@ impl Shared {
 }
 
 impl LeaseRows {
-    /// Begins to take partitions. A store may take `patience` to answer; more than a fraction of the lease is of no use.
+    /// Begins to take partitions. A store may take `timeout` to answer; more than a fraction of the lease is of no use.
     ///
     /// # Errors
     /// If the times are not safe.
-    pub fn start<R: Rows, S: Service>(config: Config, patience: Duration, rows: R, service: S) -> Result<Self, String> {
+    pub fn start<R: Rows, S: Service>(config: Config, timeout: Duration, rows: R, service: S) -> Result<Self, String> {
         config.timing.check()?;
         let decides = Mutex::new(Partitioning::new(config, now(), drawn()));
         let shared = Arc::new(Shared { decides, decided: Notify::new() });
@@ -48,7 +48,7 @@ impl LeaseRows {
             shared: Arc::clone(&shared),
             rows: Arc::new(rows),
             service: Arc::new(service),
-            patience,
+            timeout,
             tasks: JoinSet::new(),
             callbacks: BTreeMap::new(),
         };
@@ -107,7 +107,7 @@ struct Work<R, S> {
     shared: Arc<Shared>,
     rows: Arc<R>,
     service: Arc<S>,
-    patience: Duration,
+    timeout: Duration,
     /// Each partition has one write and one callback at most.
     tasks: JoinSet<Done>,
     callbacks: BTreeMap<u32, AbortHandle>,
@@ -168,9 +168,9 @@ impl<R: Rows, S: Service> Work<R, S> {
     }
 
     fn list(&mut self) {
-        let (rows, patience) = (Arc::clone(&self.rows), self.patience);
+        let (rows, timeout) = (Arc::clone(&self.rows), self.timeout);
         self.tasks.spawn(async move {
-            match timeout(patience, rows.list()).await {
+            match tokio::time::timeout(timeout, rows.list()).await {
                 Ok(Ok(listed)) => Done::Listed(Some(listed)),
                 Ok(Err(error)) => {
                     eprintln!("the rows could not be read: {error}");
@@ -182,11 +182,11 @@ impl<R: Rows, S: Service> Work<R, S> {
     }
 
     fn put(&mut self, partition: u32, etag: Etag, row: Row) {
-        let (rows, patience) = (Arc::clone(&self.rows), self.patience);
+        let (rows, timeout) = (Arc::clone(&self.rows), self.timeout);
         self.tasks.spawn(async move {
             Done::Written(
                 partition,
-                timeout(patience, rows.put_if(partition, etag, &row)).await.unwrap_or(Put::Unknown),
+                tokio::time::timeout(timeout, rows.put_if(partition, etag, &row)).await.unwrap_or(Put::Unknown),
             )
         });
     }

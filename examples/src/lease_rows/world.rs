@@ -20,14 +20,14 @@ pub struct Weather {
     /// One message in so many is on its way for up to two take-overs; none if it is 0.
     pub late_one_in: u64,
     /// How long a server waits for an answer, in milliseconds.
-    pub patience: u64,
+    pub timeout: u64,
     /// By how many millionths clocks are fast or slow at most.
     pub drift_ppm: u64,
 }
 
 impl Weather {
     /// Messages take up to a fifth of a second, and clocks are off by a twentieth of a second in two minutes.
-    pub const FAIR: Self = Self { delay_max: 200, lost_one_in: 0, late_one_in: 0, patience: 12_000, drift_ppm: 417 };
+    pub const FAIR: Self = Self { delay_max: 200, lost_one_in: 0, late_one_in: 0, timeout: 12_000, drift_ppm: 417 };
 }
 
 /// What happens to a server.
@@ -321,8 +321,8 @@ impl World {
         let request = self.made;
         let life = self.servers[number].life;
         self.servers[number].waiting.insert(request);
-        let patience = self.now + self.weather.patience;
-        self.add(patience, Event::Answer { server: number, life, number: request, answer: unanswered });
+        let timeout = self.now + self.weather.timeout;
+        self.add(timeout, Event::Answer { server: number, life, number: request, answer: unanswered });
         let (there, back_after) = (self.trip(), self.trip());
         if let Some(there) = there {
             self.add(self.now + there, Event::Request { server: number, life, number: request, asked, back_after });

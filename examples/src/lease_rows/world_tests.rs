@@ -117,7 +117,7 @@ proptest! {
         faults in prop::collection::vec((0..2 * HOUR, 0..5_usize, fault()), 0..30),
     ) {
         let weather = Weather { delay_max: 5_000, lost_one_in: 12, late_one_in: 12, drift_ppm: 10_000, ..Weather::FAIR };
-        let patient = Weather { patience: 5 * MINUTE, ..weather };
+        let patient = Weather { timeout: 5 * MINUTE, ..weather };
         for weather in [weather, patient] {
             let mut world = World::new(seed, Timing::MINUTES, weather, 6, 5, 3);
             for (after, server, fault) in &faults {

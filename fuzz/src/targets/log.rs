@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FIRST: &str = "wal-0000000000000001.seg";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, ..WalConfig::default() }
@@ -41,7 +41,7 @@ fn segment(input: &[u8]) -> Verdict {
             wal.append_wait(one(stream, next)).expect("a stream that is whole takes the next record");
         }
     }
-    wal.close(PATIENCE).expect("an opened log can be closed");
+    wal.close(TIMEOUT).expect("an opened log can be closed");
     let torn = recovered.torn_bytes_cut > 0;
     let some = ["no", "one", "two", "some"];
     Verdict::Accepted(format!(
@@ -71,7 +71,7 @@ fn real() -> (String, Vec<u8>) {
     let mut batch = WalBatch::new();
     batch.cut(StreamId(2), 1).drop_stream(StreamId(9));
     wal.append_wait(batch).expect("a log takes a cut");
-    wal.close(PATIENCE).expect("it closes");
+    wal.close(TIMEOUT).expect("it closes");
     let files = disk.list().expect("a list of files");
     let name = files.into_iter().map(|(name, _)| name).find(|name| name.starts_with("wal-")).unwrap_or(FIRST.into());
     let bytes = disk.contents(&name).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What the command line says of a cluster, and waiting for it to say something.
 
-use super::{Cluster, PATIENCE};
+use super::{Cluster, TIMEOUT};
 use crate::contract;
 use crate::wait::{check, wait_for};
 use archon_client::Role;
@@ -100,7 +100,7 @@ impl Cluster {
 
     /// Waits until a coordinator leads; returns its index (from 0) and how long it took.
     pub fn wait_leader(&self) -> (usize, Duration) {
-        let (status, took) = wait_for("a leading coordinator", PATIENCE, || {
+        let (status, took) = wait_for("a leading coordinator", TIMEOUT, || {
             let status = self.json(&["status", "--timeout", "2s"])?;
             check(status["leader_id"].is_u64(), || status.to_string())?;
             Ok::<_, String>(status)
@@ -110,7 +110,7 @@ impl Cluster {
 
     /// Waits until every partition is `Online`; returns how long it took.
     pub fn wait_online(&self) -> Duration {
-        wait_for("every partition to be Online", PATIENCE, || {
+        wait_for("every partition to be Online", TIMEOUT, || {
             let status = self.json(&["status", "--timeout", "2s"])?;
             let (all, online) = (&status["partitions_total"], &status["partitions_online"]);
             check(all.as_u64() > Some(0) && all == online, || status.to_string())
@@ -120,7 +120,7 @@ impl Cluster {
 
     /// Waits until `holds` says so of `partition list`.
     pub fn wait_partitions(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Duration {
-        wait_for(what, PATIENCE, || {
+        wait_for(what, TIMEOUT, || {
             let list = self.json(&["partition", "list", "--timeout", "2s"])?;
             check(list.as_array().is_some_and(|rows| holds(rows)), || list.to_string())
         })
@@ -140,7 +140,7 @@ impl Cluster {
 
     /// Waits until no rebalance runs; returns its final status.
     pub fn wait_rebalanced(&self) -> Value {
-        wait_for("the rebalance to end", PATIENCE, || {
+        wait_for("the rebalance to end", TIMEOUT, || {
             let status = self.json(&["rebalance", "status", "--timeout", "2s"])?;
             check(status["running"] == false, || status.to_string())?;
             Ok::<_, String>(status)
@@ -150,7 +150,7 @@ impl Cluster {
 
     /// Waits until `node list` shows the node with this status.
     pub fn wait_node(&self, name: &str, status: &str) -> Duration {
-        wait_for(&format!("{name} to be {status}"), PATIENCE, || {
+        wait_for(&format!("{name} to be {status}"), TIMEOUT, || {
             let list = self.json(&["node", "list", "--timeout", "2s"])?;
             let found =
                 list.as_array().into_iter().flatten().any(|node| node["node"] == name && node["status"] == status);

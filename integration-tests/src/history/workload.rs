@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 /// Operations after which a group goes on to its next key: long enough to meet a fault, short enough to be judged.
 const OPERATIONS_PER_KEY: u64 = 60;
 /// How long a client that came in through one member waits for an answer.
-const NEWCOMERS_PATIENCE: Duration = Duration::from_secs(5);
+const NEWCOMERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many of a group's latest keys a scan is taken as a read of.
 const SCANNED_KEYS: u64 = 2;
 
@@ -30,7 +30,7 @@ pub struct WorkloadOptions {
     /// Members of each group, eight at most.
     pub clients_per_group: u32,
     /// How long a patient client waits for an answer.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long one client of each group waits, so that there are outcomes nobody knows. As long as the others if none
     /// shall fail.
     pub hasty: Duration,
@@ -42,8 +42,8 @@ pub struct WorkloadOptions {
 
 impl Default for WorkloadOptions {
     fn default() -> Self {
-        let (patience, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
-        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, patience, hasty, seed: 1, via: None }
+        let (timeout, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
+        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, timeout, hasty, seed: 1, via: None }
     }
 }
 
@@ -110,7 +110,7 @@ impl Workload {
     /// If the cluster cannot be found.
     pub async fn start(endpoints: Vec<String>, transport: Transport, options: &WorkloadOptions) -> Result<Self, Error> {
         let begin = || {
-            let builder = Client::builder(endpoints.clone()).transport(transport.clone()).timeout(options.patience);
+            let builder = Client::builder(endpoints.clone()).transport(transport.clone()).timeout(options.timeout);
             if options.via.is_some() { builder.via_endpoints() } else { builder }
         };
         let patient = begin().build().await?;
@@ -196,7 +196,7 @@ impl Workload {
     /// If the member gives no table.
     pub async fn read_through(&self, endpoint: &str, duration: Duration) -> Result<u64, Error> {
         let newcomer =
-            Client::builder([endpoint]).transport(self.transport.clone()).timeout(NEWCOMERS_PATIENCE).build().await?;
+            Client::builder([endpoint]).transport(self.transport.clone()).timeout(NEWCOMERS_TIMEOUT).build().await?;
         let (until, mut answered) = (Instant::now() + duration, 0);
         while Instant::now() < until {
             for key in self.latest_keys() {

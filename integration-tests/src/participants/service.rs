@@ -2,7 +2,7 @@
 
 use super::checker::{used_after_loss, violations};
 use super::users::{Counted, Users};
-use crate::cluster::{Cluster, PATIENCE, coordinator_name};
+use crate::cluster::{Cluster, TIMEOUT, coordinator_name};
 use crate::options::Options;
 use crate::process::spawn;
 use crate::wait::{check, wait_for};
@@ -146,7 +146,7 @@ impl Service {
 
     /// Waits for shares; returns how long it took.
     pub fn wait_shares(&self, what: &str, holds: impl Fn(&BTreeMap<Option<String>, u32>) -> bool) -> Duration {
-        wait_for(what, PATIENCE, || {
+        wait_for(what, TIMEOUT, || {
             let shares = self.shares()?;
             check(holds(&shares), || format!("{shares:?}"))
         })
@@ -173,7 +173,7 @@ impl Service {
     /// Waits until this instance has noted something.
     pub fn wait_noted(&self, name: &str, what: &str, noted: impl Fn(&[Line]) -> bool) -> Duration {
         let what = format!("{name} to note {what}");
-        wait_for(&what, PATIENCE, || {
+        wait_for(&what, TIMEOUT, || {
             let lines = self.log(name);
             check(noted(&lines), || format!("{:?}", &lines[lines.len().saturating_sub(5)..]))
         })
@@ -187,7 +187,7 @@ impl Service {
     pub fn progress(&self, requests: u64) -> Duration {
         let users = self.users.as_ref().expect("users are at work");
         let target = users.answered() + requests;
-        wait_for("users to be answered", PATIENCE, || {
+        wait_for("users to be answered", TIMEOUT, || {
             check(users.answered() >= target, || format!("{} of {target} requests", users.answered()))
         })
         .1
@@ -220,7 +220,7 @@ impl Service {
         let (routes, client) = (self.routes.clone(), self.client.clone());
         let (counted, sums) = self.runtime.block_on(async move {
             let counted: Counted = users.stop().await;
-            let (mut sums, mut front_end) = (BTreeMap::new(), FrontEnd::new(routes, PATIENCE));
+            let (mut sums, mut front_end) = (BTreeMap::new(), FrontEnd::new(routes, TIMEOUT));
             for counter in counted.acknowledged.keys() {
                 let sum = front_end.read(counter).await.unwrap_or_else(|error| panic!("{error}"));
                 sums.insert(counter.clone(), sum);

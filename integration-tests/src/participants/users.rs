@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 /// How long a request is sent again before the test fails: longer than anything that is done to the cluster takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What users were told.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Users {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
         for user in 1..=users {
-            let front_end = FrontEnd::new(routes.clone(), PATIENCE);
+            let front_end = FrontEnd::new(routes.clone(), TIMEOUT);
             let work = work(user, counters, front_end, Arc::clone(&stop), Arc::clone(&answered));
             tasks.spawn_on(work, runtime.handle());
         }

@@ -212,7 +212,7 @@ impl Replica {
         requests.stalled = !silent.is_empty() && left < min;
         if let Some((placement, since)) = requests.candidate
             && (!lease
-                || now.since(since) >= lead.followers.get(&placement).map_or(0, |known| known.patience_ms(timing)))
+                || now.since(since) >= lead.followers.get(&placement).map_or(0, |known| known.timeout_ms(timing)))
         {
             requests.candidate = None;
             requests.add_backoff.entry(placement).or_default().strike(now, resend_ms);

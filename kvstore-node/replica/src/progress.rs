@@ -201,7 +201,7 @@ impl Progress {
     }
 
     /// How long writes may wait for it, a loader that kept pace: some times what it took before.
-    pub(crate) fn patience_ms(&self, timing: Timing) -> u64 {
+    pub(crate) fn timeout_ms(&self, timing: Timing) -> u64 {
         let last_ms = self.pace.last_ms.unwrap_or_default();
         last_ms.saturating_mul(4).clamp(timing.resend_ms(), timing.replication_timeout_ms.max(timing.resend_ms()))
     }
@@ -268,8 +268,8 @@ impl Progress {
 
     /// Whether it has owed an answer for too long.
     pub(crate) fn is_silent(&self, now: Millis, timing: Timing) -> bool {
-        let patience_ms = if self.failed { timing.failed_timeout_ms() } else { timing.replication_timeout_ms };
-        self.silent_since().is_some_and(|since| now.since(since) >= patience_ms)
+        let timeout_ms = if self.failed { timing.failed_timeout_ms() } else { timing.replication_timeout_ms };
+        self.silent_since().is_some_and(|since| now.since(since) >= timeout_ms)
     }
 
     /// Notes that time passed.

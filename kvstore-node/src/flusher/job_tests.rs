@@ -1,6 +1,6 @@
 //! What goes in steps: ranges that are cleared, and copies that are formed.
 
-use super::tests::{Note, PATIENCE, Rig, change, lazy, put, space};
+use super::tests::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use crate::engine::PageLimit;
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, reshape, row};
@@ -75,7 +75,7 @@ fn a_range_is_cleared_beside_other_work_and_its_space_waits() {
     assert!(at(&Note::Written(2, 1)) < last_step && at(&Note::Cleared(3, clear)) < last_step, "others waited");
     assert!(!journal.contains(&Note::Written(1, 7)) || last_step < at(&Note::Written(1, 7)), "told too early");
     assert!(last_step < at(&Note::Written(1, 8)), "what was queued behind was told before: {journal:?}");
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     let mut expected = cleared();
     expected.insert(80, "later".into());
     assert_eq!(values(&rig, 1), expected);
@@ -99,7 +99,7 @@ fn a_clearing_had_one_step_per_memtable_of_others_and_held_its_space_up() {
     let others = journal.iter().position(|note| *note == Note::Written(3, 7));
     let before = journal[..others.unwrap()].iter().filter(|note| **note == Note::Removed(1)).count();
     assert!(before >= 100, "{before} steps while 200 rows of another space were written");
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert_eq!(values(&rig, 1), cleared());
 }
 
@@ -115,14 +115,14 @@ fn a_clearing_that_a_restart_interrupted_is_carried_out_again() {
         rig.wait_for("the step", |state| state.waiting);
         flusher.stop();
         rig.set(|state| state.clear_steps = None);
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
         let told = |note: &Note| matches!(note, Note::Written(1, _) | Note::Synced(1, _));
         assert!(!rig.journal().iter().any(told), "a position that was not reached: {:?}", rig.journal());
         // The log brings the same list, or one that holds more.
         let flusher = rig.start(lazy());
         flusher.handle().apply(space(1), Seq::new(7), clearing()).unwrap();
         rig.wait_for("the list", |state| state.journal.contains(&Note::Written(1, 7)));
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
         assert_eq!(values(&rig, 1), cleared(), "after {steps} steps");
     }
 }
@@ -145,7 +145,7 @@ fn source(rig: &Rig, config: FlusherConfig) -> Flusher {
     fill(&flusher.handle(), 2, 20);
     let (done, written) = std::sync::mpsc::channel();
     flusher.handle().barrier(Box::new(move || done.send(()).unwrap_or_default())).unwrap();
-    written.recv_timeout(PATIENCE).unwrap();
+    written.recv_timeout(TIMEOUT).unwrap();
     flusher
 }
 
@@ -173,7 +173,7 @@ fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
     assert!(journal[last_write..at(&Note::Formed(2, 5))].contains(&Note::Sync), "not on the disk: {journal:?}");
     assert_eq!(values(&rig, 2).into_keys().collect::<Vec<_>>(), (100..200).collect::<Vec<_>>());
     assert_eq!(position(&rig, 2), Some(row::encode_position(Seq::new(40))));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
     let clear = handle.clear(space(4)).unwrap();
     rig.set(|state| state.clear_steps = None);
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(4, clear)));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     let formed = rig.journal().into_iter().filter(|note| matches!(note, Note::Formed(..)));
     assert_eq!(formed.collect::<Vec<_>>(), [Note::Formed(4, 7)]);
     assert_eq!(values(&rig, 4).len(), 0);
@@ -223,11 +223,11 @@ fn a_copy_that_a_restart_interrupted_is_formed_anew() {
         rig.wait_for("the step", |state| state.waiting);
         flusher.stop();
         rig.set(|state| state.clear_steps = None);
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
         let flusher = rig.start(lazy());
         form(&flusher.handle(), job(6, range(100, Some(120)))).unwrap();
         rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 6)));
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
         assert_eq!(values(&rig, 2).into_keys().collect::<Vec<_>>(), (100..120).collect::<Vec<_>>());
     }
 }
@@ -250,7 +250,7 @@ fn a_copy_is_not_formed_from_what_is_cleared_meanwhile() {
         };
         rig.set(|state| state.clear_steps = None);
         rig.wait_for("the clearing", |state| state.journal.contains(&done));
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
         assert!(!rig.journal().contains(&Note::Formed(2, 5)), "it lacks what was cleared");
         assert!(rig.journal().contains(&Note::Spoilt(2, 5)), "whoever waits for it waited for ever");
         assert_eq!(position(&rig, 2), None);
@@ -272,7 +272,7 @@ fn one_damaged_row_ended_the_node_that_formed_a_copy_of_it_or_cleared_it() {
         put(&handle, 3, 1, 0, "a");
         rig.wait_for("what others write", |state| state.journal.contains(&Note::Written(3, 1)));
         assert!(!rig.journal().contains(&Note::Failed));
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
     }
 }
 
@@ -294,7 +294,7 @@ fn a_copy_follows_its_source_until_its_end_is_known() {
     rig.wait_for("the row", |state| state.journal.contains(&Note::Written(1, 10)));
     let formed = values(&rig, 2);
     assert_eq!((formed[&152].as_str(), formed.len()), ("old", 100));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_copy_had_one_step_per_memtable_and_never_gained_on_whoever_wrote() {
     rig.set(|state| state.clear_steps = None);
     rig.wait_for("the list", |state| state.journal.contains(&Note::Written(3, 7)));
     assert!(rig.journal().contains(&Note::RowsFormed(2, 5)), "the copy waited for all of the list");
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn what_begins_in_a_turn_comes_after_the_rows_that_were_queued_before_it() {
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(3, clear)));
     rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
     assert!(values(&rig, 2).into_keys().eq(180..200) && values(&rig, 3).is_empty());
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a_copy_ends_behind_what_waits_for_its_source() {
     rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
     let formed = values(&rig, 2);
     assert_eq!((formed[&180].as_str(), formed[&200].as_str()), ("later", "after"));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn a_copy_that_nobody_waited_for_filled_the_disk_so_that_not_even_its_space_coul
     handle.form(FormJob { to: space(4), ..job(6, range(0, None)) }).unwrap();
     rig.set(|state| state.tight = false);
     rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(4, 6)));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_copy_waits_for_space_on_the_disk() {
     rig.set(|state| state.full = true);
     form(&flusher.handle(), job(5, range(100, None))).unwrap();
     put(&flusher.handle(), 3, 1, 0, "a");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !flusher.handle().is_disk_full() {
         assert!(Instant::now() < until, "nobody looked at the disk");
         std::thread::sleep(Duration::from_millis(1));
@@ -390,7 +390,7 @@ fn a_copy_waits_for_space_on_the_disk() {
     rig.set(|state| state.full = false);
     rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
     assert_eq!(values(&rig, 2).len(), 100);
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[derive(Clone, Debug)]
@@ -511,6 +511,6 @@ proptest! {
         let mut part = models[0].clone();
         part.retain(|key, _| (3..9).contains(key));
         prop_assert_eq!(values(&rig, 4), part);
-        flusher.shutdown(PATIENCE).unwrap();
+        flusher.shutdown(TIMEOUT).unwrap();
     }
 }

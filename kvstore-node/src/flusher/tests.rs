@@ -6,7 +6,7 @@ use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
 use archon_types::{ClientId, DiskFull, Millis, PlacementId, ScanOrder};
 use bytes::Bytes;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Note {
@@ -90,7 +90,7 @@ impl Rig {
     }
 
     pub(super) fn wait_for(&self, what: &str, condition: impl Fn(&State) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut state = self.state.0.lock();
         while !condition(&state) {
             let late = self.state.1.wait_until(&mut state, until).timed_out();
@@ -193,7 +193,7 @@ fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
         put(&handle, 2, seq + 100, (seq % 7) as u8, &seq.to_string());
     }
     rig.set(|state| state.held = false);
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.get(space(1), &[1, 0]).unwrap().unwrap(), "50");
     assert_eq!(rig.get(space(2), &[1, 1]).unwrap().unwrap(), "50");
     let journal = rig.journal();
@@ -229,7 +229,7 @@ fn the_rows_of_a_memtable_arrive_in_order_and_their_position_after_them() {
         assert_eq!(rig.get(space(1), &row.key).unwrap(), row.value);
     }
     flusher.handle().let_go(memtable.flushed(Seq::new(200)).unwrap());
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_full_queue_gives_the_changes_back_and_takes_them_later() {
     rig.set(|state| state.held = false);
     rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
     handle.apply(space(1), Seq::new(3), back).unwrap();
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert!(rig.journal().contains(&Note::Synced(1, 3)));
 }
 
@@ -258,7 +258,7 @@ fn it_syncs_by_time_by_bytes_and_on_demand() {
     let flusher = rig.start(FlusherConfig { sync_interval: Duration::from_millis(10), ..lazy() });
     put(&flusher.handle(), 1, 1, 0, "a");
     rig.wait_for("the sync by time", |state| state.journal.contains(&Note::Synced(1, 1)));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { sync_bytes: 2_000, ..lazy() });
@@ -275,7 +275,7 @@ fn it_syncs_by_time_by_bytes_and_on_demand() {
     let journal = rig.journal();
     let at = |wanted: &Note| journal.iter().position(|note| note == wanted).unwrap();
     assert!(at(&Note::Synced(1, 3)) < at(&Note::Write(999)));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_page_of_a_copy_is_written_without_a_position() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     flusher.handle().apply(space(1), Seq::ZERO, vec![change(1, 0, "a")]).unwrap();
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.journal(), [Note::Write(1), Note::Sync]);
 }
 
@@ -313,7 +313,7 @@ fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
     );
     assert_eq!(journal.iter().filter(|note| **note == Note::Cleared(1, clear)).count(), 1);
     assert_eq!(rig.spaces().unwrap(), [space(2)]);
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn whoever_was_refused_is_told_when_the_queue_is_drained_and_only_then() {
     handle.apply(space(1), Seq::new(seq), vec![change(1, 0, "x")]).unwrap();
     rig.wait_for("the last effect", |state| state.journal.contains(&Note::Written(1, seq)));
     assert_eq!(rig.journal().iter().filter(|note| **note == Note::QueueDrained).count(), 1, "nobody was refused since");
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_space_that_never_held_anything_is_cleared_without_a_sync() {
     let second = handle.clear(space(1)).unwrap();
     rig.wait_for("the second clearing", |state| state.journal.ends_with(&[Note::Sync, Note::Cleared(1, second)]));
     assert_ne!(first, second, "whoever waits for the second must not take the word of the first for it");
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_failed_sync_ends_it_and_reports_no_position() {
     rig.wait_for("the failure", |state| state.journal.contains(&Note::Failed));
     assert!(gone.recv().is_err(), "the barrier must not run");
     assert!(!rig.journal().contains(&Note::Synced(1, 1)));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     let (error, _) = handle.apply(space(1), Seq::new(2), vec![]).unwrap_err();
     assert_eq!(error, FlusherError::Stopped);
     assert_eq!(handle.barrier(Box::new(|| ())), Err(FlusherError::Stopped));
@@ -403,7 +403,7 @@ fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engi
     rig.set(|state| state.full = false);
     rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
     assert!(!handle.is_disk_full() && handle.disk_full().is_none());
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert!(!rig.journal().contains(&Note::Failed));
 }
 
@@ -413,7 +413,7 @@ fn a_flusher_that_waits_for_disk_space_can_be_stopped() {
     let flusher = rig.start(lazy());
     rig.set(|state| state.full = true);
     put(&flusher.handle(), 1, 1, 0, "never");
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.journal(), []);
 }
 
@@ -438,7 +438,7 @@ fn a_long_list_goes_in_parts_each_of_which_waits_for_disk_space() {
     rig.set(|state| state.full = false);
     rig.wait_for("the rest", |state| state.journal.contains(&Note::Written(1, 1)));
     assert_eq!(rig.journal()[2..], [Note::Write(1), Note::Write(1), Note::Written(1, 1)]);
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn a_flusher_that_waits_for_disk_space_in_the_middle_of_a_list_can_be_stopped() 
         state.held = false;
     });
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Sync));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.journal(), [Note::Write(1), Note::Sync], "no position is told for what is torn");
 }
 
@@ -474,7 +474,7 @@ fn whoever_asks_for_capacity_in_vain_is_told_when_there_is_some() {
     rig.set(|state| state.held = false);
     rig.wait_for("the word that the queue is drained", |state| state.journal.contains(&Note::QueueDrained));
     assert!(handle.has_capacity(500));
-    flusher.shutdown(PATIENCE).unwrap();
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -485,10 +485,10 @@ fn a_flusher_that_had_panicked_went_unnoticed() {
     rig.set(|state| state.panic = true);
     put(&handle, 1, 1, 0, "a");
     rig.wait_for("the word that it panicked", |state| state.journal.contains(&Note::Panicked));
-    assert!(flusher.shutdown(PATIENCE).is_err());
+    assert!(flusher.shutdown(TIMEOUT).is_err());
     assert_eq!(rig.journal(), [Note::Panicked]);
     // One that ends in order says nothing of the kind.
     let rig = Rig::default();
-    rig.start(lazy()).shutdown(PATIENCE).unwrap();
+    rig.start(lazy()).shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.journal(), []);
 }

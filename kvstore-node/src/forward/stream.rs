@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How long a peer may take to accept a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long it may take to accept a stream.
-const OPEN_PATIENCE: Duration = Duration::from_secs(1);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often operations are looked for whose caller gave up, or whose partition another node leads by now.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -51,8 +51,8 @@ impl<'a> Carrier<'a> {
 
     /// Opens a stream and carries what is queued, until it breaks. Returns why it did.
     pub(super) async fn stream(&mut self) -> String {
-        let opened = timeout(OPEN_PATIENCE, self.open()).await;
-        match opened.unwrap_or(Err(FrameError::Silent(OPEN_PATIENCE))) {
+        let opened = timeout(OPEN_TIMEOUT, self.open()).await;
+        match opened.unwrap_or(Err(FrameError::Silent(OPEN_TIMEOUT))) {
             Ok((mut reader, mut writer)) => match self.carry(&mut reader, &mut writer).await {
                 Ok(()) => String::new(),
                 Err(error) => error.to_string(),
@@ -75,7 +75,7 @@ impl<'a> Carrier<'a> {
         let (transport, expected) = (&shared.config.transport, Expected::Node(peer.name.clone()));
         transport.check(&peer.address).map_err(FrameError::Refused)?;
         let (mut reader, mut writer) =
-            connect(transport, &peer.address, &expected, StreamKind::Exchange, MESSAGE_BYTES_MAX, CONNECT_PATIENCE)
+            connect(transport, &peer.address, &expected, StreamKind::Exchange, MESSAGE_BYTES_MAX, CONNECT_TIMEOUT)
                 .await?;
         writer.push(&v1::OpBatch {
             cluster: Some(life.member.cluster.into()),

@@ -33,7 +33,7 @@ const REFUSED_PAUSE: Duration = Duration::from_micros(50);
 /// How long a client may take nothing of the answers that wait for it.
 const STALLED: Duration = Duration::from_secs(3);
 /// How long it may take for all of one message of them.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A node passes on what is asked of it and asks for nothing itself; nobody else passes anything on.
 fn check_hops(caller: &Caller, passed_on: bool) -> Result<(), ErrorDetail> {
@@ -230,13 +230,13 @@ async fn write_stream(
     writer: &mut FrameWriter,
 ) -> Result<(), FrameError> {
     let mut keepalive = Keepalive::default();
-    writer.flush_within(STALLED, ANSWER_PATIENCE).await?;
+    writer.flush_within(STALLED, ANSWER_TIMEOUT).await?;
     loop {
         let mut deliveries = tokio::select! {
             Some(deliveries) = answers.recv() => deliveries,
             () = keepalive.tick() => {
                 keepalive.speak(writer);
-                writer.flush_within(STALLED, ANSWER_PATIENCE).await?;
+                writer.flush_within(STALLED, ANSWER_TIMEOUT).await?;
                 continue;
             }
         };
@@ -258,7 +258,7 @@ async fn write_stream(
                 held.push(delivery);
             }
             writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: table_version.get() });
-            let written = writer.flush_within(STALLED, ANSWER_PATIENCE).await;
+            let written = writer.flush_within(STALLED, ANSWER_TIMEOUT).await;
             // The operations' shares of admission are given back only now.
             drop(held);
             written?;

@@ -43,7 +43,7 @@ impl Table for TableService {
         }
         let since = Version::new(request.since);
         let mut watch = shared.tables.watch();
-        let patience = Duration::from_millis(u64::from(request.wait_ms.min(WAIT_MS_MAX)));
+        let timeout = Duration::from_millis(u64::from(request.wait_ms.min(WAIT_MS_MAX)));
         let newer = async {
             // Without such a table: until it is known that there is none.
             while shared.tables.version_of(name).unwrap_or(shared.tables.complete()) <= since {
@@ -54,7 +54,7 @@ impl Table for TableService {
         };
         if since > Version::ZERO && request.from == 0 {
             tokio::select! {
-                _ = tokio::time::timeout(patience, newer) => {}
+                _ = tokio::time::timeout(timeout, newer) => {}
                 () = self.stop.cancelled() => {}
             }
         }

@@ -93,7 +93,7 @@ pub(crate) enum ShardMessage {
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.
     Withdrawn(Vec<(PartitionId, Epoch)>),
-    /// The tables changed, or the settings: replicas may have other peers, or another patience with them.
+    /// The tables changed, or the settings: replicas may have other peers, or another time-out for them.
     Peers,
     /// Give up every leadership.
     Release,

@@ -82,12 +82,12 @@ struct PartialBody {
     received: usize,
     head: [u8; HEAD_BYTES],
     /// Runs while one is not whole.
-    patience: Option<Pin<Box<Sleep>>>,
+    timeout: Option<Pin<Box<Sleep>>>,
 }
 
 impl PartialBody {
     fn new(body: Body, streams: bool, budget: PartialBudget) -> Self {
-        Self { body, streams, partial: PartialMessage::new(budget), received: 0, head: [0; HEAD_BYTES], patience: None }
+        Self { body, streams, partial: PartialMessage::new(budget), received: 0, head: [0; HEAD_BYTES], timeout: None }
     }
 
     /// Takes note of bytes that came, which may end one message and begin others.
@@ -117,7 +117,7 @@ impl PartialBody {
     }
 
     fn whole(&mut self) {
-        (self.received, self.patience) = (0, None);
+        (self.received, self.timeout) = (0, None);
         self.partial.whole();
     }
 
@@ -128,11 +128,11 @@ impl PartialBody {
         }
         loop {
             let until: Instant = self.partial.until(self.received);
-            let patience = self.patience.get_or_insert_with(|| Box::pin(sleep_until(until)));
-            if patience.deadline() != until {
-                patience.as_mut().reset(until);
+            let timeout = self.timeout.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timeout.deadline() != until {
+                timeout.as_mut().reset(until);
             }
-            ready!(patience.as_mut().poll(context));
+            ready!(timeout.as_mut().poll(context));
             if let Err(late) = self.partial.late(self.received) {
                 return Poll::Ready(late);
             }

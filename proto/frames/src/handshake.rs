@@ -17,7 +17,7 @@ const MAGIC: &[u8; 6] = b"ARCHON";
 /// Of the frames. Another one is refused.
 const FORMAT: u8 = 1;
 /// How long the handshake of a connection that was begun may take.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a stream carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,16 +94,16 @@ impl StreamKind {
 /// Connects to `address` (`host:port`), where `expected` is to be, for a stream. Each of the peer's frames may have `bytes_max` bytes.
 ///
 /// # Errors
-/// [`FrameError::Connect`] if there is no connection within `patience`.
+/// [`FrameError::Connect`] if there is no connection within `timeout`.
 pub async fn connect(
     transport: &Transport,
     address: &str,
     expected: &Expected,
     kind: StreamKind,
     bytes_max: usize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(FrameReader, FrameWriter), FrameError> {
-    let connected = transport.connect(address, expected, Protocol::Frames, patience).await;
+    let connected = transport.connect(address, expected, Protocol::Frames, timeout).await;
     let failed = |source| FrameError::Connect { address: address.to_owned(), source };
     let (from, to) = connected.map_err(failed)?.into_split();
     Ok((FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind)))
@@ -152,8 +152,8 @@ pub async fn accept(
     partial: impl Fn(StreamKind) -> PartialBudget,
 ) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
     let mut handshake = [0; HANDSHAKE_BYTES];
-    let read = timeout(HANDSHAKE_PATIENCE, stream.read_exact(&mut handshake)).await;
-    read.map_err(|_| FrameError::Silent(HANDSHAKE_PATIENCE))??;
+    let read = timeout(HANDSHAKE_TIMEOUT, stream.read_exact(&mut handshake)).await;
+    read.map_err(|_| FrameError::Silent(HANDSHAKE_TIMEOUT))??;
     let kind = StreamKind::of_handshake(&handshake)?;
     let (from, to) = stream.into_split();
     Ok((kind, FrameReader::of_stranger(from, partial(kind)), FrameWriter::new(to)))

@@ -24,7 +24,7 @@ impl Keepalive {
     pub const EVERY: Duration = Duration::from_millis(750);
     /// How long a peer may be silent. Shorter than the deadline of an ordinary call, so that the call has time to go
     /// elsewhere.
-    pub const PATIENCE: Duration = Self::EVERY.saturating_mul(Self::SILENT_MAX);
+    pub const TIMEOUT: Duration = Self::EVERY.saturating_mul(Self::SILENT_MAX);
 
     const SILENT_MAX: u32 = 4;
 
@@ -49,7 +49,7 @@ impl Keepalive {
     /// [`FrameError::Silent`] if the peer was silent for too long.
     pub fn listen(&mut self, reader: &mut FrameReader) -> Result<(), FrameError> {
         self.silent = if reader.take_heard() { 0 } else { self.silent + 1 };
-        if self.silent >= Self::SILENT_MAX { Err(FrameError::Silent(Self::PATIENCE)) } else { Ok(()) }
+        if self.silent >= Self::SILENT_MAX { Err(FrameError::Silent(Self::TIMEOUT)) } else { Ok(()) }
     }
 
     /// As [`mark`](Self::mark), of what is said alone.

@@ -11,7 +11,7 @@
 //! A frame is a message (protobuf, of the type that the stream carries in that direction), the error that ends the stream, or
 //! a sign of life without payload. Whoever connects greets; no request of HTTP begins with an `A` in capitals and goes on like
 //! this, so one byte tells a stream from gRPC. Each side says something at least every [`Keepalive::EVERY`], and gives up a peer
-//! that was silent for [`Keepalive::PATIENCE`]: that is what a paused process or a cut cable looks like. On `Beats` nobody does,
+//! that was silent for [`Keepalive::TIMEOUT`]: that is what a paused process or a cut cable looks like. On `Beats` nobody does,
 //! for heartbeats and their answers say it.
 
 mod bodies;

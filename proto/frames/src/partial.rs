@@ -12,7 +12,7 @@ pub const PARTIAL_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes of a message that count for nothing: what arrives with one look at a connection.
 const FREE_BYTES: usize = 64 * 1024;
 /// How long a message may take if it does not arrive steadily.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a message that are little.
 const LITTLE_BYTES: usize = 256 * 1024;
 /// Which part of the budget is kept for messages of which little has come.
@@ -93,15 +93,13 @@ impl PartialMessage {
 
     /// Until when more must have arrived than `received` bytes.
     pub(crate) fn until(&mut self, received: usize) -> Instant {
-        self.until.get_or_insert_with(|| (Instant::now() + PATIENCE, received)).0
+        self.until.get_or_insert_with(|| (Instant::now() + TIMEOUT, received)).0
     }
 
     /// That time has come.
     pub(crate) fn late(&mut self, received: usize) -> Result<(), FrameError> {
         match self.until.take() {
-            Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => {
-                Err(FrameError::Incomplete(PATIENCE))
-            }
+            Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => Err(FrameError::Incomplete(TIMEOUT)),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use crate::ending::end_stream;
 use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, StreamKind, accept};
 use archon_proto::doors::{Doors, Entry, Refusal};
-use archon_proto::guarded::{Guarded, TURNED_AWAY_MAX, TURNED_AWAY_PATIENCE};
+use archon_proto::guarded::{Guarded, TURNED_AWAY_MAX, TURNED_AWAY_TIMEOUT};
 use archon_proto::listen::ACCEPT_AGAIN;
 use archon_security::{Caller, Protocol, Stream, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
@@ -174,5 +174,5 @@ pub async fn turn_away_in_its_words(connection: TcpStream, why: ErrorDetail) {
             Ok(Opening::Tls) | Err(_) => {}
         }
     };
-    let _ = timeout(TURNED_AWAY_PATIENCE, told).await;
+    let _ = timeout(TURNED_AWAY_TIMEOUT, told).await;
 }

@@ -105,11 +105,11 @@ impl FrameWriter {
     }
 
     /// As [`flush`](Self::flush), to a peer that takes something again and again: if it takes nothing for `stalled`, or not
-    /// all within `patience`, it is given up.
+    /// all within `timeout`, it is given up.
     ///
     /// # Errors
     /// [`FrameError::Stalled`], or if the connection broke.
-    pub async fn flush_within(&mut self, stalled: Duration, patience: Duration) -> Result<(), FrameError> {
+    pub async fn flush_within(&mut self, stalled: Duration, timeout: Duration) -> Result<(), FrameError> {
         let mut since = None;
         while !self.is_empty() {
             let mut write = pin!(self.write_some());
@@ -118,7 +118,7 @@ impl FrameWriter {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
                     let now = Instant::now();
-                    let until = (now + stalled).min(*since.get_or_insert(now) + patience);
+                    let until = (now + stalled).min(*since.get_or_insert(now) + timeout);
                     timeout_at(until, write).await.map_err(|_| FrameError::Stalled(until - now))??;
                 }
             }

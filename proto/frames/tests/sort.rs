@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
@@ -35,7 +35,7 @@ async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
     let told: Vec<String> = told.map(ToString::to_string).collect();
     assert!(told.iter().any(|told| told.contains("the limit for one address")), "{told:?}");
     let (mut reader, mut writer) =
-        connect(&Transport::default(), &address.to_string(), &Expected::Servers, StreamKind::Beats, 1_024, PATIENCE)
+        connect(&Transport::default(), &address.to_string(), &Expected::Servers, StreamKind::Beats, 1_024, TIMEOUT)
             .await
             .unwrap();
     writer.flush().await.unwrap();
@@ -67,7 +67,7 @@ async fn streams_and_grpc_share_a_port_and_nobody_is_taken_after_the_end() {
     of_grpc.recv().await.unwrap().unwrap();
     for kind in [StreamKind::Beats, StreamKind::Exchange] {
         let (_reader, mut writer) =
-            connect(&Transport::default(), &address.to_string(), &Expected::Servers, kind, 1_024, PATIENCE)
+            connect(&Transport::default(), &address.to_string(), &Expected::Servers, kind, 1_024, TIMEOUT)
                 .await
                 .unwrap();
         writer.flush().await.unwrap();

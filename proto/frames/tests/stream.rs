@@ -116,7 +116,7 @@ async fn a_message_that_is_too_long_ends_the_stream() {
 async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
     let (near, far) = pair().await;
     let (near, far) = (tokio::spawn(near.idle()), tokio::spawn(far.idle()));
-    tokio::time::sleep(10 * Keepalive::PATIENCE).await;
+    tokio::time::sleep(10 * Keepalive::TIMEOUT).await;
     assert!(!near.is_finished() && !far.is_finished(), "both say that they are there");
     far.abort();
     assert!(matches!(near.await.unwrap(), FrameError::Closed | FrameError::Io(_)));
@@ -124,8 +124,8 @@ async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
     let (near, far) = pair().await;
     let began = Instant::now();
     let error = near.idle().await;
-    assert!(matches!(error, FrameError::Silent(Keepalive::PATIENCE)), "{error}");
-    assert!(began.elapsed() >= Keepalive::PATIENCE, "after {:?}", began.elapsed());
+    assert!(matches!(error, FrameError::Silent(Keepalive::TIMEOUT)), "{error}");
+    assert!(began.elapsed() >= Keepalive::TIMEOUT, "after {:?}", began.elapsed());
     drop(far);
 }
 
@@ -226,15 +226,15 @@ async fn a_long_message_that_arrives_steadily_may_take_its_time() {
 #[tokio::test(start_paused = true)]
 async fn whoever_takes_nothing_of_what_waits_is_given_up() {
     let (near, _reader, mut writer) = raw().await;
-    let patience = Duration::from_secs(3);
+    let timeout = Duration::from_secs(3);
     let error = loop {
         writer.push(&message(1, BYTES_MAX / 2));
-        match writer.flush_within(patience, 10 * patience).await {
+        match writer.flush_within(timeout, 10 * timeout).await {
             Ok(()) => {}
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, FrameError::Stalled(waited) if waited == patience), "{error}");
+    assert!(matches!(error, FrameError::Stalled(waited) if waited == timeout), "{error}");
     drop(near);
 }
 

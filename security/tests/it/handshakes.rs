@@ -282,16 +282,16 @@ async fn strangers_who_said_nothing_kept_everybody_out() {
 }
 
 /// Far more than a handshake takes, which is a second at most on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(start_paused = true)]
 async fn somebody_who_says_nothing_is_not_waited_for() {
     let (_server, server) = tls(&issue(&authority(), "node/athens"));
     let (_dialled, accepted) = pair().await;
-    let error = tokio::time::timeout(PATIENCE, server.accept(accepted)).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, server.accept(accepted)).await.unwrap().unwrap_err();
     assert!(matches!(error, TlsError::Silent(_)), "{error:?}");
     let (dialled, _accepted) = pair().await;
     let connecting = Tls::connect(&server, dialled, "127.0.0.1", &Expected::Servers, Protocol::Grpc);
-    let error = tokio::time::timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, connecting).await.unwrap().unwrap_err();
     assert!(matches!(error, TlsError::Silent(_)), "{error:?}");
 }

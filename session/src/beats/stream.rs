@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// How long a connection may take.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A heartbeat that is to leave.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Carrier {
             &Expected::Coordinators,
             StreamKind::Beats,
             MESSAGE_BYTES_MAX,
-            CONNECT_PATIENCE,
+            CONNECT_TIMEOUT,
         )
         .await?;
         // Since when an answer is owed.

@@ -14,12 +14,12 @@ impl World {
         let live = self.hosts.iter().filter_map(|host| Some((host.number, host.clock, host.process.as_ref()?)));
         let hanging = self.shadows.iter().map(|shadow| (shadow.number, shadow.clock, &shadow.process));
         // A lease that was granted at the last moment, on a slow clock, and the answer that was just about to leave.
-        let patience = self.plan.settings.timing.lease_ms * 101 / 100 + 3;
+        let lease = self.plan.settings.timing.lease_ms * 101 / 100 + 3;
         let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for (number, clock, process) in live.chain(hanging) {
             let now = clock.at(truth);
             for local in process.partitions.copies().values().filter(|local| covers(process, local, now)) {
-                if self.checks.dropped.get(&local.partition.table).is_some_and(|at| truth > at + patience) {
+                if self.checks.dropped.get(&local.partition.table).is_some_and(|at| truth > at + lease) {
                     let detail =
                         format!("host {number} still serves {} under a lease, and it is dropped", local.partition);
                     return Err(Violation::TwoServe { detail });

@@ -203,7 +203,7 @@ impl World {
     /// The next attempt of what a worker has under way, and the timer that ends it.
     fn request(&mut self, client: usize, worker: usize) -> Option<Request<ReplyTo>> {
         let (renumber, restamp) = (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
-        let patience = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);
+        let timeout = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);
         let own = &mut self.clients[client];
         let call = own.workers[worker].as_mut()?;
         own.timers += 1;
@@ -241,7 +241,7 @@ impl World {
             reply,
         };
         let token = call.timer;
-        self.after(patience, Event::Client { client, worker, token });
+        self.after(timeout, Event::Client { client, worker, token });
         Some(request)
     }
 

@@ -29,7 +29,7 @@ use tokio::task::block_in_place;
 static ALLOCATOR: Counting = Counting;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Clients that write all keys first.
 const LOADERS: usize = 256;
 /// How long the load runs before and after what is counted.
@@ -115,7 +115,7 @@ async fn run(args: &Args) -> anyhow::Result<Vec<Counts>> {
 
 async fn count_all(args: &Args, cluster: &Cluster, children: &Children) -> anyhow::Result<Vec<Counts>> {
     let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(10))?;
-    until_whole(&admin, usize::from(args.table.replication), PATIENCE).await?;
+    until_whole(&admin, usize::from(args.table.replication), TIMEOUT).await?;
     let endpoints = cluster.coordinator_addresses();
     let archon = Arc::new(Archon {
         endpoints,

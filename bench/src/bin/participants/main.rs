@@ -31,7 +31,7 @@ use tokio::time::sleep;
 const TABLE: &str = "jobs";
 const TICK: Duration = Duration::from_millis(100);
 /// How long one step of the run may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// How long nothing is granted before a table counts as settled.
 const QUIET: Duration = Duration::from_secs(5);
 /// Owners that give up a partition in a second, in the phase that measures hand-overs.
@@ -142,7 +142,7 @@ async fn measure(args: &Args, cluster: &Cluster) -> anyhow::Result<Report> {
     let timing = LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, ..LeaseTiming::default() }.check_safe()?;
     let mut report = Report { participants: args.participants, partitions, ..Report::default() };
     report.timing_ms.clone_from(&args.timing);
-    let admin = Admin::new(cluster.coordinator_addresses(), PATIENCE)?;
+    let admin = Admin::new(cluster.coordinator_addresses(), TIMEOUT)?;
     admin.create_lease_table(TABLE, partitions).await?;
     let (leader, _) = block_in_place(|| cluster.wait_leader());
     let addresses = cluster.coordinator_addresses();
@@ -270,7 +270,7 @@ async fn quiet(world: &World) -> anyhow::Result<()> {
         if world.take_counted().grants == 0 {
             return Ok(());
         }
-        anyhow::ensure!(began.elapsed() < PATIENCE, "partitions still move after {PATIENCE:?}");
+        anyhow::ensure!(began.elapsed() < TIMEOUT, "partitions still move after {TIMEOUT:?}");
     }
 }
 
@@ -285,7 +285,7 @@ async fn until(
         if let Some(ended) = playing.try_join_next() {
             ended??;
         }
-        anyhow::ensure!(began.elapsed() < PATIENCE, "waited for {what}");
+        anyhow::ensure!(began.elapsed() < TIMEOUT, "waited for {what}");
         sleep(TICK).await;
     }
     Ok(())
