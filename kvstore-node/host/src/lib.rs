@@ -77,7 +77,7 @@ pub use emptied::Emptied;
 pub use form::FormJob;
 pub use forming::{FormStep, FormedPart, Forming};
 pub use forward::{Origin, PassedOn};
-pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, Haste, LocalCopy, Outcome};
+pub use local_copy::{ENGINE_AHEAD_UNKNOWN, FlushUrgency, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]

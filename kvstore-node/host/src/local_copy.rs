@@ -85,12 +85,12 @@ pub struct LocalCopy<S: Shell> {
     /// Merges in which its partition gets keys.
     pub(crate) absorb: AbsorbWork,
     /// How soon committed rows are to go to the engine, however few they are.
-    pub haste: Haste,
+    pub flush_urgency: FlushUrgency,
 }
 
 /// How soon committed rows are to go to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Haste {
+pub enum FlushUrgency {
     /// When enough have gathered, or for long enough.
     #[default]
     None,
@@ -132,7 +132,7 @@ impl<S: Shell> LocalCopy<S> {
             watch: None,
             middle: MiddleSearch::None,
             absorb: AbsorbWork::default(),
-            haste: Haste::None,
+            flush_urgency: FlushUrgency::None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! When the keys are given up in the log, what the engine lacks up to there is brought to it, and the copy is whole.
 
 use crate::form::FormJob;
-use crate::local_copy::{Found, Haste, LocalCopy};
+use crate::local_copy::{FlushUrgency, Found, LocalCopy};
 use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
@@ -203,7 +203,7 @@ impl<S: Shell> Turn<S> {
             |own: &mut OwnCopy| wanted.is_none_or(|wanted| wanted.attempt != own.attempt) || (pulls && own.follows());
         if let Some(own) = local.split.own.take_if(over) {
             self.shell.stop_form(own.copy);
-            local.haste = Haste::None;
+            local.flush_urgency = FlushUrgency::None;
         }
         let Some(wanted) = wanted else { return };
         let WantedCopy { attempt, partition, copy } = wanted;
@@ -235,9 +235,9 @@ impl<S: Shell> Turn<S> {
             return None;
         }
         if local.memtable.is_to_clear(&range, local.flushing) {
-            local.haste = Haste::Now;
+            local.flush_urgency = FlushUrgency::Now;
             self.shell.ticked(local, self.now);
-            local.haste = Haste::None;
+            local.flush_urgency = FlushUrgency::None;
         }
         if local.memtable.is_to_clear(&range, local.flushing) {
             return None;
@@ -255,16 +255,16 @@ impl<S: Shell> Turn<S> {
         let cut = local.row().and_then(|row| row.split.as_deref()).is_some_and(|split| split.cut);
         let end = self.sealed_for(local, attempt);
         // Little is to be left to write when the keys are given up: somebody waits for them then.
-        local.haste = match (cut || end.is_some(), copying) {
-            (true, _) => Haste::Now,
-            (false, false) => Haste::Soon,
-            (false, true) => Haste::None,
+        local.flush_urgency = match (cut || end.is_some(), copying) {
+            (true, _) => FlushUrgency::Now,
+            (false, false) => FlushUrgency::Soon,
+            (false, true) => FlushUrgency::None,
         };
-        if local.haste > Haste::None {
+        if local.flush_urgency > FlushUrgency::None {
             self.shell.ticked(local, self.now);
         }
         let Some(end) = end.filter(|end| local.flushing >= end.seq) else { return };
-        local.haste = Haste::None;
+        local.flush_urgency = FlushUrgency::None;
         self.shell.end_form(local.placement, copy, end);
         if let Some(own) = &mut local.split.own {
             own.come_to(Stage::Ending(end));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::local_copy::Haste;
+use crate::local_copy::FlushUrgency;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
@@ -238,20 +238,20 @@ fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up
         let fact = |report: &&Report| matches!(report.fact, Fact::Mirroring { copy: FORMED, .. });
         node.shell().reports.iter().filter(fact).count()
     };
-    assert_eq!((told(&node), node.copies()[&OWN].haste), (0, Haste::None));
+    assert_eq!((told(&node), node.copies()[&OWN].flush_urgency), (0, FlushUrgency::None));
     node.mirroring(FORMED, 3);
     settle(&mut node);
     assert_eq!(told(&node), 0, "of another attempt");
     node.mirroring(FORMED, 2);
     settle(&mut node);
     tick(&mut node, 1_100);
-    assert_eq!((told(&node), node.copies()[&OWN].haste), (1, Haste::Soon));
+    assert_eq!((told(&node), node.copies()[&OWN].flush_urgency), (1, FlushUrgency::Soon));
     configure(&mut node, splitting(3, &[]));
     assert_eq!((told(&node), node.shell().forms.len()), (2, 1));
     let last = node.copies()[&OWN].replica.last().seq;
     let ends: Vec<_> = node.shell().ends.iter().map(|(copy, end)| (*copy, end.seq)).collect();
     assert_eq!(ends, [(FORMED, last)], "where its entry stands");
-    assert_eq!(node.copies()[&OWN].haste, Haste::None);
+    assert_eq!(node.copies()[&OWN].flush_urgency, FlushUrgency::None);
     tick(&mut node, 1_200);
     assert_eq!((told(&node), node.shell().ends.len()), (2, 1), "nothing is said or ended twice");
 }

@@ -1,9 +1,9 @@
 //! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
 
 use crate::{
-    Action, At, Broken, Completes, CopyJob, FormJob, FormedCopy, Found, Haste, Life, LocalCopy, LogWrite, Observed,
-    Offered, Origin, Outcome, ParkLimits, Partitions, Refusal, Reply, Request, RetentionLimits, Shell, SplitSearch,
-    YieldAsk,
+    Action, At, Broken, Completes, CopyJob, FlushUrgency, FormJob, FormedCopy, Found, Life, LocalCopy, LogWrite,
+    Observed, Offered, Origin, Outcome, ParkLimits, Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
+    SplitSearch, YieldAsk,
 };
 use archon_kv::engine::Change;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
@@ -244,7 +244,7 @@ impl Shell for TestShell {
         panic!("{at:?}: {error}");
     }
     fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
-        if local.haste == Haste::None {
+        if local.flush_urgency == FlushUrgency::None {
             return;
         }
         local.freeze();

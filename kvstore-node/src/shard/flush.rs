@@ -3,7 +3,7 @@
 use super::Shard;
 use super::shell::ShardShell;
 use crate::flusher::{FlushEvent, FlusherError};
-use archon_host::{Haste, LocalCopy};
+use archon_host::{FlushUrgency, LocalCopy};
 use archon_types::Millis;
 
 /// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
@@ -50,11 +50,11 @@ fn has_gathered(shell: &ShardShell, local: &LocalCopy<ShardShell>, now: Millis) 
     let step = local.placement.get() % FLUSH_STEPS;
     let log_bytes_max = staggered(FLUSH_LOG_BYTES / partitions, step).max(64 * 1024);
     let few = local.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
-    let gathers_ms = match local.haste {
-        Haste::Now => 0,
-        Haste::Soon => FLUSH_SOON_MS,
-        Haste::None if few => FLUSH_MIN_MS,
-        Haste::None => staggered(FLUSH_MS, step),
+    let gathers_ms = match local.flush_urgency {
+        FlushUrgency::Now => 0,
+        FlushUrgency::Soon => FLUSH_SOON_MS,
+        FlushUrgency::None if few => FLUSH_MIN_MS,
+        FlushUrgency::None => staggered(FLUSH_MS, step),
     };
     now.since(since) >= gathers_ms
         || local.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
