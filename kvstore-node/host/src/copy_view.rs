@@ -1,6 +1,6 @@
 //! What one copy is to its node, as its row and its replica say.
 
-use archon_replica::{Position, Replica, Standing};
+use archon_replica::{Position, Replica, ReplicaStatus};
 use archon_types::{Epoch, Partition, PlacementId, ReplicaState};
 
 /// One copy, as its row and its replica say.
@@ -46,7 +46,10 @@ impl<'a> CopyView<'a> {
 
     /// The epoch that it leads, if copies may be pulled from it now.
     pub fn gives_copies(self) -> Option<Epoch> {
-        let leads = matches!(self.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver);
+        let leads = matches!(
+            self.replica.status(),
+            ReplicaStatus::TakingOver | ReplicaStatus::Serving | ReplicaStatus::HandingOver
+        );
         (leads && !self.aside).then(|| self.replica.epoch())
     }
 

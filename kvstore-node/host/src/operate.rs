@@ -11,7 +11,7 @@ use archon_kv::{
     Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, evaluate_elsewhere,
     evaluate_recorded, row,
 };
-use archon_replica::{Input, Output, Standing};
+use archon_replica::{Input, Output, ReplicaStatus};
 use archon_types::{Answer, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
 use bytes::Bytes;
 
@@ -47,7 +47,7 @@ impl<S: Shell> Turn<S> {
             return Err(Refusal::Dropped);
         }
         if local.aside || !local.serving {
-            let mine = matches!(local.replica.standing(), Standing::TakingOver | Standing::Released);
+            let mine = matches!(local.replica.status(), ReplicaStatus::TakingOver | ReplicaStatus::Released);
             let settling = mine && !local.aside && local.view().is_unsettled();
             return Err(if settling { Refusal::Changing } else { Refusal::Elsewhere });
         }

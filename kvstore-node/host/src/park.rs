@@ -5,7 +5,7 @@ use crate::local_copy::LocalCopy;
 use crate::request::{Reply as _, Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use archon_replica::Standing;
+use archon_replica::ReplicaStatus;
 
 /// How long operations wait, and how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,19 +29,19 @@ impl Default for ParkLimits {
 impl<S: Shell> Turn<S> {
     /// Keeps an operation if it will soon be clear who answers it; gives it back if it is to be answered now.
     pub(crate) fn park(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
-        let wait_ms = match local.replica.standing() {
+        let wait_ms = match local.replica.status() {
             _ if local.aside || self.shell.is_stopping() => 0,
-            Standing::TakingOver => self.park_limits.settle_ms,
-            Standing::HandingOver if !request.op.is_read() => self.park_limits.settle_ms,
+            ReplicaStatus::TakingOver => self.park_limits.settle_ms,
+            ReplicaStatus::HandingOver if !request.op.is_read() => self.park_limits.settle_ms,
             // The row is an older one than the release, or nobody has been named yet.
-            Standing::Released if local.view().is_unsettled() => self.park_limits.settle_ms,
+            ReplicaStatus::Released if local.view().is_unsettled() => self.park_limits.settle_ms,
             // The client followed a newer table to this node than the node has been told.
-            Standing::Following if request.known > self.shell.tables_version() => self.park_limits.behind_ms,
-            Standing::Following
-            | Standing::Copying
-            | Standing::Serving
-            | Standing::HandingOver
-            | Standing::Released => 0,
+            ReplicaStatus::Following if request.known > self.shell.tables_version() => self.park_limits.behind_ms,
+            ReplicaStatus::Following
+            | ReplicaStatus::Copying
+            | ReplicaStatus::Serving
+            | ReplicaStatus::HandingOver
+            | ReplicaStatus::Released => 0,
         };
         self.park_for(local, request, wait_ms)
     }

@@ -55,4 +55,4 @@ pub use message::{Body, Entry, Message, Position, ReplicaAddress};
 pub use mutant::Mutant;
 pub use output::{Alarm, Output, Record};
 pub use replica::Replica;
-pub use status::Standing;
+pub use status::ReplicaStatus;

@@ -6,9 +6,9 @@ use crate::mutant::Mutant;
 use crate::replica::{Replica, Role};
 use archon_types::{Epoch, ErrorKind, Partition, PlacementId, ReplicaState, Seq, Version};
 
-/// A replica's role, for status pages and for the shell's own decisions.
+/// What a replica is doing, for status pages and for what the shell decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum ReplicaStatus {
     /// It follows or waits to be told whom to follow.
     Following,
     /// It pulls a copy.
@@ -30,14 +30,14 @@ impl Replica {
     }
 
     /// What it is doing.
-    pub fn standing(&self) -> Standing {
+    pub fn status(&self) -> ReplicaStatus {
         match &self.role {
-            Role::Follow if self.copying.is_some() => Standing::Copying,
-            Role::Follow => Standing::Following,
-            Role::Released { .. } => Standing::Released,
-            Role::Lead(lead) if !lead.serving => Standing::TakingOver,
-            Role::Lead(lead) if lead.is_ending() => Standing::HandingOver,
-            Role::Lead(_) => Standing::Serving,
+            Role::Follow if self.copying.is_some() => ReplicaStatus::Copying,
+            Role::Follow => ReplicaStatus::Following,
+            Role::Released { .. } => ReplicaStatus::Released,
+            Role::Lead(lead) if !lead.serving => ReplicaStatus::TakingOver,
+            Role::Lead(lead) if lead.is_ending() => ReplicaStatus::HandingOver,
+            Role::Lead(_) => ReplicaStatus::Serving,
         }
     }
 

@@ -83,7 +83,7 @@ impl World {
                 }
                 if behind || local.serving != (live.id == leader.id) {
                     let (last, commit) = (local.replica.last(), local.replica.commit());
-                    let standing = local.replica.standing();
+                    let standing = local.replica.status();
                     return Some(format!("{} of {} is {standing:?} at {last:?}, committed {commit}", live.id, row.id));
                 }
             }

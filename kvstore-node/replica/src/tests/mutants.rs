@@ -207,7 +207,7 @@ fn an_epoch_that_no_election_reaches_is_not_believed(mutant: Option<Mutant>) -> 
     let mut leader = serving(&[Live, Live], 1, mutant);
     let nack = |refused| Body::Nack { refused, hint: Position::ZERO, copying: false };
     leader.hear(2, u64::MAX, nack(Position::ZERO));
-    let leads = leader.replica.standing() == crate::Standing::Serving;
+    let leads = leader.replica.status() == crate::ReplicaStatus::Serving;
     script.hear(1, reached, first(reached));
     unmoved && leads && script.replica.epoch() == Epoch::new(reached)
 }
@@ -228,11 +228,11 @@ fn a_leader_ended_by_an_epoch_unknown_to_its_row_says_so(mutant: Option<Mutant>)
     // A follower knows it.
     let mut script = serving(&[Live, Live], 1, mutant);
     let out = script.hear(2, 5, nack);
-    let mut held = out.contains(&told(&script, 5)) && script.replica.standing() == crate::Standing::Following;
+    let mut held = out.contains(&told(&script, 5)) && script.replica.status() == crate::ReplicaStatus::Following;
     // It is told again until a row of a higher epoch comes, and that leadership lies above both.
     held &= script.tick_after(1_000).contains(&told(&script, 5));
     script.configure((6, 2), 1, &[Live, Live], 1);
-    held &= !script.replica.wants_ticks() || script.replica.standing() == crate::Standing::TakingOver;
+    held &= !script.replica.wants_ticks() || script.replica.status() == crate::ReplicaStatus::TakingOver;
     held &= !script.tick_after(1_000).contains(&told(&script, 5));
     // The leader itself obeyed another one that was never granted.
     let mut script = serving(&[Live, Live], 1, mutant);
