@@ -201,7 +201,7 @@ impl<S: Shell> Turn<S> {
     /// What the committed rows of a copy say of the last merge, also of one that was given up once all keys had come.
     pub(crate) fn merged_by(&mut self, local: &LocalCopy<S>) -> Option<Merged> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
-        match Merged::standing(&view) {
+        match Merged::current(&view) {
             Ok(merged) => merged,
             Err(error) => {
                 self.unusable(local, &error);

@@ -85,7 +85,7 @@ impl<S: Shell> Turn<S> {
     /// A leader that begins to serve reads what its log gives away.
     pub(crate) fn read_seal(&mut self, local: &mut LocalCopy<S>) {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
-        let found = Seal::standing(&view).and_then(|seal| Ok((seal, Merged::standing(&view)?)));
+        let found = Seal::current(&view).and_then(|seal| Ok((seal, Merged::current(&view)?)));
         let found = found.map(|(seal, merged)| {
             local.absorb.serve(merged);
             seal

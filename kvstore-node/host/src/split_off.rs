@@ -293,7 +293,7 @@ impl<S: Shell> Turn<S> {
         let early = self.broken.breaks(Mutant::FormedEarly); // rule 38
         let reader = if early { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
-        match Seal::standing(&view) {
+        match Seal::current(&view) {
             Ok(seal) => {
                 let seal = seal.filter(|seal| seal.attempt == attempt)?;
                 let at = seal.position;

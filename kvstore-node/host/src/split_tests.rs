@@ -108,7 +108,7 @@ fn when_the_split_is_done_those_who_waited_are_sent_on_and_the_rows_are_cleared(
     let local = &node.copies()[&OWN];
     let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Committed);
     assert_eq!(archon_kv::View::get(&view, &rows::value_key(b"z")).expect("readable"), None, "it is another's");
-    assert_eq!(Seal::standing(&view).expect("readable"), None);
+    assert_eq!(Seal::current(&view).expect("readable"), None);
     assert!(node.turn.splitting.is_empty(), "nothing is left to do");
 }
 

@@ -74,7 +74,7 @@ impl<S: Shell> Turn<S> {
         let Some(range) = local.range() else { return Ok(None) };
         let unsealed = self.broken.breaks(Mutant::PullUnsealed); // rule 45
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
-        let seal = Seal::standing(&view)?.filter(|seal| seal.attempt == attempt && seal.at == range.begin);
+        let seal = Seal::current(&view)?.filter(|seal| seal.attempt == attempt && seal.at == range.begin);
         let sealed_at = seal.map(|seal| seal.position.seq).or(unsealed.then(|| local.memtable.committed()));
         let Some(sealed_at) = sealed_at else { return Ok(None) };
         let (begin, end) = row::value_bounds(range);
@@ -83,7 +83,7 @@ impl<S: Shell> Turn<S> {
             _ => Bound::Included(&begin[..]),
         };
         let page = view.page(from, &end, ScanOrder::Ascending, limit)?;
-        let merged = Merged::standing(&view)?;
+        let merged = Merged::current(&view)?;
         let revision = Merged::revision(merged.as_ref(), sealed_at);
         Ok(Some(YieldPage { rows: page.rows, more: page.more, revision }))
     }

@@ -270,7 +270,7 @@ fn agrees(view: &PartitionView<'_>, expected: &BTreeMap<Bytes, Bytes>) -> Result
         prop_assert_eq!(view.get(&key).unwrap(), expected.get(&key).cloned());
     }
     let seal = expected.get(row::SEAL_KEY).map(|row| Seal::decode(row).unwrap());
-    prop_assert_eq!(Seal::standing(view).unwrap(), seal);
+    prop_assert_eq!(Seal::current(view).unwrap(), seal);
     for rows_max in [1, 3, 100] {
         let limit = PageLimit { rows_max, bytes_max: usize::MAX };
         let (mut found, mut from) = (Vec::new(), Bound::Unbounded);

@@ -24,11 +24,11 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// The one that stands, as far as this view's reader sees.
+    /// The one that applies now, as far as this view's reader sees.
     ///
     /// # Errors
     /// [`ViewError`] if the row cannot be read.
-    pub fn standing(view: &dyn View) -> Result<Option<Self>, ViewError> {
+    pub fn current(view: &dyn View) -> Result<Option<Self>, ViewError> {
         Ok(view.get(MERGED_KEY)?.map(|row| Self::decode(&row)).transpose()?)
     }
 
@@ -108,12 +108,12 @@ mod tests {
 
         #[test]
         fn revisions_rise_over_any_number_of_merges(merges in proptest::collection::vec((1_u64..50, 0_u64..1_000), 1..8)) {
-            let (mut seq, mut highest, mut standing) = (0_u64, 0_u64, None);
+            let (mut seq, mut highest, mut current) = (0_u64, 0_u64, None);
             for (entries, last) in merges {
                 seq += entries;
-                let next = Merged::next(standing.as_ref(), Version::new(seq), Bytes::new(), Revision::new(last), Seq::new(seq), Millis::ZERO);
-                standing = Some(next);
-                let revision = Merged::revision(standing.as_ref(), Seq::new(seq + 1)).get();
+                let next = Merged::next(current.as_ref(), Version::new(seq), Bytes::new(), Revision::new(last), Seq::new(seq), Millis::ZERO);
+                current = Some(next);
+                let revision = Merged::revision(current.as_ref(), Seq::new(seq + 1)).get();
                 prop_assert!(revision > last && revision > highest, "{} after {} and {}", revision, last, highest);
                 highest = revision;
                 seq += 1;

@@ -37,12 +37,12 @@ impl Seal {
         KeyRange { begin: self.at.clone(), end: self.end.clone() }
     }
 
-    /// The one that stands, as far as this view's reader sees: for the newest a leader asks, for the committed one whoever
+    /// The one that applies now, as far as this view's reader sees: for the newest a leader asks, for the committed one whoever
     /// forms the other partition's copy.
     ///
     /// # Errors
     /// [`ViewError`] if the row cannot be read.
-    pub fn standing(view: &dyn View) -> Result<Option<Self>, ViewError> {
+    pub fn current(view: &dyn View) -> Result<Option<Self>, ViewError> {
         Ok(view.get(SEAL_KEY)?.map(|row| Self::decode(&row)).transpose()?)
     }
 
