@@ -15,7 +15,7 @@ use crate::session::Leading;
 use crate::stats::Stats;
 use archon_proto::doors::{COORDINATOR_CONNECTIONS_MAX, Doors, connections_for};
 use archon_security::Refusals;
-use archon_telemetry::Door;
+use archon_telemetry::MetricsServer;
 use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub struct Coordinator {
     /// Keeps what the server was asked for and refused, so it ends after it.
     audit: Writing,
     /// Tells metrics and health, also while everything else stops.
-    door: Option<Door>,
+    metrics_server: Option<MetricsServer>,
 }
 
 /// How far the start is.
@@ -118,11 +118,11 @@ impl Coordinator {
         let (failed, failure) = watch::channel(None);
         let failed = Arc::new(failed);
         let stats = Stats { context: context.clone(), data_dir: config.data_dir.clone() };
-        let door = match config.metrics_listen {
+        let metrics_server = match config.metrics_listen {
             Some(address) => {
                 let listening = |source| CoordinatorError::ListenForMetrics { address, source };
                 let listener = TcpListener::bind(address).await.map_err(listening)?;
-                Some(Door::open(listener, Arc::new(stats.clone())).map_err(listening)?)
+                Some(MetricsServer::open(listener, Arc::new(stats.clone())).map_err(listening)?)
             }
             None => None,
         };
@@ -138,7 +138,19 @@ impl Coordinator {
             })
         };
         tracing::info!(id = context.id, %address, "coordinator serves");
-        Ok(Self { id: context.id, address, context, work, serving, failure, starting, started, server, audit, door })
+        Ok(Self {
+            id: context.id,
+            address,
+            context,
+            work,
+            serving,
+            failure,
+            starting,
+            started,
+            server,
+            audit,
+            metrics_server,
+        })
     }
 
     /// Where it is reached; the real port when it was bound to port 0.
@@ -218,8 +230,8 @@ impl Coordinator {
             server.abort();
         }
         self.audit.close().await;
-        if let Some(door) = self.door {
-            door.close().await;
+        if let Some(metrics_server) = self.metrics_server {
+            metrics_server.close().await;
         }
         failure
     }

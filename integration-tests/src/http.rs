@@ -1,4 +1,4 @@
-//! Plain HTTP over a connection of its own: what a member's door for metrics says to whatever it is sent.
+//! Plain HTTP over a connection of its own: what a member's metrics server says to whatever it is sent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

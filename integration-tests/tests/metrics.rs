@@ -150,7 +150,7 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
     }
     assert_eq!(cluster.archon(&["kv", "put", "after", "all"]).code, 0);
 
-    // A door that is taken is said so with the flag that chooses another one, and nothing is left of the node.
+    // An address that is taken is said so with the flag that chooses another one, and nothing is left of the node.
     let taken = cluster.metrics_address("athens").to_owned();
     let mut arguments = cluster.node_arguments("ephesus", "127.0.0.1:0", &cluster.node_data("ephesus"));
     arguments.extend(["--metrics-listen".to_owned(), taken.clone()]);
@@ -162,7 +162,7 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
 /// Waits until `/readyz` of a member says so, and why.
 fn becomes(cluster: &Cluster, member: &str, status: u16, word: &str) {
     wait_for(&format!("{member} to be {status}, {word:?}"), TIMEOUT, || {
-        // One that has just been started opens its door a moment later.
+        // One that has just been started begins to listen a moment later.
         let answer = http::get(cluster.metrics_address(member), "/readyz").map_err(|error| error.to_string())?;
         check(answer.status == status && answer.body.contains(word), || format!("{answer:?}"))
     });
@@ -189,10 +189,10 @@ fn readiness_turns_with_the_quorum_and_with_the_registration() {
     cluster.kill_everything();
     cluster.start_node("athens");
     cluster.start_coordinator(0);
-    wait_for("athens to open its door", TIMEOUT, || {
+    wait_for("athens to listen for metrics", TIMEOUT, || {
         http::get(cluster.metrics_address("athens"), "/livez").map(drop).map_err(|error| error.to_string())
     });
-    wait_for("coordinator 1 to open its door", TIMEOUT, || {
+    wait_for("coordinator 1 to listen for metrics", TIMEOUT, || {
         http::get(cluster.metrics_address("coordinator-1"), "/livez").map(drop).map_err(|error| error.to_string())
     });
     becomes(&cluster, "athens", 503, "not registered with a coordinator");

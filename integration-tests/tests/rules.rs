@@ -113,7 +113,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("prometheus_client", &["telemetry/src/exposition.rs"]),
-    ("hyper", &["telemetry/src/door.rs", "console/src/connections.rs"]),
+    ("hyper", &["telemetry/src/server.rs", "console/src/connections.rs"]),
     ("axum", &["console/src/"]),
     ("rustls", &["security/"]),
     ("x509_parser", &["security/src/certificate.rs", "security/certificates/tests/"]),

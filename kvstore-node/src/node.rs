@@ -21,7 +21,7 @@ use crate::split_search::SplitSearches;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
-use archon_telemetry::{Door, Family, Source as _};
+use archon_telemetry::{Family, MetricsServer, Source as _};
 use archon_wal::{Wal, WalConfig, WalError};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -103,7 +103,7 @@ pub struct Node {
     shards: Shards,
     stats: Stats,
     /// Tells metrics and health, also while everything else stops.
-    door: Option<Door>,
+    metrics_server: Option<MetricsServer>,
     flusher: Option<Flusher>,
     threads: Vec<JoinHandle<()>>,
     peers: Arc<Peers>,
@@ -221,9 +221,9 @@ impl Node {
         let health = Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle()));
         let readiness = Readiness::new(Arc::clone(&shared), Arc::clone(&health));
         let stats = Stats::new(Arc::clone(&shared), wal.clone(), flusher.handle(), memtables, readiness);
-        let open = |listener| Door::open(listener, Arc::new(stats.clone()));
-        let door = metrics_listener.map(open).transpose();
-        let door = door.map_err(|source| NodeError::ListenForMetrics { address, source })?;
+        let open = |listener| MetricsServer::open(listener, Arc::new(stats.clone()));
+        let metrics_server = metrics_listener.map(open).transpose();
+        let metrics_server = metrics_server.map_err(|source| NodeError::ListenForMetrics { address, source })?;
         let services_end = CancellationToken::new();
         let service_tasks = TaskTracker::new();
         let services = Services {
@@ -283,7 +283,7 @@ impl Node {
             shared,
             shards,
             stats,
-            door,
+            metrics_server,
             flusher: Some(flusher),
             threads,
             peers,
@@ -367,8 +367,8 @@ impl Node {
         if tokio::time::timeout(SERVER_DEADLINE, self.peers.stop()).await.is_err() {
             tracing::warn!("streams to peers have not ended in time");
         }
-        if let Some(door) = self.door.take() {
-            door.close().await;
+        if let Some(metrics_server) = self.metrics_server.take() {
+            metrics_server.close().await;
         }
         drop(self.engine);
         drop(self.directory);

@@ -2,12 +2,11 @@
 //!
 //! A metric is *defined* once, beside what counts it ([`metrics!`]): name, help, labels. Hot paths change relaxed atomics
 //! ([`Metric`], [`Histogram`]) and know nothing of who reads them; everything else is read when somebody asks. The words that
-//! leave the process are made here alone ([`render`]), and one [`Door`] gives them to whoever comes, apart from the
+//! leave the process are made here alone ([`render`]), and one [`MetricsServer`] gives them to whoever comes, apart from the
 //! port of the cluster and from the threads that serve it.
 
 mod definition;
 mod disk;
-mod door;
 mod exposition;
 mod family;
 mod histogram;
@@ -15,12 +14,12 @@ mod log;
 mod metric;
 mod per_thread;
 mod process;
+mod server;
 mod source;
 mod transport;
 
 pub use definition::{Definition, Kind, Label};
 pub use disk::DiskReadings;
-pub use door::{CONNECTIONS_MAX, Door, HEADER_BYTES_MAX, TIMEOUT};
 pub use exposition::{Format, render};
 pub use family::{Family, Flat, Labelled, Reading, Series, Value, flat};
 pub use histogram::{BOUNDS_MICROS, Distribution, Histogram};
@@ -28,5 +27,6 @@ pub use log::LogReadings;
 pub use metric::{Elapsed, Metric};
 pub use per_thread::PerThread;
 pub use process::ProcessReadings;
+pub use server::{CONNECTIONS_MAX, HEADER_BYTES_MAX, MetricsServer, TIMEOUT};
 pub use source::Source;
 pub use transport::TransportReadings;

@@ -15,12 +15,12 @@ metrics! {
 }
 
 #[derive(Default)]
-struct House {
+struct FakeMember {
     asked: Asked,
     closed: AtomicBool,
 }
 
-impl Source for House {
+impl Source for FakeMember {
     fn families(&self) -> Vec<Family> {
         self.asked.times.add(1);
         self.asked.families()
@@ -35,16 +35,16 @@ impl Source for House {
     }
 }
 
-async fn open() -> (Door, Arc<House>) {
-    let house = Arc::new(House::default());
+async fn open() -> (MetricsServer, Arc<FakeMember>) {
+    let member = Arc::new(FakeMember::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let door = Door::open(listener, Arc::clone(&house) as Arc<dyn Source>).unwrap();
-    (door, house)
+    let server = MetricsServer::open(listener, Arc::clone(&member) as Arc<dyn Source>).unwrap();
+    (server, member)
 }
 
 /// All that comes back for these bytes until the connection ends.
-async fn said(door: &Door, request: &str) -> String {
-    let mut stream = TcpStream::connect(door.address()).await.unwrap();
+async fn said(server: &MetricsServer, request: &str) -> String {
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
     // Whoever is refused early may find the connection gone.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
@@ -52,46 +52,46 @@ async fn said(door: &Door, request: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn get(door: &Door, path: &str) -> String {
-    said(door, &format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n")).await
+async fn get(server: &MetricsServer, path: &str) -> String {
+    said(server, &format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n")).await
 }
 
 #[tokio::test]
 async fn each_path_answers_and_one_connection_is_for_one_request() {
-    let (door, house) = open().await;
-    let found = get(&door, "/metrics?since=ever").await;
+    let (server, member) = open().await;
+    let found = get(&server, "/metrics?since=ever").await;
     assert!(found.starts_with("HTTP/1.1 200 OK\r\n") && found.contains("archon_tea_asked_total 1\n"), "{found}");
     assert_eq!(Asked::DEFINITIONS.len(), 1);
     assert!(found.contains("text/plain; version=0.0.4"), "{found}");
     let twice = "GET /livez HTTP/1.1\r\nhost: here\r\n\r\n".repeat(2);
-    let found = said(&door, &twice).await;
+    let found = said(&server, &twice).await;
     assert_eq!(found.matches("HTTP/1.1 200 OK").count(), 1, "{found}");
-    assert!(get(&door, "/readyz").await.contains("200 OK"));
-    house.closed.store(true, Ordering::Relaxed);
-    let found = get(&door, "/readyz").await;
+    assert!(get(&server, "/readyz").await.contains("200 OK"));
+    member.closed.store(true, Ordering::Relaxed);
+    let found = get(&server, "/readyz").await;
     assert!(found.starts_with("HTTP/1.1 503 ") && found.ends_with("\r\nthe kettle is cold\n"), "{found}");
-    assert!(get(&door, "/livez").await.ends_with("ok\n"), "alive all the same");
-    door.close().await;
+    assert!(get(&server, "/livez").await.ends_with("ok\n"), "alive all the same");
+    server.close().await;
 }
 
 #[tokio::test]
 async fn whoever_names_open_metrics_gets_it() {
-    let (door, _) = open().await;
+    let (server, _) = open().await;
     let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
-    let found = said(&door, &format!("GET /metrics HTTP/1.1\r\nhost: here\r\n{accept}\r\n\r\n")).await;
+    let found = said(&server, &format!("GET /metrics HTTP/1.1\r\nhost: here\r\n{accept}\r\n\r\n")).await;
     assert!(found.contains("content-type: application/openmetrics-text") && found.ends_with("# EOF\n"), "{found}");
-    door.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
 async fn wrong_requests_are_told_what_is_wrong() {
-    let (door, house) = open().await;
-    let status = async |request: &str| said(&door, request).await.lines().next().unwrap_or_default().to_owned();
+    let (server, member) = open().await;
+    let status = async |request: &str| said(&server, request).await.lines().next().unwrap_or_default().to_owned();
     for method in ["POST", "HEAD", "DELETE", "BREW"] {
-        let found = said(&door, &format!("{method} /metrics HTTP/1.1\r\nhost: here\r\n\r\n")).await;
+        let found = said(&server, &format!("{method} /metrics HTTP/1.1\r\nhost: here\r\n\r\n")).await;
         assert!(found.starts_with("HTTP/1.1 405 ") && found.contains("allow: GET"), "{method}: {found}");
     }
-    let found = get(&door, "/metrics/../secrets").await;
+    let found = get(&server, "/metrics/../secrets").await;
     assert!(
         found.starts_with("HTTP/1.1 404 ") && found.ends_with("there are /metrics, /livez and /readyz\n"),
         "{found}"
@@ -102,57 +102,57 @@ async fn wrong_requests_are_told_what_is_wrong() {
     assert!(status(&format!("GET /metrics HTTP/1.1\r\n{many}\r\n")).await.contains(" 431 "));
     assert!(status("\u{16}\u{3}\u{1} this is no HTTP\r\n\r\n").await.contains(" 400 "));
     assert!(!status("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.contains(" 200 "));
-    assert_eq!(house.asked.times.get(), 0, "nothing was read for any of them");
-    door.close().await;
+    assert_eq!(member.asked.times.get(), 0, "nothing was read for any of them");
+    server.close().await;
 }
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_told_so_and_places_are_given_back() {
-    let (door, _) = open().await;
+    let (server, _) = open().await;
     let mut idle = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
-        idle.push(TcpStream::connect(door.address()).await.unwrap());
+        idle.push(TcpStream::connect(server.address()).await.unwrap());
     }
-    let refused = get(&door, "/livez").await;
+    let refused = get(&server, "/livez").await;
     assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("there are 16 connections already"), "{refused}");
     // Those who hear nothing take places of their own, and then there is no word any more.
     let mut deaf = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
-        deaf.push(TcpStream::connect(door.address()).await.unwrap());
+        deaf.push(TcpStream::connect(server.address()).await.unwrap());
     }
-    assert_eq!(get(&door, "/livez").await, "", "closed without a word");
+    assert_eq!(get(&server, "/livez").await, "", "closed without a word");
     drop((idle, deaf));
     let freed = timeout(Duration::from_secs(20), async {
         loop {
-            let found = get(&door, "/livez").await;
+            let found = get(&server, "/livez").await;
             if found.starts_with("HTTP/1.1 200 ") {
                 return found;
             }
         }
     });
     assert!(freed.await.is_ok(), "no place was given back");
-    door.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_connection_that_says_nothing_is_ended() {
-    let (door, _) = open().await;
-    let mut silent = TcpStream::connect(door.address()).await.unwrap();
+    let (server, _) = open().await;
+    let mut silent = TcpStream::connect(server.address()).await.unwrap();
     silent.write_all(b"GET /livez HTTP/1.1\r\nhost").await.unwrap();
     let mut answer = Vec::new();
     let ended = timeout(TIMEOUT * 4, silent.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "it is open still");
     assert!(!String::from_utf8_lossy(&answer).contains(" 200 "), "{answer:?}");
-    door.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_closed_door_lets_nobody_in_and_ends_who_is_there() {
-    let (door, _) = open().await;
-    let address = door.address();
+    let (server, _) = open().await;
+    let address = server.address();
     let mut inside = TcpStream::connect(address).await.unwrap();
     inside.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
-    timeout(Duration::from_secs(4), door.close()).await.unwrap();
+    timeout(Duration::from_secs(4), server.close()).await.unwrap();
     let mut answer = Vec::new();
     let _ = inside.read_to_end(&mut answer).await;
     assert_eq!(answer, b"");

@@ -1,4 +1,4 @@
-//! A door of its own for those who scrape and probe: HTTP, `GET` only, few connections, each for one request and a few
+//! A listener of its own for those who scrape and probe: HTTP, `GET` only, few connections, each for one request and a few
 //! seconds. It is not on the port of the cluster nor on the threads that serve it, so neither can keep the other from
 //! answering.
 
@@ -34,22 +34,22 @@ const HEADERS_MAX: usize = 64;
 const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it waits after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// How long what is under way may take when the door closes.
+/// How long what is under way may take when the server closes.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PATHS: &str = "/metrics, /livez and /readyz";
 
-/// An open door. Dropping it closes it; [`Door::close`] also waits for that.
+/// A metrics server that runs. Dropping it closes it; [`MetricsServer::close`] also waits for that.
 #[derive(Debug)]
-pub struct Door {
+pub struct MetricsServer {
     address: SocketAddr,
     end: DropGuard,
     accepting: JoinHandle<()>,
     connections: TaskTracker,
 }
 
-impl Door {
+impl MetricsServer {
     /// Answers those who come to `listener` with what `source` says, until it is closed. Called within a runtime.
     ///
     /// # Errors
@@ -58,8 +58,8 @@ impl Door {
         let address = listener.local_addr()?;
         let end = CancellationToken::new();
         let connections = TaskTracker::new();
-        let room = Arc::new(Room { source, rendering: Arc::new(Semaphore::new(1)) });
-        let accepting = tokio::spawn(accept(listener, room, connections.clone(), end.clone()));
+        let shared = Arc::new(Shared { source, rendering: Arc::new(Semaphore::new(1)) });
+        let accepting = tokio::spawn(accept(listener, shared, connections.clone(), end.clone()));
         tracing::info!(%address, "metrics and health are told here");
         Ok(Self { address, end: end.drop_guard(), accepting, connections })
     }
@@ -75,24 +75,24 @@ impl Door {
         self.connections.close();
         let ended = tokio::time::timeout(CLOSE_DEADLINE, async {
             if let Err(error) = self.accepting.await {
-                tracing::error!(%error, "the door for metrics failed");
+                tracing::error!(%error, "the metrics server failed");
             }
             self.connections.wait().await;
         });
         if ended.await.is_err() {
-            tracing::warn!("connections of the door for metrics did not end in time");
+            tracing::warn!("connections of the metrics server did not end in time");
         }
     }
 }
 
 /// What all connections share.
-struct Room {
+struct Shared {
     source: Arc<dyn Source>,
     /// One reading at a time, so that many who scrape cannot keep more than one thread busy.
     rendering: Arc<Semaphore>,
 }
 
-async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker, end: CancellationToken) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTracker, end: CancellationToken) {
     let served = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let turned_away = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -103,13 +103,13 @@ async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "a connection to the door for metrics could not be accepted");
+                tracing::debug!(%error, "a connection to the metrics server could not be accepted");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             }
         };
-        let (permit, room, timeout) = match Arc::clone(&served).try_acquire_owned() {
-            Ok(permit) => (permit, Some(Arc::clone(&room)), TIMEOUT),
+        let (permit, shared, timeout) = match Arc::clone(&served).try_acquire_owned() {
+            Ok(permit) => (permit, Some(Arc::clone(&shared)), TIMEOUT),
             Err(_) => match Arc::clone(&turned_away).try_acquire_owned() {
                 Ok(permit) => (permit, None, TURNED_AWAY_TIMEOUT),
                 // Beyond those that are told already, closing says it.
@@ -120,10 +120,10 @@ async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker
         connections.spawn(async move {
             tokio::select! {
                 () = end.cancelled() => {}
-                served = tokio::time::timeout(timeout, serve(stream, room)) => match served {
+                served = tokio::time::timeout(timeout, serve(stream, shared)) => match served {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::debug!(%error, "a request to the door for metrics failed"),
-                    Err(_) => tracing::debug!("a request to the door for metrics took too long"),
+                    Ok(Err(error)) => tracing::debug!(%error, "a request to the metrics server failed"),
+                    Err(_) => tracing::debug!("a request to the metrics server took too long"),
                 },
             }
             drop(permit);
@@ -131,13 +131,13 @@ async fn accept(listener: TcpListener, room: Arc<Room>, connections: TaskTracker
     }
 }
 
-/// Serves one request; without `room` it says that there is none.
-async fn serve(stream: TcpStream, room: Option<Arc<Room>>) -> hyper::Result<()> {
+/// Serves one request; without `shared` it says that there is none.
+async fn serve(stream: TcpStream, shared: Option<Arc<Shared>>) -> hyper::Result<()> {
     let service = service_fn(move |request| {
-        let room = room.clone();
+        let shared = shared.clone();
         async move {
-            Ok::<_, Infallible>(match room {
-                Some(room) => answer(&request, room).await,
+            Ok::<_, Infallible>(match shared {
+                Some(shared) => answer(&request, shared).await,
                 None => plain(
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!("there are {CONNECTIONS_MAX} connections already, which is the limit; try again\n"),
@@ -155,7 +155,7 @@ async fn serve(stream: TcpStream, room: Option<Arc<Room>>) -> hyper::Result<()> 
         .await
 }
 
-async fn answer(request: &Request<Incoming>, room: Arc<Room>) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, shared: Arc<Shared>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
         refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
@@ -164,19 +164,19 @@ async fn answer(request: &Request<Incoming>, room: Arc<Room>) -> Response<Full<B
     match request.uri().path() {
         "/metrics" => {
             let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-            metrics(room, Format::accepted(accept)).await
+            metrics(shared, Format::accepted(accept)).await
         }
-        "/livez" => standing(room.source.alive()),
-        "/readyz" => standing(room.source.ready()),
+        "/livez" => health_answer(shared.source.alive()),
+        "/readyz" => health_answer(shared.source.ready()),
         _ => plain(StatusCode::NOT_FOUND, format!("there is nothing here; there are {PATHS}\n")),
     }
 }
 
 /// Reads everything on a thread for blocking work: the system is asked for much of it.
-async fn metrics(room: Arc<Room>, format: Format) -> Response<Full<Bytes>> {
-    let Ok(turn) = Arc::clone(&room.rendering).acquire_owned().await else { return not_rendered() };
+async fn metrics(shared: Arc<Shared>, format: Format) -> Response<Full<Bytes>> {
+    let Ok(turn) = Arc::clone(&shared.rendering).acquire_owned().await else { return not_rendered() };
     let rendered = tokio::task::spawn_blocking(move || {
-        let rendered = render(room.source.families(), format);
+        let rendered = render(shared.source.families(), format);
         drop(turn);
         rendered
     });
@@ -190,7 +190,7 @@ fn not_rendered() -> Response<Full<Bytes>> {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be read; the log says why\n".to_owned())
 }
 
-fn standing(verdict: Result<(), String>) -> Response<Full<Bytes>> {
+fn health_answer(verdict: Result<(), String>) -> Response<Full<Bytes>> {
     match verdict {
         Ok(()) => plain(StatusCode::OK, "ok\n".to_owned()),
         Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
@@ -211,5 +211,5 @@ fn response(status: StatusCode, content_type: &'static str, text: String) -> Res
 }
 
 #[cfg(test)]
-#[path = "door_tests.rs"]
+#[path = "server_tests.rs"]
 mod tests;
