@@ -1,4 +1,4 @@
-//! Doors for the fuzzer: files that an operator hands over.
+//! Entry points for the fuzzer: files that an operator hands over.
 
 use crate::admin::plan_file::PlanFile;
 use crate::serve::file::ConfigFile;

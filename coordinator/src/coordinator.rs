@@ -13,7 +13,7 @@ use crate::serve::serve;
 use crate::service::Context;
 use crate::session::Leading;
 use crate::stats::Stats;
-use archon_proto::doors::{COORDINATOR_CONNECTIONS_MAX, Doors, connections_for};
+use archon_proto::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};
 use archon_security::Refusals;
 use archon_telemetry::MetricsServer;
 use rustix::process::{Resource, getrlimit};
@@ -108,7 +108,7 @@ impl Coordinator {
             metrics,
             audit,
             transport: config.transport.clone(),
-            doors: Doors::noting(
+            connection_limit: ConnectionLimit::noting(
                 connections_for(COORDINATOR_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current),
                 refusals,
             ),
@@ -127,7 +127,7 @@ impl Coordinator {
             None => None,
         };
         let server = serve(listener, stats, peers.clone(), serving.clone(), Arc::clone(&failed))?;
-        let audit = kept.write(&config.data_dir, context.doors.refusals());
+        let audit = kept.write(&config.data_dir, context.connection_limit.refusals());
         let (progress, started) = watch::channel(Start::UnderWay);
         let starting = {
             let (context, work) = (context.clone(), work.clone());

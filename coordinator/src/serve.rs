@@ -92,7 +92,7 @@ pub(crate) fn serve(
     let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
     let accepted =
         futures::stream::unfold(accepted, |mut accepted| async move { Some((accepted.recv().await?, accepted)) });
-    let incoming = Incoming::new(listener, Arc::clone(&context.doors), context.transport.clone());
+    let incoming = Incoming::new(listener, Arc::clone(&context.connection_limit), context.transport.clone());
     let noted = note_failures(Arc::clone(&context.metrics));
     let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
     let (tasks, ends) = (TaskTracker::new(), serving.child_token());

@@ -129,11 +129,11 @@ pub(crate) struct Stats {
 
 impl Stats {
     fn listener(&self) -> ListenerReadings {
-        let doors = &self.context.doors;
+        let connection_limit = &self.context.connection_limit;
         ListenerReadings {
-            connections: doors.count() as u64,
-            connections_refused: doors.refused(),
-            refusals: doors.refusals().count(),
+            connections: connection_limit.count() as u64,
+            connections_refused: connection_limit.refused(),
+            refusals: connection_limit.refusals().count(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
 use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, end_stream, route};
-use archon_proto::doors::Entry;
+use archon_proto::connection_limit::Entry;
 use archon_proto::guarded::Guarded;
 use archon_security::Caller;
 use archon_types::{ErrorDetail, ErrorKind};

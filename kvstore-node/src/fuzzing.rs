@@ -1,4 +1,4 @@
-//! Doors for the fuzzer: decoders that are nobody else's business.
+//! Entry points for the fuzzer: decoders that are nobody else's business.
 
 use crate::{identity, pages, store, wire};
 use archon_replica::Message;

@@ -82,7 +82,7 @@ pub(crate) async fn serve(
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
         servers.spawn_on(served, runtime);
     }
-    let incoming = Incoming::new(listener, Arc::clone(&shared.doors), shared.config.transport.clone());
+    let incoming = Incoming::new(listener, Arc::clone(&shared.connection_limit), shared.config.transport.clone());
     tokio::select! {
         () = accept(incoming, &shared, &tasks, ways) => {}
         () = end.cancelled() => {}

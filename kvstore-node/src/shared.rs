@@ -10,8 +10,8 @@ use crate::reports::ReportQueue;
 use crate::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_proto::convert::session::Member;
-use archon_proto::doors::{Doors, NODE_CONNECTIONS_MAX, connections_for};
 use archon_session::Clock;
 use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PushKey, Settings};
 use rustix::process::{Resource, getrlimit};
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     /// Given to the coordinators that this node calls; pushes that do not show it are not theirs.
     pub(crate) push_key: PushKey,
     /// As many connections as were configured, or as there are descriptors for.
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) connection_limit: Arc<ConnectionLimit>,
     /// The present registration, once there is one.
     life: ArcSwapOption<Life>,
     /// The lease that shards look at: the present life's, or one that was never granted.
@@ -86,7 +86,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: NodeConfig, clock: Arc<dyn Clock>, wall: Arc<dyn Clock>) -> Self {
         let configured = config.connections_max.and_then(|most| usize::try_from(most).ok());
-        let doors = Doors::new(
+        let connection_limit = ConnectionLimit::new(
             configured.unwrap_or_else(|| connections_for(NODE_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
         );
         Self {
@@ -102,7 +102,7 @@ impl Shared {
             admission: NodeAdmission::default(),
             boot: ArcSwapOption::empty(),
             push_key: PushKey::new(uuid::Uuid::new_v4()),
-            doors,
+            connection_limit,
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
             leaving: CancellationToken::new(),

@@ -100,15 +100,15 @@ impl Stats {
     }
 
     fn node(&self) -> NodeReadings {
-        let Shared { doors, admission, .. } = &*self.shared;
+        let Shared { connection_limit, admission, .. } = &*self.shared;
         NodeReadings {
             engine_syncs: self.flusher.syncs(),
             formed_bytes: self.flusher.formed_bytes(),
             engine_queue_bytes: self.flusher.bytes_waiting() as u64,
             memtable_bytes: self.memtables.bytes_used() as u64,
-            connections: doors.count() as u64,
-            connections_refused: doors.refused(),
-            refusals: doors.refusals().count(),
+            connections: connection_limit.count() as u64,
+            connections_refused: connection_limit.refused(),
+            refusals: connection_limit.refusals().count(),
             admitted_bytes: admission.bytes_used() as u64,
             registered: self.shared.life().is_some(),
             leased: self.readiness.is_leased(),

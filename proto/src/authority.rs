@@ -63,7 +63,7 @@ where
 /// Who makes a call, if that role may.
 fn authorized(request: &http::Request<Body>) -> Result<Caller, tonic::Status> {
     let nobody = || tonic::Status::unauthenticated("who calls is not known");
-    // A connection that did not come through the doors would be nobody's: there is none.
+    // A connection that was not let in by the limit of connections would be nobody's: there is none.
     let connected = request.extensions().get::<Caller>().ok_or_else(nobody)?;
     let identity = connected.identity.as_ref().ok_or_else(nobody)?;
     let path = request.uri().path();

@@ -1,6 +1,6 @@
-//! Connections of gRPC that came through the doors, and what those hear that did not.
+//! Connections of gRPC that the limit of connections let in, and what those hear that did not.
 
-use crate::doors::Entry;
+use crate::connection_limit::Entry;
 use archon_security::{Caller, Stream};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;

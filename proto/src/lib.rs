@@ -4,8 +4,8 @@
 //! field checked, and nothing further inside sees them.
 
 pub mod authority;
+pub mod connection_limit;
 pub mod convert;
-pub mod doors;
 pub mod guarded;
 pub mod health;
 pub mod listen;

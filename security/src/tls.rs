@@ -198,7 +198,7 @@ impl Tls {
         // Known before hands are shaken: who is believed may change meanwhile.
         let seen = self.authorities.version();
         let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
-        // How many handshakes are under way is bounded by the doors through which connections come. A place among them for whoever has
+        // How many handshakes are under way is bounded by the limit of connections. A place among them for whoever has
         // begun one would be anybody's to hold for as long as this waits.
         let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
         let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;

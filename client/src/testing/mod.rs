@@ -17,7 +17,7 @@ use self::script::Script;
 use self::service::Service;
 use crate::{Epoch, ErrorDetail, ErrorKind, PartitionId};
 use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBudget, sort};
-use archon_proto::doors::Doors;
+use archon_proto::connection_limit::ConnectionLimit;
 use archon_proto::v1::session_server::SessionServer;
 use archon_security::Transport;
 use parking_lot::Mutex;
@@ -253,7 +253,7 @@ async fn serve(shared: Arc<Shared>, end: CancellationToken, bound: oneshot::Send
     let tasks = TaskTracker::new();
     let failed = |error: &io::Error| tracing::warn!(%error, "a connection could not be taken");
     let streams = move |_, kind, reader, writer| service.clone().stream(kind, reader, writer);
-    let connections = Incoming::new(listener, Doors::new(CONNECTIONS_MAX), Transport::default());
+    let connections = Incoming::new(listener, ConnectionLimit::new(CONNECTIONS_MAX), Transport::default());
     let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
     tokio::select! {
         () = sort(connections, grpc, budget, tasks, end.clone(), failed, streams) => {}

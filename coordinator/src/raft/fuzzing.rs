@@ -1,4 +1,4 @@
-//! Doors for the fuzzer: what comes from other voters and from this one's own disk.
+//! Entry points for the fuzzer: what comes from other voters and from this one's own disk.
 
 use super::codec;
 use super::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};

@@ -26,9 +26,9 @@ use crate::metrics::Metrics;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
 use archon_coordinator_core::{ClusterState, Response};
+use archon_proto::connection_limit::ConnectionLimit;
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::{check_cluster, check_cluster_if_named};
-use archon_proto::doors::Doors;
 use archon_proto::v1;
 use archon_security::{Caller, Role, Transport};
 use archon_types::{ErrorDetail, ErrorKind, NodeId, RequestId};
@@ -59,7 +59,7 @@ pub(crate) struct Context {
     /// How others are reached, and this one is.
     pub(crate) transport: Transport,
     /// Lets connections in, and counts them.
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) connection_limit: Arc<ConnectionLimit>,
     /// Cancelled when this coordinator stops: waiting requests are answered.
     pub(crate) stop: CancellationToken,
 }

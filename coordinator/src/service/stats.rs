@@ -42,7 +42,7 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::service::Context;
     use crate::session::Leading;
-    use archon_proto::doors::Doors;
+    use archon_proto::connection_limit::ConnectionLimit;
     use std::net::Ipv4Addr;
     use std::sync::{Arc, OnceLock};
     use tokio_util::sync::CancellationToken;
@@ -58,11 +58,12 @@ mod tests {
             audit: Audit::new(Arc::clone(&metrics)).0,
             metrics,
             transport: archon_security::Transport::default(),
-            doors: Doors::new(2),
+            connection_limit: ConnectionLimit::new(2),
             stop: CancellationToken::new(),
         };
-        let doors = Arc::clone(&context.doors);
-        let entries = [doors.enter(Ipv4Addr::LOCALHOST.into()), doors.enter(Ipv4Addr::LOCALHOST.into())];
+        let connection_limit = Arc::clone(&context.connection_limit);
+        let entries =
+            [connection_limit.enter(Ipv4Addr::LOCALHOST.into()), connection_limit.enter(Ipv4Addr::LOCALHOST.into())];
         assert!(entries[0].is_ok() && entries[1].is_err(), "one address has half of the places");
         let service = StatsService(Stats { context, data_dir: "/".into() });
         let request = Request::new(v1::ReadStatsRequest { cluster: None });

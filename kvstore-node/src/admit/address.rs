@@ -1,7 +1,7 @@
 //! What comes from one address: however many connections that are, they share a part of the node.
 
 use super::bounded::Bounded;
-use archon_proto::doors::identity;
+use archon_proto::connection_limit::identity;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;

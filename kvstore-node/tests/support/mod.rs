@@ -7,13 +7,13 @@ pub mod stream;
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
 use archon_kvstore_node::{Node, NodeConfig};
+use archon_proto::connection_limit::ConnectionLimit;
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Granted, Judged};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::PlacementLoad;
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Member, Registered, Registration};
-use archon_proto::doors::Doors;
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
@@ -90,7 +90,7 @@ impl Fake {
         let (cluster, address) = (ClusterId::new(Uuid::new_v4()), listener.local_addr().unwrap().to_string());
         let (state, stop) = (Arc::<Mutex<State>>::default(), CancellationToken::new());
         let played = Played { cluster, state: Arc::clone(&state) };
-        let incoming = Incoming::new(listener, Doors::new(1_024), archon_security::Transport::default());
+        let incoming = Incoming::new(listener, ConnectionLimit::new(1_024), archon_security::Transport::default());
         let (grpc, accepted) = tokio::sync::mpsc::channel(64);
         let service = SessionServer::new(played.clone());
         let streams = move |_, kind, reader, writer| played.clone().stream(kind, reader, writer);

@@ -1,8 +1,8 @@
-//! Connections of a listener that speaks gRPC and streams of frames: let in through its doors, and told apart by their first byte.
+//! Connections of a listener that speaks gRPC and streams of frames: let in as far as its limit allows, and told apart by their first byte.
 
 use crate::ending::end_stream;
 use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, StreamKind, accept};
-use archon_proto::doors::{Doors, Entry, Refusal};
+use archon_proto::connection_limit::{ConnectionLimit, Entry, Refusal};
 use archon_proto::guarded::{Guarded, TURNED_AWAY_MAX, TURNED_AWAY_TIMEOUT};
 use archon_proto::listen::ACCEPT_AGAIN;
 use archon_security::{Caller, Protocol, Stream, Transport};
@@ -21,19 +21,19 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// After which time whoever was turned away is to come again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 1_000;
 
-/// Connections of a listener, as far as its doors let them in.
+/// Connections of a listener, as far as its limit lets them in.
 #[derive(Debug)]
 pub struct Incoming {
     listener: TcpListener,
-    doors: Arc<Doors>,
+    connection_limit: Arc<ConnectionLimit>,
     transport: Transport,
     hearing: Arc<Semaphore>,
 }
 
 impl Incoming {
     /// The connections of `listener`, by `transport`.
-    pub fn new(listener: TcpListener, doors: Arc<Doors>, transport: Transport) -> Self {
-        Self { listener, doors, transport, hearing: Arc::new(Semaphore::new(TURNED_AWAY_MAX)) }
+    pub fn new(listener: TcpListener, connection_limit: Arc<ConnectionLimit>, transport: Transport) -> Self {
+        Self { listener, connection_limit, transport, hearing: Arc::new(Semaphore::new(TURNED_AWAY_MAX)) }
     }
 
     /// The next one that is let in, with its place. Those before it that are not hear why, in a task of `tasks` each. Dropping the
@@ -44,7 +44,7 @@ impl Incoming {
     pub async fn next(&mut self, tasks: &TaskTracker) -> io::Result<(TcpStream, Entry)> {
         loop {
             let (stream, from) = self.listener.accept().await?;
-            match self.doors.enter(from.ip()) {
+            match self.connection_limit.enter(from.ip()) {
                 Ok(entry) => {
                     stream.set_nodelay(true)?;
                     return Ok((stream, entry));

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use archon_frames::{FrameError, Incoming, PartialBudget, StreamKind, connect, sort};
-use archon_proto::doors::Doors;
+use archon_proto::connection_limit::ConnectionLimit;
 use archon_proto::v1::table_client::TableClient;
 use archon_proto::v1::{Beats, GetTableRequest};
 use archon_security::{Expected, Transport};
@@ -20,11 +20,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (doors, tasks) = (Doors::new(2), TaskTracker::new());
-    let mut incoming = Incoming::new(listener, Arc::clone(&doors), Transport::default());
+    let (connection_limit, tasks) = (ConnectionLimit::new(2), TaskTracker::new());
+    let mut incoming = Incoming::new(listener, Arc::clone(&connection_limit), Transport::default());
     let first = TcpStream::connect(address).await.unwrap();
     let taken = incoming.next(&tasks).await.unwrap();
-    assert_eq!(doors.count(), 1);
+    assert_eq!(connection_limit.count(), 1);
     let served = tokio::spawn(async move { incoming.next(&tasks).await });
     let refused = async {
         let mut client = TableClient::connect(format!("http://{address}")).await?;
@@ -41,7 +41,7 @@ async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
     writer.flush().await.unwrap();
     let FrameError::Refused(why) = reader.next::<Beats>().await.unwrap_err() else { panic!("no word") };
     assert!(why.message.contains("the limit for one address"), "{why}");
-    assert!(doors.refused() > 0);
+    assert!(connection_limit.refused() > 0);
     drop((first, taken));
     let _second = TcpStream::connect(address).await.unwrap();
     assert!(served.await.unwrap().is_ok());
@@ -58,7 +58,7 @@ async fn streams_and_grpc_share_a_port_and_nobody_is_taken_after_the_end() {
         let kinds = kinds.clone();
         async move { kinds.send(kind).await.unwrap() }
     };
-    let incoming = Incoming::new(listener, Doors::new(8), Transport::default());
+    let incoming = Incoming::new(listener, ConnectionLimit::new(8), Transport::default());
     let budget = PartialBudget::new(1 << 20);
     let sorting = tokio::spawn(sort(incoming, grpc, budget, tasks.clone(), stop.clone(), |_| {}, serve));
     let _silent = TcpStream::connect(address).await.unwrap();

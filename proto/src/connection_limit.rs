@@ -36,9 +36,9 @@ pub fn identity(from: IpAddr) -> IpAddr {
     }
 }
 
-/// Lets connections in.
+/// Lets in as many connections as a member takes, and counts those that it refuses.
 #[derive(Debug)]
-pub struct Doors {
+pub struct ConnectionLimit {
     connections_max: usize,
     address_max: usize,
     inside: Mutex<Inside>,
@@ -68,8 +68,8 @@ pub enum Refusal {
     },
 }
 
-impl Doors {
-    /// Doors for at most `connections_max` connections, half of which may come from one address.
+impl ConnectionLimit {
+    /// At most `connections_max` connections in all, half of which may come from one address.
     pub fn new(connections_max: usize) -> Arc<Self> {
         Self::noting(connections_max, Arc::default())
     }
@@ -101,7 +101,7 @@ impl Doors {
         } else {
             inside.all += 1;
             inside.addresses.insert(from, count + 1);
-            return Ok(Entry { doors: Arc::clone(self), from, address });
+            return Ok(Entry { connection_limit: Arc::clone(self), from, address });
         };
         drop(inside);
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl Doors {
 #[derive(Debug)]
 #[must_use = "dropping the entry gives its place back at once"]
 pub struct Entry {
-    doors: Arc<Doors>,
+    connection_limit: Arc<ConnectionLimit>,
     from: IpAddr,
     address: IpAddr,
 }
@@ -141,13 +141,13 @@ impl Entry {
 
     /// Whoever asks for something on the connection, whose certificate says that it is `identity`.
     pub fn caller(&self, identity: Option<Arc<Identity>>) -> Caller {
-        Caller::new(self.from, self.address, identity, Arc::clone(self.doors.refusals()))
+        Caller::new(self.from, self.address, identity, Arc::clone(self.connection_limit.refusals()))
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut inside = self.doors.inside();
+        let mut inside = self.connection_limit.inside();
         inside.all -= 1;
         if let Some(count) = inside.addresses.get_mut(&self.from) {
             *count -= 1;
@@ -168,18 +168,18 @@ mod tests {
 
     #[test]
     fn connections_are_bounded_in_all_and_per_address_and_places_are_given_back() {
-        let doors = Doors::new(4);
-        let mut held: Vec<Entry> = (0..2).map(|_| doors.enter(at(1)).unwrap()).collect();
-        let refusal = doors.enter(at(1)).unwrap_err();
+        let connection_limit = ConnectionLimit::new(4);
+        let mut held: Vec<Entry> = (0..2).map(|_| connection_limit.enter(at(1)).unwrap()).collect();
+        let refusal = connection_limit.enter(at(1)).unwrap_err();
         assert_eq!(refusal, Refusal::Address { from: at(1), count: 2 });
         assert!(refusal.to_string().contains("from 10.0.0.1"), "{refusal}");
-        held.extend((2..4).map(|last| doors.enter(at(last)).unwrap()));
-        assert_eq!(doors.enter(at(4)).unwrap_err(), Refusal::Full(4));
-        assert_eq!((doors.count(), doors.refused()), (4, 2));
+        held.extend((2..4).map(|last| connection_limit.enter(at(last)).unwrap()));
+        assert_eq!(connection_limit.enter(at(4)).unwrap_err(), Refusal::Full(4));
+        assert_eq!((connection_limit.count(), connection_limit.refused()), (4, 2));
         drop(held.remove(0));
-        held.push(doors.enter(at(1)).unwrap());
+        held.push(connection_limit.enter(at(1)).unwrap());
         drop(held);
-        assert_eq!((doors.count(), doors.inside().addresses.len()), (0, 0));
+        assert_eq!((connection_limit.count(), connection_limit.inside().addresses.len()), (0, 0));
     }
 
     #[test]
