@@ -55,7 +55,7 @@ impl Holdings {
     pub(crate) fn note_formed(&self, placement: PlacementId, partition: PartitionId) {
         let mut held = self.held.lock();
         if held.get(&placement).is_none_or(|held| held.state == HeldState::Damaged) {
-            held.insert(placement, Held { partition, state: HeldState::Aside });
+            held.insert(placement, Held { partition, state: HeldState::SetAside });
         }
     }
 
@@ -77,7 +77,7 @@ impl Holdings {
 }
 
 const fn is_whole(held: &Held) -> bool {
-    matches!(held.state, HeldState::Aside | HeldState::Active)
+    matches!(held.state, HeldState::SetAside | HeldState::Active)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(crate) fn recover(
         let state = match read {
             Ok((recovered, complete, memtable, log_time)) => {
                 recovery.found.insert(placement, Found { partition, recovered, complete, memtable, log_time });
-                HeldState::Aside
+                HeldState::SetAside
             }
             // The disk refused: nothing is known of the copy, and it must not be given up for that.
             Err(Unusable::Unread(error)) => return Err(*error),

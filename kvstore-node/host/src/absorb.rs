@@ -94,7 +94,7 @@ impl<S: Shell> Turn<S> {
     /// Goes on with bringing the keys of the right neighbour into the log, if the row says so.
     pub(crate) fn absorb(&mut self, local: &mut LocalCopy<S>) {
         let wanted = local.row().and_then(|row| Some((row.absorbs()?, row.absorbed_range()?)));
-        let Some(((merge, right), keys)) = wanted.filter(|_| local.serving && !local.aside) else {
+        let Some(((merge, right), keys)) = wanted.filter(|_| local.serving && !local.set_aside) else {
             local.absorb.under_way = None;
             return;
         };

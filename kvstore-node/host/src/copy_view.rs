@@ -11,7 +11,7 @@ pub struct CopyView<'a> {
     /// Its replica.
     pub replica: &'a Replica,
     /// No duty names it: nothing is answered here.
-    pub aside: bool,
+    pub set_aside: bool,
 }
 
 impl<'a> CopyView<'a> {
@@ -50,7 +50,7 @@ impl<'a> CopyView<'a> {
             self.replica.status(),
             ReplicaStatus::TakingOver | ReplicaStatus::Serving | ReplicaStatus::HandingOver
         );
-        (leads && !self.aside).then(|| self.replica.epoch())
+        (leads && !self.set_aside).then(|| self.replica.epoch())
     }
 
     /// Whether the row says that another copy loads.

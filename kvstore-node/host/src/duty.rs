@@ -46,7 +46,7 @@ impl<S: Shell> Partitions<S> {
     fn open(&mut self, life: Life, partition: Partition, placement: PlacementId, fresh: bool) {
         if let Some(local) = self.copies.get_mut(&placement) {
             // It was set aside and is wanted again.
-            local.aside = false;
+            local.set_aside = false;
             self.active.insert(partition.id, placement);
             return self.configure(&partition, placement);
         }
@@ -126,7 +126,7 @@ impl<S: Shell> Partitions<S> {
     /// Other nodes' registrations have changed, or whether they count as failed, or how long replicas wait for each other:
     /// they hear of it.
     pub fn peers_changed(&mut self) {
-        for local in self.copies.values_mut().filter(|local| !local.aside) {
+        for local in self.copies.values_mut().filter(|local| !local.set_aside) {
             let Some(configuration) = local.replica.configuration() else { continue };
             if configuration.row.placements.len() > 1 {
                 let row = configuration.row.clone();
@@ -138,7 +138,7 @@ impl<S: Shell> Partitions<S> {
     fn set_aside(&mut self, placement: PlacementId) {
         let Some(local) = self.copies.get_mut(&placement) else { return };
         self.turn.shell.observe(local.at(), Observed::SetAside);
-        local.aside = true;
+        local.set_aside = true;
         local.end_spoilt_copies();
         self.turn.lease(local);
         // Nothing is answered from here, so whoever leads next need not wait.

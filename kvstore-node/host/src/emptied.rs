@@ -139,7 +139,7 @@ mod tests {
             merge: None,
             absorbed: Version::ZERO,
         };
-        let copy = CopyView { placement, replica: &replica, aside: false };
+        let copy = CopyView { placement, replica: &replica, set_aside: false };
         let position = Seq::new(engine_position.unwrap_or_default());
         emptied.leads_a_part(copy, &row, position, || Ok::<_, ()>(engine_position.is_some())).unwrap()
     }

@@ -53,7 +53,7 @@ pub struct LocalCopy<S: Shell> {
     /// The replica may evaluate and answer.
     pub serving: bool,
     /// No duty names it: nothing is answered.
-    pub aside: bool,
+    pub set_aside: bool,
     /// Since when committed rows gather that the engine was not given yet.
     pub gathering_since: Option<Millis>,
     /// Bytes logged when they began to.
@@ -118,7 +118,7 @@ impl<S: Shell> LocalCopy<S> {
             own: S::Own::default(),
             log_time: found.log_time,
             serving: false,
-            aside: false,
+            set_aside: false,
             clients: ClientIndex::default(),
             tickets: 0,
             waiting: Waiting::new(broken),
@@ -166,7 +166,7 @@ impl<S: Shell> LocalCopy<S> {
 
     /// What it is to its node.
     pub fn view(&self) -> CopyView<'_> {
-        CopyView { placement: self.placement, replica: &self.replica, aside: self.aside }
+        CopyView { placement: self.placement, replica: &self.replica, set_aside: self.set_aside }
     }
 
     /// Its partition's row, once it knows it.

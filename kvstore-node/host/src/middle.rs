@@ -69,7 +69,7 @@ impl<S: Shell> Partitions<S> {
             return Err(Refusal::Dropped);
         }
         let local = self.active.get(&partition).and_then(|placement| self.copies.get_mut(placement));
-        let local = local.filter(|local| !local.aside && local.serving).ok_or(Refusal::Elsewhere)?;
+        let local = local.filter(|local| !local.set_aside && local.serving).ok_or(Refusal::Elsewhere)?;
         let range = local.range().cloned().ok_or(Refusal::Changing)?;
         if let MiddleSearch::Failed(at) = local.middle
             && self.turn.now.since(at) < FAILED_MS

@@ -46,9 +46,9 @@ impl<S: Shell> Turn<S> {
         if self.shell.is_dropped(request.partition) {
             return Err(Refusal::Dropped);
         }
-        if local.aside || !local.serving {
+        if local.set_aside || !local.serving {
             let mine = matches!(local.replica.status(), ReplicaStatus::TakingOver | ReplicaStatus::Released);
-            let settling = mine && !local.aside && local.view().is_unsettled();
+            let settling = mine && !local.set_aside && local.view().is_unsettled();
             return Err(if settling { Refusal::Changing } else { Refusal::Elsewhere });
         }
         if self.footing(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }

@@ -30,7 +30,7 @@ impl<S: Shell> Turn<S> {
     /// Keeps an operation if it will soon be clear who answers it; gives it back if it is to be answered now.
     pub(crate) fn park(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
         let wait_ms = match local.replica.status() {
-            _ if local.aside || self.shell.is_stopping() => 0,
+            _ if local.set_aside || self.shell.is_stopping() => 0,
             ReplicaStatus::TakingOver => self.park_limits.settle_ms,
             ReplicaStatus::HandingOver if !request.op.is_read() => self.park_limits.settle_ms,
             // The row is an older one than the release, or nobody has been named yet.

@@ -355,7 +355,7 @@ impl<S: Shell> Partitions<S> {
 
     /// How many copies here other nodes' leaders wait for, although they could do without.
     pub fn counted(&self) -> usize {
-        self.copies.values().filter(|local| !local.aside && local.view().is_spare()).count()
+        self.copies.values().filter(|local| !local.set_aside && local.view().is_spare()).count()
     }
 
     /// A copy's data cannot be trusted: it is not served any more, and the coordinator hears of it.

@@ -22,7 +22,7 @@ pub struct Held {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldState {
     /// Found at start-up or set aside: nobody serves it.
-    Aside,
+    SetAside,
     /// A replica runs on it.
     Active,
     /// It is being deleted.
@@ -148,7 +148,7 @@ fn host(partition: &Partition, placement: PlacementId, state: Option<HeldState>)
     let partition = partition.clone();
     match state {
         None => vec![Action::Open { partition, placement, fresh: true }],
-        Some(HeldState::Aside) => vec![Action::Open { partition, placement, fresh: false }],
+        Some(HeldState::SetAside) => vec![Action::Open { partition, placement, fresh: false }],
         Some(HeldState::Active) => vec![Action::Configure { partition, placement }],
         Some(HeldState::Damaged) => vec![Action::ReportDamaged { partition, placement }],
         // An unload is final; the row that still names the copy is an older one.
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_new_is_opened_and_what_runs_is_configured() {
-        let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::Aside)]);
+        let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::SetAside)]);
         let found = reconcile(NODE, &held, &[host(1, 1), host(2, 2), host(3, 3)]);
         assert_eq!(
             found.actions,
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_no_duty_names_is_set_aside_and_never_deleted() {
-        let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::Aside), (4, 4, HeldState::Unloading)]);
+        let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::SetAside), (4, 4, HeldState::Unloading)]);
         let found = reconcile(NODE, &held, &[]);
         assert_eq!(found.actions, [Action::SetAside { partition: id(2), placement: placement(2) }]);
     }
@@ -278,7 +278,7 @@ mod tests {
             reconcile(NODE, &held(&[(2, 2, HeldState::Active)]), std::slice::from_ref(&duty)).actions,
             std::slice::from_ref(&expected)
         );
-        let opened = reconcile(NODE, &held(&[(2, 2, HeldState::Aside)]), &[duty]).actions;
+        let opened = reconcile(NODE, &held(&[(2, 2, HeldState::SetAside)]), &[duty]).actions;
         assert!(matches!(opened[..], [Action::Open { fresh: false, .. }, Action::HandOver { .. }]));
     }
 

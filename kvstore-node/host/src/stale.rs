@@ -38,7 +38,7 @@ impl<S: Shell> Partitions<S> {
             return Err(Refusal::Misrouted);
         }
         let local = self.active.get(&partition).and_then(|placement| self.copies.get(placement));
-        let local = local.filter(|local| !local.aside).ok_or(Refusal::NoCopy)?;
+        let local = local.filter(|local| !local.set_aside).ok_or(Refusal::NoCopy)?;
         if local.is_beyond(key) {
             return Err(Refusal::Moved);
         }

@@ -156,12 +156,14 @@ impl<S: Shell> Turn<S> {
 
     /// Whether this replica serves under a lease that covers its leadership, now.
     pub(crate) fn may_answer(&self, local: &LocalCopy<S>) -> bool {
-        local.serving && !local.aside && self.shell.covers(local.partition, local.replica.epoch(), self.shell.clock())
+        local.serving
+            && !local.set_aside
+            && self.shell.covers(local.partition, local.replica.epoch(), self.shell.clock())
     }
 
     /// Tells a replica whether the lease covers it, if that changed.
     pub(crate) fn lease(&mut self, local: &mut LocalCopy<S>) {
-        let covered = !local.aside && self.shell.covers(local.partition, local.replica.epoch(), self.now);
+        let covered = !local.set_aside && self.shell.covers(local.partition, local.replica.epoch(), self.now);
         if covered != local.covered {
             local.covered = covered;
             self.step(local, Input::Lease(covered));

@@ -52,7 +52,7 @@ impl<S: Shell> Partitions<S> {
         limit: PageLimit,
     ) -> Option<YieldPage> {
         let local = self.active.get(&right).and_then(|placement| self.copies.get(placement));
-        let local = local.filter(|local| local.serving && !local.aside && !local.is_pulling())?;
+        let local = local.filter(|local| local.serving && !local.set_aside && !local.is_pulling())?;
         match self.turn.yielded(local, attempt, after, limit) {
             Ok(page) => page,
             Err(error) => {

@@ -111,7 +111,7 @@ impl Inner {
                 | Action::HandOver { partition, placement, .. }
                 | Action::ReportDamaged { partition, placement } => (partition.id, *placement, None),
                 Action::Unload { partition, placement } => (*partition, *placement, Some(HeldState::Unloading)),
-                Action::SetAside { partition, placement } => (*partition, *placement, Some(HeldState::Aside)),
+                Action::SetAside { partition, placement } => (*partition, *placement, Some(HeldState::SetAside)),
             };
             let part = per_shard.entry(self.shards.number_of(partition)).or_default();
             if let Some(state) = state {

@@ -168,6 +168,6 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
 /// Whether the process may answer for a copy under its lease.
 pub(crate) fn covers(process: &Process, local: &LocalCopy<MachineShell>, now: Millis) -> bool {
     local.serving
-        && !local.aside
+        && !local.set_aside
         && process.partitions.shell().grants.covers(local.partition, local.replica.epoch(), now)
 }

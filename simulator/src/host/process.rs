@@ -99,11 +99,11 @@ impl Process {
         let held = |partition, state| Held { partition, state };
         let shell = self.partitions.shell();
         let copies = self.partitions.copies().values().map(|local| {
-            let state = if local.aside { HeldState::Aside } else { HeldState::Active };
+            let state = if local.set_aside { HeldState::SetAside } else { HeldState::Active };
             (local.placement, held(local.partition, state))
         });
         let dormant = self.partitions.dormant();
-        let dormant = dormant.map(|(placement, partition)| (placement, held(partition, HeldState::Aside)));
+        let dormant = dormant.map(|(placement, partition)| (placement, held(partition, HeldState::SetAside)));
         let damaged = shell.damaged.iter().map(|placement| (*placement, held(UNKNOWN, HeldState::Damaged)));
         let deleting = shell.deleting.iter().map(|(placement, partition)| (*placement, *partition));
         let deleting = self.partitions.unloading().chain(deleting);
