@@ -29,7 +29,7 @@ pub fn private() -> OpenOptions {
 }
 
 /// Where [`replace`] puts what is to take a file's place: the same name with `.tmp` behind it.
-pub fn aside(path: &Path) -> PathBuf {
+pub fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
@@ -40,11 +40,11 @@ pub fn aside(path: &Path) -> PathBuf {
 /// # Errors
 /// Those of the file system. The old contents stand then, unless it was the last step that failed.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let aside = aside(path);
-    let mut file = private().write(true).create(true).truncate(true).open(&aside)?;
+    let temporary = temporary_path(path);
+    let mut file = private().write(true).create(true).truncate(true).open(&temporary)?;
     file.write_all(contents)?;
     file.sync_all()?;
-    rename(&aside, path)
+    rename(&temporary, path)
 }
 
 /// Renames a file or directory durably. Both names are in one directory; what the file holds is its writer's business.
