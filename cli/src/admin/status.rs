@@ -128,11 +128,11 @@ fn names_line(nodes: &[&Node]) -> Option<String> {
 }
 
 fn in_brackets(node: &Node) -> String {
-    aside(node).map_or_else(String::new, |why| format!(" ({why})"))
+    not_serving(node).map_or_else(String::new, |why| format!(" ({why})"))
 }
 
 /// Why a member takes no part in the spread of copies or leases, or serves none, if so.
-pub(super) fn aside(node: &Node) -> Option<&'static str> {
+pub(super) fn not_serving(node: &Node) -> Option<&'static str> {
     match (node.status.known(), node.goal.known(), node.copies_held) {
         (Some(NodeStatus::Lost), _, _) => Some("lost"),
         (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => Some("drained, stopped"),

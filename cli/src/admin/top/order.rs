@@ -66,7 +66,7 @@ impl Order {
             (Self::Status, Some(NodeStatus::Lost)) => 1,
             (Self::Status, None) => 2,
             (Self::Status, Some(NodeStatus::Alive)) if node.disk_full => 3,
-            (Self::Status, Some(NodeStatus::Alive)) if super::super::status::aside(node).is_some() => 4,
+            (Self::Status, Some(NodeStatus::Alive)) if super::super::status::not_serving(node).is_some() => 4,
             (Self::Status, Some(NodeStatus::Alive)) => 5,
             _ => 0,
         }

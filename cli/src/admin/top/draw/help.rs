@@ -1,7 +1,7 @@
 //! What the keys do, and what the picture shows.
 
 use super::cells::{line_of, put, span};
-use super::looks::Looks;
+use super::theme::Theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -25,11 +25,11 @@ const MEANINGS: [(&str, &str); 7] = [
 ];
 
 /// Draws it.
-pub(super) fn draw(looks: Looks, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(theme: Theme, area: Rect, buffer: &mut Buffer) {
     let explained = |(what, meaning): &(&str, &str)| {
-        Line::from(vec![span(&format!("  {what:<16}"), looks.heading()), span(meaning, looks.plain())])
+        Line::from(vec![span(&format!("  {what:<16}"), theme.heading()), span(meaning, theme.plain())])
     };
-    let heading = |text: &str| Line::from(span(text, looks.heading()));
+    let heading = |text: &str| Line::from(span(text, theme.heading()));
     let mut lines = vec![heading("Keys")];
     lines.extend(KEYS.iter().map(explained));
     lines.extend([Line::default(), heading("What is shown")]);

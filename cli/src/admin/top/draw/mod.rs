@@ -7,19 +7,19 @@ mod events;
 mod header;
 mod heights;
 mod help;
-mod looks;
 mod moves;
 mod nodes;
 #[cfg(test)]
 mod tests;
+mod theme;
 mod throughput;
 
 use super::model::Model;
 use heights::{Heights, Wants};
-use looks::Looks;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::time::Duration;
+use theme::Theme;
 
 /// Draws the model as of `now`.
 pub(super) fn draw(model: &Model, now: Duration, area: Rect, buffer: &mut Buffer) {
@@ -27,9 +27,9 @@ pub(super) fn draw(model: &Model, now: Duration, area: Rect, buffer: &mut Buffer
     if area.is_empty() {
         return;
     }
-    let looks = Looks::new(model.output());
+    let theme = Theme::new(model.output());
     if model.helps() {
-        return help::draw(looks, area, buffer);
+        return help::draw(theme, area, buffer);
     }
     let heights = heights(model, area.height);
     let mut rest = area;
@@ -39,11 +39,11 @@ pub(super) fn draw(model: &Model, now: Duration, area: Rect, buffer: &mut Buffer
         part
     };
     let page = usize::from(nodes::rows(heights.nodes));
-    header::draw(model, now, looks, page, part(heights.header), buffer);
-    throughput::draw(model, now, looks, part(heights.throughput), buffer);
-    nodes::draw(model, looks, part(heights.nodes), buffer);
-    moves::draw(model, looks, part(heights.moves), buffer);
-    events::draw(model, now, looks, part(heights.events), buffer);
+    header::draw(model, now, theme, page, part(heights.header), buffer);
+    throughput::draw(model, now, theme, part(heights.throughput), buffer);
+    nodes::draw(model, theme, part(heights.nodes), buffer);
+    moves::draw(model, theme, part(heights.moves), buffer);
+    events::draw(model, now, theme, part(heights.events), buffer);
 }
 
 /// How many nodes are seen at once on a terminal of this height.

@@ -2,7 +2,7 @@
 
 use super::super::model::Model;
 use super::cells::{Column, line_of, put, put_row, span, width_of};
-use super::looks::Looks;
+use super::theme::Theme;
 use crate::admin::progress::counts_text;
 use crate::output::bytes_text;
 use archon_client::MoveStatus;
@@ -32,15 +32,15 @@ const COLUMNS: [(Column<Shows>, u16); 6] = [
 ];
 
 /// Draws it.
-pub(super) fn draw(model: &Model, looks: Looks, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let line = vec![span(&format!("{:<12}", "moves"), looks.heading()), span(&summary(model), looks.plain())];
+    let line = vec![span(&format!("{:<12}", "moves"), theme.heading()), span(&summary(model), theme.plain())];
     put(Line::from(line), line_of(area, 0), buffer);
     let columns = columns(area.width);
     for (index, moving) in model.running().take(usize::from(area.height - 1)).enumerate() {
-        let cell = |column: &Column<Shows>| Line::from(span(&text(moving, column.shows), looks.plain()));
+        let cell = |column: &Column<Shows>| Line::from(span(&text(moving, column.shows), theme.plain()));
         put_row(&columns, cell, line_of(area, index + 1), buffer);
     }
 }

@@ -3,8 +3,8 @@
 use super::super::model::Model;
 use super::super::order::Order;
 use super::cells::{Column, line_of, number_text, put, put_row, span, width_of};
-use super::looks::Looks;
-use crate::admin::status::aside;
+use super::theme::Theme;
+use crate::admin::status::not_serving;
 use crate::documents::Node;
 use crate::output::bytes_text;
 use archon_client::NodeStatus;
@@ -57,25 +57,25 @@ pub(super) const fn rows(height: u16) -> u16 {
 }
 
 /// Draws headings and nodes.
-pub(super) fn draw(model: &Model, looks: Looks, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
     let columns = columns(area.width);
     put_row(
         &columns,
-        |column| Line::from(span(&heading(column.shows, model.order()), looks.heading())),
+        |column| Line::from(span(&heading(column.shows, model.order()), theme.heading())),
         line_of(area, 0),
         buffer,
     );
     let (_, nodes) = model.nodes(usize::from(rows(area.height)));
     for (index, node) in nodes.iter().enumerate() {
-        let cell = |column: &Column<Shows>| Line::from(cell(model, node, column, looks));
+        let cell = |column: &Column<Shows>| Line::from(cell(model, node, column, theme));
         put_row(&columns, cell, line_of(area, index + 1), buffer);
     }
     if model.look().nodes.is_empty() {
         let none = "no node has registered yet; start one: `archon node --help`";
-        put(Line::from(span(none, looks.bad())), line_of(area, 1), buffer);
+        put(Line::from(span(none, theme.bad())), line_of(area, 1), buffer);
     }
 }
 
@@ -116,11 +116,11 @@ fn heading(shows: Shows, order: Order) -> String {
     format!("{word}{mark}")
 }
 
-fn cell(model: &Model, node: &Node, column: &Column<Shows>, looks: Looks) -> Span<'static> {
+fn cell(model: &Model, node: &Node, column: &Column<Shows>, theme: Theme) -> Span<'static> {
     let unknown = || "-".to_owned();
     let text = match column.shows {
-        Shows::Name => return span(&node.name, status_style(node, looks)),
-        Shows::Status => return span(&status_text(node), status_style(node, looks)),
+        Shows::Name => return span(&node.name, status_style(node, theme)),
+        Shows::Status => return span(&status_text(node), status_style(node, theme)),
         Shows::Zone => node.zone.clone().unwrap_or_else(unknown),
         Shows::Led => number_text(node.partitions_led.into()),
         Shows::Copies => number_text(node.copies_held.into()),
@@ -131,19 +131,19 @@ fn cell(model: &Model, node: &Node, column: &Column<Shows>, looks: Looks) -> Spa
             None => format!("{:>4}", "-"),
         },
     };
-    span(&text, looks.plain())
+    span(&text, theme.plain())
 }
 
 fn status_text(node: &Node) -> String {
-    let status = aside(node).unwrap_or_else(|| node.status.as_str());
+    let status = not_serving(node).unwrap_or_else(|| node.status.as_str());
     if node.disk_full { format!("disk full, {status}") } else { status.to_owned() }
 }
 
-fn status_style(node: &Node, looks: Looks) -> Style {
+fn status_style(node: &Node, theme: Theme) -> Style {
     match (node.status.known(), node.disk_full) {
-        (Some(NodeStatus::Alive), false) if aside(node).is_some() => looks.aside(),
-        (Some(NodeStatus::Alive), false) => looks.plain(),
-        _ => looks.bad(),
+        (Some(NodeStatus::Alive), false) if not_serving(node).is_some() => theme.notable(),
+        (Some(NodeStatus::Alive), false) => theme.plain(),
+        _ => theme.bad(),
     }
 }
 

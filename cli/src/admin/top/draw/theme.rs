@@ -3,13 +3,13 @@
 use crate::output::Output;
 use ratatui::style::{Color, Modifier, Style};
 
-/// How things look.
+/// The colours of the page, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Looks {
+pub(super) struct Theme {
     color: bool,
 }
 
-impl Looks {
+impl Theme {
     /// As the output may look.
     pub(super) const fn new(output: &Output) -> Self {
         Self { color: output.color }
@@ -36,7 +36,7 @@ impl Looks {
     }
 
     /// Neither well nor bad, and not for ever: drained, in maintenance.
-    pub(super) fn aside(self) -> Style {
+    pub(super) fn notable(self) -> Style {
         self.wanted(Style::new().fg(Color::Yellow))
     }
 
