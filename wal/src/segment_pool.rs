@@ -17,7 +17,7 @@ use crate::error::WalError;
 use crate::index::SegmentEntry;
 use crate::segment::{ActivateError, segment_name, spare_name};
 use crate::shortage::failure;
-use fill::{Haste, Unmade};
+use fill::{FillError, FillPace};
 
 /// How long the helper rests after it could not make a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -161,16 +161,16 @@ impl SegmentPool {
     /// Makes a file of an unusual size at once, for a batch or snapshot that fits no other.
     pub(crate) fn make_large(&self, bytes: u64) -> Result<Spare, ActivateError> {
         let name = self.next_name();
-        match self.fill(&name, bytes, Haste::Hurry) {
+        match self.fill(&name, bytes, FillPace::Unthrottled) {
             Ok(file) => Ok(Spare { name, file }),
-            Err(Unmade::Stopped) => Err(ActivateError::Refused(WalError::Closed)),
+            Err(FillError::Stopped) => Err(ActivateError::Refused(WalError::Closed)),
             // Only this batch is too much; that is no reason to refuse smaller ones.
-            Err(Unmade::Refused(error)) => {
+            Err(FillError::Refused(error)) => {
                 // It may find space when it comes again.
                 self.shed();
                 Err(ActivateError::Refused(failure(error.kind(), &error.to_string(), bytes)))
             }
-            Err(Unmade::Failed(action, error)) => Err(ActivateError::Fatal(action, error)),
+            Err(FillError::Failed(action, error)) => Err(ActivateError::Fatal(action, error)),
         }
     }
 
@@ -256,12 +256,12 @@ impl SegmentPool {
                 }
                 Task::Make => {
                     let name = self.next_name();
-                    match self.fill(&name, self.segment_bytes, Haste::Rest) {
+                    match self.fill(&name, self.segment_bytes, FillPace::Throttled) {
                         Ok(file) => self.give(Spare { name, file }),
-                        Err(Unmade::Stopped) => {}
-                        Err(Unmade::Refused(_)) if self.stop.load(Ordering::Acquire) => {}
-                        Err(Unmade::Refused(error)) => self.fail(&error),
-                        Err(Unmade::Failed(action, error)) => {
+                        Err(FillError::Stopped) => {}
+                        Err(FillError::Refused(_)) if self.stop.load(Ordering::Acquire) => {}
+                        Err(FillError::Refused(error)) => self.fail(&error),
+                        Err(FillError::Failed(action, error)) => {
                             tracing::error!(%error, action, "the log failed: ending the process");
                             std::process::abort();
                         }

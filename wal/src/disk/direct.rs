@@ -28,16 +28,16 @@ const DIRECT_BYTES_MAX: usize = 16 * 1024;
 
 /// What is known of a directory: whether its files can be written to directly.
 #[derive(Debug, Default)]
-pub(super) struct Ability {
+pub(super) struct DirectSupport {
     /// They cannot, or are not to be.
     refused: AtomicBool,
     /// A direct write succeeded, so that a later one that is refused is a fault of the disk.
     proven: AtomicBool,
 }
 
-impl Ability {
+impl DirectSupport {
     /// Has everything written through the page cache from now on.
-    pub(super) fn forgo(&self) {
+    pub(super) fn disable(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
@@ -63,16 +63,16 @@ pub(super) struct DirectFile {
     buffered: File,
     block_bytes: usize,
     /// Shared by all files of the directory.
-    ability: Arc<Ability>,
+    direct_support: Arc<DirectSupport>,
 }
 
 impl DirectFile {
-    /// `None` where the file system cannot be written to directly, as `ability` then says to all others.
+    /// `None` where the file system cannot be written to directly, as `direct_support` then says to all others.
     ///
     /// # Errors
     /// Those of the file system, but for that one.
-    pub(super) fn open(path: &Path, ability: &Arc<Ability>) -> io::Result<Option<DirectFile>> {
-        if ability.is_refused() {
+    pub(super) fn open(path: &Path, direct_support: &Arc<DirectSupport>) -> io::Result<Option<DirectFile>> {
+        if direct_support.is_refused() {
             return Ok(None);
         }
         // The C library's type of flags is signed.
@@ -80,22 +80,22 @@ impl DirectFile {
         let direct = OpenOptions::new().write(true).custom_flags(flags).open(path);
         let direct = match direct {
             Err(error) if refuses(&error) => {
-                ability.refuse("it cannot be opened so");
+                direct_support.refuse("it cannot be opened so");
                 return Ok(None);
             }
             result => result?,
         };
         if !syncs_direct_writes(&direct) {
-            ability.refuse("it is none of those known to make such a write durable");
+            direct_support.refuse("it is none of those known to make such a write durable");
             return Ok(None);
         }
         let Some(block_bytes) = block_bytes(&direct) else {
-            ability.refuse("its blocks do not suit");
+            direct_support.refuse("its blocks do not suit");
             return Ok(None);
         };
         let buffered = OpenOptions::new().read(true).write(true).open(path)?;
         // The zeros that filled it stay in the page cache: large writes find their pages there, and a direct one drops its own.
-        Ok(Some(DirectFile { direct, buffered, block_bytes, ability: ability.clone() }))
+        Ok(Some(DirectFile { direct, buffered, block_bytes, direct_support: direct_support.clone() }))
     }
 
     /// Fails with `Ok(false)` where nothing was written because the system does not do this here.
@@ -106,14 +106,14 @@ impl DirectFile {
             match rustix::io::pwritev2(&self.direct, &[IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
-                    self.ability.proven.store(true, Ordering::Relaxed);
+                    self.direct_support.proven.store(true, Ordering::Relaxed);
                     data = data.get(bytes..).unwrap_or_default();
                     offset += bytes as u64;
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     let error = io::Error::from(error);
-                    return if !self.ability.is_proven() && refuses(&error) { Ok(false) } else { Err(error) };
+                    return if !self.direct_support.is_proven() && refuses(&error) { Ok(false) } else { Err(error) };
                 }
             }
         }
@@ -134,11 +134,11 @@ impl DurableFile for DirectFile {
     }
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if !self.ability.is_refused() && self.suits(offset, data) {
+        if !self.direct_support.is_refused() && self.suits(offset, data) {
             if self.try_direct(offset, data)? {
                 return Ok(());
             }
-            self.ability.refuse("a write was refused");
+            self.direct_support.refuse("a write was refused");
         }
         self.buffered.write_all_at(data, offset)?;
         self.buffered.sync_data()
@@ -193,25 +193,25 @@ mod tests {
     }
 
     /// A file of 8 KiB beside the build's output, if it takes direct writes.
-    fn file(directory: &Path) -> Option<(DirectFile, Arc<Ability>)> {
-        let (path, ability) = (directory.join("a"), Arc::default());
+    fn file(directory: &Path) -> Option<(DirectFile, Arc<DirectSupport>)> {
+        let (path, direct_support) = (directory.join("a"), Arc::default());
         std::fs::write(&path, [9; 8192]).unwrap();
-        let file = DirectFile::open(&path, &ability).unwrap();
+        let file = DirectFile::open(&path, &direct_support).unwrap();
         if file.is_none() {
             skipped(format_args!("the file system of {} takes no direct writes", directory.display()));
         }
-        Some((file?, ability))
+        Some((file?, direct_support))
     }
 
     #[test]
     fn a_block_is_written_directly_and_anything_else_through_the_page_cache() {
         let directory = tempfile::tempdir().unwrap();
-        let Some((file, ability)) = file(directory.path()) else { return };
+        let Some((file, direct_support)) = file(directory.path()) else { return };
         let (path, mut memory) = (directory.path().join("a"), Vec::new());
         let read = || std::fs::read(&path).unwrap();
         assert_eq!(read(), [9; 8192]);
         file.write_durable(4096, aligned(&mut memory, 1)).unwrap();
-        assert!(ability.is_proven() && !ability.is_refused());
+        assert!(direct_support.is_proven() && !direct_support.is_refused());
         // Read through the page cache, which held the old bytes.
         assert_eq!((read()[4095], read()[4096], read()[8191]), (9, 1, 1));
         file.write_durable(4090, &[2; 10]).unwrap();
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn a_large_write_goes_through_the_page_cache_and_a_small_one_over_it_does_not() {
         let directory = tempfile::tempdir().unwrap();
-        let Some((file, ability)) = file(directory.path()) else { return };
+        let Some((file, direct_support)) = file(directory.path()) else { return };
         file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX + 4096, 5)).unwrap();
-        assert!(!ability.is_proven() && !ability.is_refused());
+        assert!(!direct_support.is_proven() && !direct_support.is_refused());
         file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX, 6)).unwrap();
-        assert!(ability.is_proven());
+        assert!(direct_support.is_proven());
         let read = std::fs::read(directory.path().join("a")).unwrap();
         assert_eq!((read[0], read[DIRECT_BYTES_MAX - 1], read[DIRECT_BYTES_MAX]), (6, 6, 5));
     }
@@ -234,15 +234,15 @@ mod tests {
     #[test]
     fn a_first_write_that_is_refused_goes_through_the_page_cache_from_then_on() {
         let directory = tempfile::tempdir().unwrap();
-        let Some((mut file, ability)) = file(directory.path()) else { return };
+        let Some((mut file, direct_support)) = file(directory.path()) else { return };
         // No device writes blocks of eight bytes.
         file.block_bytes = 8;
         let mut memory = Vec::new();
         file.write_durable(8, &aligned(&mut memory, 4)[..16]).unwrap();
-        assert!(ability.is_refused() && !ability.is_proven());
+        assert!(direct_support.is_refused() && !direct_support.is_proven());
         let read = std::fs::read(directory.path().join("a")).unwrap();
         assert_eq!((read[7], read[8], read[23], read[24]), (9, 4, 4, 9));
-        assert!(DirectFile::open(&directory.path().join("a"), &ability).unwrap().is_none(), "never tried again");
+        assert!(DirectFile::open(&directory.path().join("a"), &direct_support).unwrap().is_none(), "never tried again");
     }
 
     #[test]

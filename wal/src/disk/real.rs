@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, fadvise, fstatvfs};
 
-use super::direct::{Ability, DirectFile};
+use super::direct::{DirectFile, DirectSupport};
 use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
 /// A real directory, created when it does not exist.
@@ -19,7 +19,7 @@ use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 pub struct RealDisk {
     path: PathBuf,
     directory: File,
-    ability: Arc<Ability>,
+    direct_support: Arc<DirectSupport>,
 }
 
 impl RealDisk {
@@ -30,7 +30,7 @@ impl RealDisk {
     /// Those of the file system.
     pub fn open(path: &Path) -> io::Result<RealDisk> {
         archon_durable::create_directory(path)?;
-        Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, ability: Arc::default() })
+        Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, direct_support: Arc::default() })
     }
 
     /// As [`open`](RealDisk::open), but never writes directly: for comparison, and for tests of what is done where it
@@ -40,7 +40,7 @@ impl RealDisk {
     /// Those of the file system.
     pub fn open_buffered(path: &Path) -> io::Result<RealDisk> {
         let disk = RealDisk::open(path)?;
-        disk.ability.forgo();
+        disk.direct_support.disable();
         Ok(disk)
     }
 }
@@ -71,7 +71,7 @@ impl Disk for RealDisk {
     }
 
     fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
-        let direct = DirectFile::open(&self.path.join(name), &self.ability)?;
+        let direct = DirectFile::open(&self.path.join(name), &self.direct_support)?;
         Ok(match direct {
             Some(file) => Arc::new(file),
             None => Arc::new(WriteThenSync(self.open(name)?)),

@@ -18,14 +18,14 @@ static CHUNK: [u8; 128 * 1024] = [0; 128 * 1024];
 
 /// Whether filling a file lets the disk to others now and then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Haste {
-    Rest,
-    Hurry,
+pub(super) enum FillPace {
+    Throttled,
+    Unthrottled,
 }
 
 /// Why a file was not made.
 #[derive(Debug)]
-pub(super) enum Unmade {
+pub(super) enum FillError {
     /// The pool is stopped.
     Stopped,
     /// For lack of space, of a descriptor or of a right, or without power: what the disk holds is as known as before.
@@ -52,24 +52,24 @@ impl Step {
     }
 
     /// What it means that this step failed, on a disk that has power.
-    fn failed(self, error: io::Error) -> Unmade {
+    fn failed(self, error: io::Error) -> FillError {
         let refused = is_full(error.kind()) || (self == Step::Create && !is_broken(&error));
-        if refused { Unmade::Refused(error) } else { Unmade::Failed(self.action(), error) }
+        if refused { FillError::Refused(error) } else { FillError::Failed(self.action(), error) }
     }
 }
 
 impl SegmentPool {
     /// Real zeros, not a reservation: a later write then changes no file metadata and its sync
     /// costs a fraction.
-    pub(super) fn fill(&self, name: &str, bytes: u64, haste: Haste) -> Result<Arc<dyn DiskFile>, Unmade> {
+    pub(super) fn fill(&self, name: &str, bytes: u64, pace: FillPace) -> Result<Arc<dyn DiskFile>, FillError> {
         // Otherwise each attempt would take what little space there is from others, until it fails.
         if self.disk.free_bytes().is_some_and(|free| free < bytes) {
-            return Err(Unmade::Refused(io::ErrorKind::StorageFull.into()));
+            return Err(FillError::Refused(io::ErrorKind::StorageFull.into()));
         }
         let file = self.disk.create(name).map_err(|error| self.judged(Step::Create, error))?;
-        let filled = self.write_zeros(&*file, bytes, haste);
+        let filled = self.write_zeros(&*file, bytes, pace);
         // What a disk that failed holds is left to the next start.
-        if matches!(filled, Err(Unmade::Stopped | Unmade::Refused(_))) && !powered_off(&*self.disk) {
+        if matches!(filled, Err(FillError::Stopped | FillError::Refused(_))) && !powered_off(&*self.disk) {
             // Half a file would keep what little space there is.
             if let Err(error) = self.disk.remove(name) {
                 tracing::warn!(%error, name, "cannot remove an unfinished log segment");
@@ -78,22 +78,22 @@ impl SegmentPool {
         filled.map(|()| file)
     }
 
-    fn judged(&self, step: Step, error: io::Error) -> Unmade {
-        if powered_off(&*self.disk) { Unmade::Refused(error) } else { step.failed(error) }
+    fn judged(&self, step: Step, error: io::Error) -> FillError {
+        if powered_off(&*self.disk) { FillError::Refused(error) } else { step.failed(error) }
     }
 
-    fn write_zeros(&self, file: &dyn DiskFile, bytes: u64, haste: Haste) -> Result<(), Unmade> {
+    fn write_zeros(&self, file: &dyn DiskFile, bytes: u64, pace: FillPace) -> Result<(), FillError> {
         let sync = || file.sync().map_err(|error| self.judged(Step::Sync, error));
         let mut at = 0;
         let mut began = Instant::now();
         while at < bytes {
             if self.stop.load(Ordering::Acquire) {
-                return Err(Unmade::Stopped);
+                return Err(FillError::Stopped);
             }
             let chunk = CHUNK.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
             file.write_at(at, &CHUNK[..chunk]).map_err(|error| self.judged(Step::Write, error))?;
             at += chunk as u64;
-            let rests = haste == Haste::Rest && !self.is_waited_for();
+            let rests = pace == FillPace::Throttled && !self.is_waited_for();
             if at < bytes && at.is_multiple_of(PIECE_BYTES) && rests {
                 sync()?;
                 self.rest(began.elapsed().min(REST_MAX));
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_failed_while_a_file_was_made_was_taken_for_one_without_room() {
-        let is_fatal = |step: Step, errno: Errno| matches!(step.failed(errno.into()), Unmade::Failed(..));
+        let is_fatal = |step: Step, errno: Errno| matches!(step.failed(errno.into()), FillError::Failed(..));
         for step in [Step::Create, Step::Write, Step::Sync] {
             assert!(is_fatal(step, Errno::IO), "{step:?}");
             for errno in [Errno::NOSPC, Errno::DQUOT] {
