@@ -226,7 +226,7 @@ pub enum Command {
         /// The row's version when the operator decided.
         if_version: Version,
         /// What becomes of it.
-        outcome: Forced,
+        outcome: LossOutcome,
     },
 }
 
@@ -260,7 +260,7 @@ impl Command {
 
 /// What becomes of a partition whose loss was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Forced {
+pub enum LossOutcome {
     /// This copy, Live or Load, leads from now on, with whatever it holds.
     Lead {
         /// The copy.

@@ -84,7 +84,7 @@ mod withdrawals;
 
 pub use alerts::{Alert, Held, Thresholds, alerts, not_served};
 pub use apply::{apply, skip};
-pub use command::{Actor, Command, CommandBatch, Forced, PlannedMove, Successor};
+pub use command::{Actor, Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use controls::{Bar, Controls, Maintenance, Note, Order};

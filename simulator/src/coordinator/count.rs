@@ -2,7 +2,7 @@
 
 use super::host_of;
 use crate::world::World;
-use archon_coordinator_core::{ClusterState, Command, CommandBatch, Edit, EventKind, Forced, Response};
+use archon_coordinator_core::{ClusterState, Command, CommandBatch, Edit, EventKind, LossOutcome, Response};
 use archon_types::{PartitionId, ReplicaState};
 
 impl World {
@@ -87,14 +87,14 @@ impl World {
     }
 
     /// From now on counts what the copy holds that leads, or nothing.
-    fn loss_accepted(&mut self, before: &ClusterState, partition: PartitionId, outcome: Forced) {
+    fn loss_accepted(&mut self, before: &ClusterState, partition: PartitionId, outcome: LossOutcome) {
         let after = &self.quorum.state;
         let (Some(old), Some(row)) = (before.partitions.get(partition), after.partitions.get(partition)) else {
             return;
         };
         let leader = match outcome {
-            Forced::Lead { placement, .. } => Some(placement),
-            Forced::Empty => None,
+            LossOutcome::Lead { placement, .. } => Some(placement),
+            LossOutcome::Empty => None,
         };
         let node = leader.and_then(|leader| old.placement(leader)).and_then(|copy| after.node(copy.node));
         let host = node.and_then(|node| host_of(&node.node.address)).and_then(|host| self.hosts.get(host));

@@ -2,7 +2,7 @@
 
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
-use crate::command::Forced;
+use crate::command::LossOutcome;
 use crate::events::EventKind;
 use crate::response::Response;
 use crate::state::{ClusterState, PARTITIONS_MAX};
@@ -102,7 +102,7 @@ pub(super) fn accept_loss(
     entry: Entry<'_>,
     partition: PartitionId,
     if_version: Version,
-    outcome: Forced,
+    outcome: LossOutcome,
 ) -> Result<Response, ErrorDetail> {
     let name = state.partition_name(partition);
     let mut staged = Staged::new(state, entry);
@@ -132,11 +132,11 @@ pub(super) fn accept_loss(
     // Whoever leads next need not have what came with a merge.
     row.absorbed = Version::ZERO;
     let (leader, retired) = match outcome {
-        Forced::Lead { placement, incarnation } => {
+        LossOutcome::Lead { placement, incarnation } => {
             let retired = staged.force(&mut row, placement, incarnation)?;
             (row.placement(placement).map(|placement| placement.node), retired)
         }
-        Forced::Empty => {
+        LossOutcome::Empty => {
             let retired = staged.retire_all_but(&mut row, None);
             row.leader = None;
             row.epoch = next_epoch(row.epoch)?;

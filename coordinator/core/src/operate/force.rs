@@ -1,7 +1,7 @@
 //! The only way past the last copy: making one lead that does not count.
 
 use super::Obstacle;
-use crate::command::{Command, Forced};
+use crate::command::{Command, LossOutcome};
 use crate::departed::{Condition, condition, delete_not_issued, rank};
 use crate::former_leaders::FormerLeader;
 use crate::liveness::Liveness;
@@ -71,9 +71,9 @@ pub fn check_force_leader(
     };
     let outcome = match chosen {
         Some(copy) => {
-            Forced::Lead { placement: copy.id, incarnation: state.incarnation(copy.node).unwrap_or_default() }
+            LossOutcome::Lead { placement: copy.id, incarnation: state.incarnation(copy.node).unwrap_or_default() }
         }
-        None => Forced::Empty,
+        None => LossOutcome::Empty,
     };
     // Beside an empty partition whatever was whole once is better.
     let floor = chosen.map_or((Condition::Partial, Version::new(u64::MAX)), |copy| rank(state, copy));

@@ -52,7 +52,7 @@ fn nothing_of_a_lease_is_copied_planned_or_forced() {
     assert_eq!(jobs.bed.refused(replicated), ErrorKind::InvalidArgument);
     assert!(plan(&jobs.bed.state, Goal::default()).moves.is_empty());
     let row = jobs.rows().next().unwrap().clone();
-    let outcome = Forced::Empty;
+    let outcome = LossOutcome::Empty;
     let force = Command::AcceptLoss { partition: row.id, if_version: row.version, outcome };
     assert_eq!(jobs.bed.refused(force), ErrorKind::Refused);
     let unload = Edit::Unload(row.placements[0].id);

@@ -225,7 +225,7 @@ fn an_accepted_loss_ends_a_merge_on_either_side() {
         let row = bed.of_times(index).clone();
         bed.fail(row.placements[0].node);
         let if_version = bed.of_times(index).version;
-        bed.ok(Command::AcceptLoss { partition: row.id, if_version, outcome: Forced::Empty });
+        bed.ok(Command::AcceptLoss { partition: row.id, if_version, outcome: LossOutcome::Empty });
         assert!(!bed.is_merging(), "of {index}");
         if index == 1 {
             assert_eq!(bed.leader_says(0, Fact::Absorbed { attempt }), Ok(vec![]));

@@ -514,7 +514,7 @@ fn a_forced_election_retires_all_others(mutant: Option<Mutant>) -> bool {
     let (leader, own) = leads(&bed);
     bed.fail(leader);
     let incarnation = bed.incarnation(bed.row(0).placement(chosen.placement).expect("a copy").node);
-    let outcome = Forced::Lead { placement: chosen.placement, incarnation };
+    let outcome = LossOutcome::Lead { placement: chosen.placement, incarnation };
     bed.ok(Command::AcceptLoss { partition: part(0), if_version: bed.row(0).version, outcome });
     bed.row(0).live().all(|live| live.id != own)
 }

@@ -84,10 +84,10 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
 
     // An operator accepts the loss; the partition is assigned anew.
     let if_version = bed.row(0).version;
-    bed.ok(Command::AcceptLoss { partition: part(0), if_version, outcome: Forced::Empty });
+    bed.ok(Command::AcceptLoss { partition: part(0), if_version, outcome: LossOutcome::Empty });
     let whole = bed.row(1).version;
     assert_eq!(
-        bed.refused(Command::AcceptLoss { partition: part(1), if_version: whole, outcome: Forced::Empty }),
+        bed.refused(Command::AcceptLoss { partition: part(1), if_version: whole, outcome: LossOutcome::Empty }),
         ErrorKind::Refused
     );
     bed.settle();

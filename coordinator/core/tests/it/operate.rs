@@ -157,7 +157,7 @@ fn loss_cannot_be_accepted_where_a_copy_that_counts_is_alive() {
     assert!(check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).is_err());
     let if_version = bed.row(0).version;
     assert_eq!(
-        bed.refused(Command::AcceptLoss { partition: part(0), if_version, outcome: Forced::Empty }),
+        bed.refused(Command::AcceptLoss { partition: part(0), if_version, outcome: LossOutcome::Empty }),
         ErrorKind::Refused
     );
 }
