@@ -7,7 +7,7 @@ use crate::automatic_merges::AutomaticMerges;
 use crate::automatic_splits::AutomaticSplits;
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
-use crate::leases::Comings;
+use crate::leases::Churn;
 use crate::merges::Merges;
 use crate::mutant::Mutant;
 use crate::splits::Splits;
@@ -83,7 +83,7 @@ pub struct Liveness {
     /// Up to which version of the rows of nodes and participants their lives are noted here.
     synced: (Version, Version),
     /// Participants that came, went or gave something up.
-    pub(crate) comings: Comings,
+    pub(crate) churn: Churn,
     /// Since when partitions are not served.
     pub(crate) unserved: Unserved,
     /// Splits under way.
@@ -115,7 +115,7 @@ impl Liveness {
             failed_since: BTreeMap::new(),
             excluded: BTreeSet::new(),
             synced: (Version::ZERO, Version::ZERO),
-            comings: Comings::new(now),
+            churn: Churn::new(now),
             unserved: Unserved::default(),
             splits: Splits::default(),
             automatic_splits: AutomaticSplits::default(),
@@ -144,7 +144,7 @@ impl Liveness {
     /// Takes note of lives that began or ended in the state.
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
-        self.comings.sync(state.participants_version > self.synced.1, now);
+        self.churn.sync(state.participants_version > self.synced.1, now);
         self.unserved.sync(state, now);
         let participants = state.participants.newer_than(self.synced.1);
         for row in state.nodes.newer_than(self.synced.0).chain(participants).map(|row| &row.node) {

@@ -1,6 +1,6 @@
 //! What only the leading coordinator remembers and people should know of, taken out of its memory in one short look.
 
-use crate::leases::Comings;
+use crate::leases::Churn;
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
 use crate::unserved::Unserved;
@@ -19,7 +19,7 @@ pub struct Remembered {
     /// The partitions that nobody serves.
     unserved: Unserved,
     /// What participants gave up a moment ago.
-    comings: Option<Comings>,
+    churn: Option<Churn>,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
 }
@@ -29,7 +29,7 @@ impl Remembered {
     pub fn new(state: &ClusterState, liveness: &Liveness, now: Millis) -> Self {
         Self {
             unserved: liveness.unserved.clone(),
-            comings: Some(liveness.comings.clone()),
+            churn: Some(liveness.churn.clone()),
             wall_ahead_ms: liveness.wall(now).since(now),
             ..Self::of_copies(state, liveness, now)
         }
@@ -63,6 +63,6 @@ impl Remembered {
 
     /// Whether the participant gave this partition up a moment ago.
     pub(crate) fn gave_up(&self, participant: NodeId, partition: PartitionId) -> bool {
-        self.comings.as_ref().is_some_and(|comings| comings.avoids(participant, partition))
+        self.churn.as_ref().is_some_and(|churn| churn.avoids(participant, partition))
     }
 }

@@ -190,7 +190,7 @@ impl Reports<'_> {
             }
             Fact::Declined => {
                 led_by(state, row, own.id, report)?;
-                self.liveness.comings.avoid(node, row.id, self.now);
+                self.liveness.churn.avoid(node, row.id, self.now);
                 self.released(row)
             }
             Fact::Overtaken { by } => {

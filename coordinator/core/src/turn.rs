@@ -184,7 +184,7 @@ impl Pass<'_> {
     /// First owners of leases, and the moves that keep each table of them even.
     fn leases(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
-        let settles_at = self.liveness.comings.settles_at();
+        let settles_at = self.liveness.churn.settles_at();
         self.due = self.due.min(settles_at.unwrap_or(self.due));
         let mut owners = Owners::new(state);
         for table in state.lease_tables() {
@@ -221,11 +221,11 @@ impl Pass<'_> {
     /// The moves that make a lease table even, at times.
     fn uneven(&mut self, table: &Table, settled: bool) -> Vec<(PartitionId, NodeId)> {
         let seen = Seen { applied: self.state.applied, settled };
-        match self.liveness.comings.evens_out(table.id, seen, self.now) {
+        match self.liveness.churn.may_balance(table.id, seen, self.now) {
             Ok(()) => {
-                let moves = leases::evening_out(self.state, table, settled, self.liveness);
+                let moves = leases::lease_moves(self.state, table, settled, self.liveness);
                 if moves.is_empty() {
-                    self.liveness.comings.found_even(table.id, seen);
+                    self.liveness.churn.note_balanced(table.id, seen);
                 }
                 moves
             }

@@ -6,15 +6,15 @@
 //! - A move begins by adding the next owner's placement to the row, at once Live; the present owner is then told to hand over.
 //!   The new leadership and the end of the old placement are one commit ([`take_over`]).
 //! - What operators order to end is asked for first ([`hands_over`]), and withdrawn only if it is not released in time.
-//! - A table keeps itself even, with few moves, as participants come and go ([`evening_out`]).
+//! - A table keeps itself even, with few moves, as participants come and go ([`lease_moves`]).
 
-mod comings;
-mod evening_out;
+mod churn;
+mod lease_moves;
 mod owners;
 mod staying;
 
-pub(crate) use comings::{Comings, Seen};
-pub(crate) use evening_out::evening_out;
+pub(crate) use churn::{Churn, Seen};
+pub(crate) use lease_moves::lease_moves;
 pub(crate) use owners::Owners;
 pub(crate) use staying::Successors;
 pub use staying::staying_leases;

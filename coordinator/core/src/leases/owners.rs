@@ -48,7 +48,7 @@ impl<'a> Owners<'a> {
         let barred = |node: NodeId| {
             ruled_out(node)
                 || !liveness.may_lead(node)
-                || liveness.comings.avoids(node, row.id)
+                || liveness.churn.avoids(node, row.id)
                 || state.bars(row.id, node)
         };
         let stays = |copy: &&Placement| {

@@ -14,29 +14,29 @@ const QUIET_MS: u64 = 1_000;
 const QUIET_MS_MAX: u64 = 10_000;
 /// How long a table is left as it is after it was evened out, in milliseconds: to look at every participant's share after each
 /// change of an owner would cost more than all else the leading coordinator does.
-const EVENED_MS: u64 = 100;
+const BALANCED_MS: u64 = 100;
 
-/// Comings, goings and what was given up.
+/// Participants that came or went, partitions that they gave up, and tables that were evened out, each not long ago.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Comings {
+pub(crate) struct Churn {
     /// Participants that gave up a partition and should not be given it again before then.
     avoided: BTreeMap<(NodeId, PartitionId), Millis>,
     /// Since when participants have come or gone, and when one did last.
     unsettled: Option<(Millis, Millis)>,
     /// What is known of each table that was evened out a moment ago.
-    evened: BTreeMap<TableId, Evened>,
+    balanced: BTreeMap<TableId, Balanced>,
 }
 
 /// A table that was evened out a moment ago.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Evened {
+struct Balanced {
     /// When it may be again.
     again_at: Millis,
-    /// Of what nothing had to move, if that was so.
+    /// By what it was found even, if nothing had to move.
     even: Option<Seen>,
 }
 
-/// What a table was evened out by. What else that goes by changes with a life that fails or ends, which changes the state.
+/// What the evening out of a table rested on. What else that goes by changes with a life that fails or ends, which changes the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     /// Index of the last log entry.
@@ -45,16 +45,16 @@ pub(crate) struct Seen {
     pub(crate) settled: bool,
 }
 
-impl Comings {
+impl Churn {
     /// Nothing is known: at `now` the first ones may be just coming.
     pub(crate) fn new(now: Millis) -> Self {
-        Self { avoided: BTreeMap::new(), unsettled: Some((now, now)), evened: BTreeMap::new() }
+        Self { avoided: BTreeMap::new(), unsettled: Some((now, now)), balanced: BTreeMap::new() }
     }
 
     /// Time has passed, and some came or went meanwhile if that is `news`.
     pub(crate) fn sync(&mut self, news: bool, now: Millis) {
         self.avoided.retain(|_, until| now < *until);
-        self.evened.retain(|_, evened| now < evened.again_at);
+        self.balanced.retain(|_, balanced| now < balanced.again_at);
         if news {
             self.unsettled = Some((self.unsettled.map_or(now, |(since, _)| since), now));
         }
@@ -70,19 +70,19 @@ impl Comings {
 
     /// Whether the table may be evened out now, or else when: never, if it was found even and nothing has changed. Who is told
     /// that it may does it.
-    pub(crate) fn evens_out(&mut self, table: TableId, seen: Seen, now: Millis) -> Result<(), Option<Millis>> {
-        if let Some(evened) = self.evened.get(&table).filter(|evened| now < evened.again_at) {
+    pub(crate) fn may_balance(&mut self, table: TableId, seen: Seen, now: Millis) -> Result<(), Option<Millis>> {
+        if let Some(balanced) = self.balanced.get(&table).filter(|balanced| now < balanced.again_at) {
             // Two tables that were evened out at different times would otherwise be the reason for one another's next turn for ever.
-            return Err(Some(evened.again_at).filter(|_| evened.even != Some(seen)));
+            return Err(Some(balanced.again_at).filter(|_| balanced.even != Some(seen)));
         }
-        self.evened.insert(table, Evened { again_at: now.plus(EVENED_MS), even: None });
+        self.balanced.insert(table, Balanced { again_at: now.plus(BALANCED_MS), even: None });
         Ok(())
     }
 
     /// The table was evened out just now, and nothing had to move.
-    pub(crate) fn found_even(&mut self, table: TableId, seen: Seen) {
-        if let Some(evened) = self.evened.get_mut(&table) {
-            evened.even = Some(seen);
+    pub(crate) fn note_balanced(&mut self, table: TableId, seen: Seen) {
+        if let Some(balanced) = self.balanced.get_mut(&table) {
+            balanced.even = Some(seen);
         }
     }
 

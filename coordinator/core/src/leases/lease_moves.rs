@@ -13,7 +13,7 @@ const MOVES_MAX: usize = 64;
 /// The moves to begin now, fewest that bring every participant to floor or ceiling of its share by weight, within its limit; what
 /// participants own that drain, or are barred from it, goes first. One that is cordoned keeps what it has. As long as participants
 /// come and go (not `settled`) only what must leave does: each newcomer for itself would make partitions move twice.
-pub(crate) fn evening_out(
+pub(crate) fn lease_moves(
     state: &ClusterState,
     table: &Table,
     settled: bool,
@@ -140,7 +140,7 @@ fn takes(state: &ClusterState, table: &Table, liveness: &Liveness, row: &NodeRow
 
 /// Whether the participant may own this partition, and does not yet.
 fn may_own(state: &ClusterState, liveness: &Liveness, row: &Partition, node: NodeId) -> bool {
-    !liveness.comings.avoids(node, row.id) && !state.bars(row.id, node) && row.placement_on(node).is_none()
+    !liveness.churn.avoids(node, row.id) && !state.bars(row.id, node) && row.placement_on(node).is_none()
 }
 
 /// Whether the partition is served by its one owner, so that a move of it may begin.
