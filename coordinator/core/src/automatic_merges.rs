@@ -29,7 +29,7 @@ pub(crate) struct AutomaticMerges {
     /// When words that are too old are forgotten next.
     forget_at: Millis,
     /// By the left partition.
-    tried: BTreeMap<PartitionId, Tried>,
+    proposals: BTreeMap<PartitionId, LastProposal>,
 }
 
 /// A partition of which its leader said that it is small.
@@ -41,8 +41,9 @@ struct Small {
     said: Millis,
 }
 
+/// The last merge into a partition that began by itself, until it does not matter for the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Tried {
+struct LastProposal {
     right: PartitionId,
     /// When the last one was proposed.
     proposed: Millis,
@@ -59,17 +60,17 @@ impl AutomaticMerges {
             self.forget_at = now.plus(WORD_MS);
             self.small.retain(|_, small| small.is_fresh(now));
         }
-        self.tried.retain(|left, tried| {
-            let Some(row) = state.partitions.get(*left).filter(|_| state.partitions.get(tried.right).is_some()) else {
+        self.proposals.retain(|left, last| {
+            let Some(row) = state.partitions.get(*left).filter(|_| state.partitions.get(last.right).is_some()) else {
                 return false; // It is done.
             };
-            match tried.again_at {
+            match last.again_at {
                 Some(again_at) => now.since(again_at) < REST_MS_MAX,
-                None if row.absorbs().is_some_and(|(_, right)| right == tried.right) => true,
-                None if now.since(tried.proposed) < PROPOSAL_MS => true,
+                None if row.absorbs().is_some_and(|(_, right)| right == last.right) => true,
+                None if now.since(last.proposed) < PROPOSAL_MS => true,
                 None => {
-                    tried.given_up += 1;
-                    tried.again_at = Some(now.plus(rest_ms(tried.given_up)));
+                    last.given_up += 1;
+                    last.again_at = Some(now.plus(rest_ms(last.given_up)));
                     true
                 }
             }
@@ -97,7 +98,7 @@ impl AutomaticMerges {
         }
         self.small.insert(place, Small { partition: row.id, end: row.range.end.clone(), has, said: now });
         let Some((left, right, bytes)) = self.pair(state, row, has, limits, now) else { return Ok(None) };
-        if self.tried.get(&left).is_some_and(|tried| tried.again_at.is_none()) {
+        if self.proposals.get(&left).is_some_and(|last| last.again_at.is_none()) {
             return Ok(None);
         }
         self.check_room(state, left, now)?;
@@ -109,8 +110,8 @@ impl AutomaticMerges {
             return Ok(None);
         };
         let given_up =
-            self.tried.get(&left.id).filter(|tried| tried.right == right.id).map_or(0, |tried| tried.given_up);
-        self.tried.insert(left.id, Tried { right: right.id, proposed: now, given_up, again_at: None });
+            self.proposals.get(&left.id).filter(|last| last.right == right.id).map_or(0, |last| last.given_up);
+        self.proposals.insert(left.id, LastProposal { right: right.id, proposed: now, given_up, again_at: None });
         let edit = Edit::Merge { right: right.id.index, right_version: right.version, undersized_bytes: Some(bytes) };
         Ok(Some(Command::Change(vec![PartitionChange::one(left.id, left.version, edit)])))
     }
@@ -144,7 +145,7 @@ impl AutomaticMerges {
     /// Whether one more may begin, and one of this partition.
     fn check_room(&self, state: &ClusterState, left: PartitionId, now: Millis) -> Result<(), ErrorDetail> {
         if let Some((again_at, given_up)) =
-            self.tried.get(&left).and_then(|tried| Some((tried.again_at?, tried.given_up)))
+            self.proposals.get(&left).and_then(|last| Some((last.again_at?, last.given_up)))
             && now < again_at
         {
             let left_ms = again_at.since(now);
@@ -153,10 +154,10 @@ impl AutomaticMerges {
             )));
         }
         let under_way = state.partitions.merging().filter(|row| row.absorbs().is_some()).count();
-        let proposed = |tried: &&Tried| {
-            tried.again_at.is_none() && state.partitions.get(tried.right).is_some_and(|row| row.merge.is_none())
+        let proposed = |last: &&LastProposal| {
+            last.again_at.is_none() && state.partitions.get(last.right).is_some_and(|row| row.merge.is_none())
         };
-        let under_way = under_way + self.tried.values().filter(proposed).count();
+        let under_way = under_way + self.proposals.values().filter(proposed).count();
         if under_way >= AT_ONCE_MAX {
             return Err(refused(format!(
                 "{under_way} merges are under way, and no more than {AT_ONCE_MAX} begin by themselves"

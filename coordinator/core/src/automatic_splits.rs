@@ -21,11 +21,12 @@ const PROPOSAL_MS: u64 = 1_000;
 /// What became of splits that began by themselves, as far as it matters for the next ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticSplits {
-    tried: BTreeMap<PartitionId, Tried>,
+    proposals: BTreeMap<PartitionId, LastProposal>,
 }
 
+/// The last split of a partition that began by itself, until it does not matter for the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Tried {
+struct LastProposal {
     /// The number that the new partition was to have.
     right: u32,
     /// When the last one was proposed.
@@ -39,21 +40,21 @@ struct Tried {
 impl AutomaticSplits {
     /// Takes note of how those ended that are over.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
-        self.tried.retain(|left, tried| {
+        self.proposals.retain(|left, last| {
             let Some(row) = state.partitions.get(*left).filter(|_| state.range_limits(left.table).is_set()) else {
                 return false;
             };
-            match (tried.again_at, outcome(state, row, tried, now)) {
+            match (last.again_at, outcome(state, row, last, now)) {
                 (Some(again_at), _) => now.since(again_at) < REST_MS_MAX,
                 (None, Outcome::UnderWay) => true,
                 (None, Outcome::Done) => false,
                 (None, Outcome::Void) => {
-                    tried.again_at = Some(now);
-                    tried.given_up > 0
+                    last.again_at = Some(now);
+                    last.given_up > 0
                 }
                 (None, Outcome::GivenUp) => {
-                    tried.given_up += 1;
-                    tried.again_at = Some(now.plus(rest_ms(tried.given_up)));
+                    last.given_up += 1;
+                    last.again_at = Some(now.plus(rest_ms(last.given_up)));
                     true
                 }
             }
@@ -77,28 +78,28 @@ impl AutomaticSplits {
             return Ok(None);
         }
         self.sync(state, now);
-        let given_up = match self.tried.get(&row.id) {
-            Some(Tried { again_at: None, .. }) => return Ok(None),
-            Some(tried) if tried.again_at.is_some_and(|again_at| now < again_at) => {
-                let left_ms = tried.again_at.map_or(0, |again_at| again_at.since(now));
+        let given_up = match self.proposals.get(&row.id) {
+            Some(LastProposal { again_at: None, .. }) => return Ok(None),
+            Some(last) if last.again_at.is_some_and(|again_at| now < again_at) => {
+                let left_ms = last.again_at.map_or(0, |again_at| again_at.since(now));
                 return Err(refused(format!(
                     "{} splits of it were given up; there is none by itself for {left_ms} ms",
-                    tried.given_up
+                    last.given_up
                 )));
             }
-            tried => tried.map_or(0, |tried| tried.given_up),
+            last => last.map_or(0, |last| last.given_up),
         };
         self.check_room(state, row)?;
         let plan = check_split(state, row.id, at).map_err(|error| refused(error.message))?;
         let right = plan.right.index;
-        self.tried.insert(row.id, Tried { right, proposed: now, given_up, again_at: None });
+        self.proposals.insert(row.id, LastProposal { right, proposed: now, given_up, again_at: None });
         let edit = Edit::Split { at: at.clone(), right, outgrown: Some(by) };
         Ok(Some(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])))
     }
 
     /// Whether one more may begin beside those that are under way: a node copies rows for one at a time.
     fn check_room(&self, state: &ClusterState, row: &Partition) -> Result<(), ErrorDetail> {
-        let proposed = self.tried.iter().filter(|(_, tried)| tried.again_at.is_none()).map(|(left, _)| *left);
+        let proposed = self.proposals.iter().filter(|(_, last)| last.again_at.is_none()).map(|(left, _)| *left);
         let proposed = proposed.filter_map(|left| state.partitions.get(left)).filter(|left| left.split.is_none());
         let under_way: Vec<&Partition> = state.partitions.splitting().chain(proposed.clone()).collect();
         if under_way.len() >= AT_ONCE_MAX {
@@ -129,20 +130,20 @@ enum Outcome {
     GivenUp,
 }
 
-fn outcome(state: &ClusterState, row: &Partition, tried: &Tried, now: Millis) -> Outcome {
-    let right = PartitionId::new(row.id.table, tried.right);
-    if row.split.as_ref().is_some_and(|split| split.right == tried.right) {
+fn outcome(state: &ClusterState, row: &Partition, last: &LastProposal, now: Millis) -> Outcome {
+    let right = PartitionId::new(row.id.table, last.right);
+    if row.split.as_ref().is_some_and(|split| split.right == last.right) {
         return Outcome::UnderWay;
     }
     if state.partitions.get(right).is_some() {
         return Outcome::Done;
     }
-    let used = state.tables.get(&row.id.table).is_some_and(|table| table.keys.numbers_end() > tried.right);
+    let used = state.tables.get(&row.id.table).is_some_and(|table| table.keys.numbers_end() > last.right);
     let others = || state.partitions.splitting().filter_map(|row| Some(row.split.as_ref()?.right_of(row.id)));
     match used {
         true if others().any(|other| other == right) => Outcome::Void,
         true => Outcome::GivenUp,
-        false if now.since(tried.proposed) < PROPOSAL_MS => Outcome::UnderWay,
+        false if now.since(last.proposed) < PROPOSAL_MS => Outcome::UnderWay,
         false => Outcome::Void,
     }
 }
