@@ -50,14 +50,14 @@ pub(super) struct Piece {
 /// The nodes that should have more, by zone, the neediest of each first.
 type NeedyByZone<'a> = BTreeMap<Option<&'a str>, BTreeSet<Need>>;
 
-/// What a node can give of one table, the last first.
+/// Copies of one table that may be moved from a node, the last first.
 #[derive(Default)]
-struct Givable {
+struct MovableCopies {
     follow: Vec<usize>,
     lead: Vec<usize>,
 }
 
-impl Givable {
+impl MovableCopies {
     fn len(&self) -> usize {
         self.follow.len() + self.lead.len()
     }
@@ -290,10 +290,10 @@ impl<'a> Board<'a> {
     /// Moves pieces away from a node until it has its quota, taking from the table of which it has most. It gives copies
     /// that lead as long as it leads more than its share and others less, and then those that follow before any that leads.
     fn empty_to_quota(&mut self, from: usize, needy: &mut NeedyByZone<'a>) -> bool {
-        let mut by_table: BTreeMap<TableId, Givable> = BTreeMap::new();
+        let mut by_table: BTreeMap<TableId, MovableCopies> = BTreeMap::new();
         for piece in self.slots[from].pieces.iter().rev() {
-            let givable = by_table.entry(self.pieces[*piece].partition.table).or_default();
-            if self.pieces[*piece].leads { givable.lead.push(*piece) } else { givable.follow.push(*piece) }
+            let movable = by_table.entry(self.pieces[*piece].partition.table).or_default();
+            if self.pieces[*piece].leads { movable.lead.push(*piece) } else { movable.follow.push(*piece) }
         }
         let mut moved = false;
         while self.slots[from].count > self.slots[from].quota && needy.values().any(|needy| !needy.is_empty()) {

@@ -12,9 +12,9 @@ use std::collections::{BTreeSet, VecDeque};
 /// Most nodes looked at on the way from a node that leads too much to one that leads too little.
 const SEARCH_MAX: usize = 512;
 /// Most copies looked at by all searches together, per leadership: searches that find nothing must not add up.
-const LOOKS_PER_LEADERSHIP_MAX: usize = 64;
+const SEARCHED_PER_LEADERSHIP_MAX: usize = 64;
 /// And as many more, so that small clusters are never short of them.
-const LOOKS_BASE: usize = 1_000_000;
+const SEARCHED_BASE: usize = 1_000_000;
 
 /// One leadership.
 struct Led {
@@ -36,25 +36,25 @@ pub(super) struct Leaders {
     able: Vec<usize>,
     /// The slots that could take one more, by what they would then lead for their weight.
     open: BTreeSet<Need>,
-    looks: Looks,
+    search: Search,
 }
 
 /// How the search under way reached each slot, and how much searching is left.
-struct Looks {
+struct Search {
     left: usize,
-    search: u32,
+    number: u32,
     /// By slot: in which search it was reached, from where, by which leadership and piece.
     reached: Vec<(u32, usize, usize, usize)>,
 }
 
-impl Looks {
+impl Search {
     fn new(slots: usize, leaderships: usize) -> Self {
-        let left = LOOKS_BASE + leaderships.saturating_mul(LOOKS_PER_LEADERSHIP_MAX);
-        Self { left, search: 0, reached: vec![(0, 0, 0, 0); slots] }
+        let left = SEARCHED_BASE + leaderships.saturating_mul(SEARCHED_PER_LEADERSHIP_MAX);
+        Self { left, number: 0, reached: vec![(0, 0, 0, 0); slots] }
     }
 
     fn is_reached(&self, slot: usize) -> bool {
-        self.reached[slot].0 == self.search
+        self.reached[slot].0 == self.number
     }
 }
 
@@ -68,7 +68,7 @@ impl Leaders {
             first: Vec::new(),
             able: vec![0; slots],
             open: BTreeSet::new(),
-            looks: Looks::new(slots, state.partitions.len()),
+            search: Search::new(slots, state.partitions.len()),
         };
         let mut start = 0;
         while let Some(piece) = board.pieces.get(start) {
@@ -170,7 +170,7 @@ impl Leaders {
         }
         // Breadth first, so that the fewest leaderships move: how each slot was reached, by which leadership and piece. Of
         // those equally far the one that leads least, which is looked for no longer than until nobody leads less.
-        self.looks.search += 1;
+        self.search.number += 1;
         let least = self.open.first().map(|least| Need { slot: 0, ..*least });
         let mut best: Option<(usize, Need, usize)> = None;
         let mut next = VecDeque::from([(from, 0)]);
@@ -182,14 +182,14 @@ impl Leaders {
             }
             for led in &self.of_slot[slot] {
                 let able = &self.led[*led].able;
-                let Some(left) = self.looks.left.checked_sub(able.len()) else { break 'search };
-                self.looks.left = left;
+                let Some(left) = self.search.left.checked_sub(able.len()) else { break 'search };
+                self.search.left = left;
                 for piece in able {
                     let to = board.pieces[*piece].at;
-                    if to == from || self.looks.is_reached(to) {
+                    if to == from || self.search.is_reached(to) {
                         continue;
                     }
-                    self.looks.reached[to] = (self.looks.search, slot, *led, *piece);
+                    self.search.reached[to] = (self.search.number, slot, *led, *piece);
                     if !self.eases(board, from, to) {
                         next.push_back((to, far + 1));
                         continue;
@@ -218,7 +218,7 @@ impl Leaders {
         }
         let mut to = last;
         while to != from {
-            let (_, slot, led, piece) = self.looks.reached[to];
+            let (_, slot, led, piece) = self.search.reached[to];
             self.of_slot[slot].remove(&led);
             self.of_slot[to].insert(led);
             self.led[led].by = piece;
