@@ -1,13 +1,10 @@
-//! Lack of space on the disks of the voters: why one takes nothing new into its log, and what each has said of itself.
+//! Lack of space on the disks of the voters: why one takes nothing new into its log, and why the quorum then takes no changes.
 
 use super::quorum::VoterView;
 use archon_proto::v1;
-use archon_types::{DiskFull, MemberCertificate};
+use archon_types::DiskFull;
 use archon_wal::Shortage;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 /// Why a voter takes nothing new into its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,50 +47,6 @@ impl fmt::Display for Lack {
             Self::Full(lack) => write!(f, "its disk is full: {lack}"),
             Self::Fails => f.write_str("its disk refuses another file, and its own log says why"),
         }
-    }
-}
-
-/// What the voters said of themselves with their last answers: of their space, and of their certificates. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lacks(Arc<Mutex<BTreeMap<u64, Said>>>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Said {
-    lack: Option<Lack>,
-    snapshot_waits: bool,
-    certificate: Option<MemberCertificate>,
-}
-
-impl Lacks {
-    /// Takes in what a voter's answer says.
-    pub(super) fn note(&self, voter: u64, said: &v1::RaftMessage) {
-        let v1::RaftMessage { lack, snapshot_waits, certificate, .. } = said;
-        let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
-        self.0.lock().insert(voter, Said { lack, snapshot_waits: *snapshot_waits, certificate });
-    }
-
-    fn said(&self, voter: u64) -> Said {
-        self.0.lock().get(&voter).copied().unwrap_or_default()
-    }
-
-    /// By which certificate a voter talks.
-    pub(super) fn certificate(&self, voter: u64) -> Option<MemberCertificate> {
-        self.said(voter).certificate
-    }
-
-    /// Whether a snapshot of a voter waits for space.
-    pub(super) fn snapshot_waits(&self, voter: u64) -> bool {
-        self.said(voter).snapshot_waits
-    }
-
-    /// What a voter lacks.
-    pub(super) fn of(&self, voter: u64) -> Option<Lack> {
-        self.said(voter).lack
-    }
-
-    /// Whether no voter lacks anything.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().values().all(|said| said.lack.is_none())
     }
 }
 
@@ -159,19 +112,5 @@ mod tests {
             away.contains("2 at 127.0.0.1:2: its disk is full") && away.contains("3 at 127.0.0.1:3 does not answer"),
             "{away}"
         );
-    }
-
-    #[test]
-    fn a_voter_that_has_space_again_lacks_nothing() {
-        let lacks = Lacks::default();
-        let said = |lack, snapshot_waits| v1::RaftMessage { lack, snapshot_waits, ..Default::default() };
-        lacks.note(2, &said(Some(FULL.into()), true));
-        lacks.note(3, &said(Some(Lack::Fails.into()), false));
-        assert!(lacks.snapshot_waits(2) && !lacks.snapshot_waits(3));
-        assert_eq!((lacks.of(2), lacks.of(3), lacks.of(1)), (Some(FULL), Some(Lack::Fails), None));
-        lacks.note(2, &said(None, false));
-        assert!(!lacks.snapshot_waits(2));
-        lacks.note(3, &said(None, false));
-        assert!(lacks.is_empty());
     }
 }

@@ -28,6 +28,7 @@ mod store;
 mod store_tests;
 mod trim;
 mod types;
+mod voter_reports;
 mod wire;
 
 pub(crate) use lack::{Lack, read_only};
@@ -44,7 +45,6 @@ use crate::error::CoordinatorError;
 use archon_security::Transport;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
-use lack::Lacks;
 use log_space::LogSpace;
 use machine::Machine;
 use network::Network;
@@ -57,6 +57,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::LogStore;
 use tokio_util::sync::CancellationToken;
+use voter_reports::VoterReports;
 
 /// Longest election time-out, and so how long a just-started voter elects nobody.
 pub(crate) const ELECTION_TIMEOUT_MAX: Duration = Duration::from_millis(300);
@@ -157,8 +158,8 @@ pub(crate) async fn start(
     let replicated = Arc::clone(&storage.replicated);
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
-    let lacks = Lacks::default();
-    let network = Network::new(transport.clone(), myself.clone(), term.clone(), lacks.clone());
+    let voter_reports = VoterReports::default();
+    let network = Network::new(transport.clone(), myself.clone(), term.clone(), voter_reports.clone());
     let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
@@ -171,7 +172,7 @@ pub(crate) async fn start(
     });
     raft.run();
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
-    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, log_size, space, lacks), stop);
+    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, log_size, space, voter_reports), stop);
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
     Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("space", short)]))
 }

@@ -1,9 +1,9 @@
 //! openraft's way to its peers: one channel per peer and class of traffic, deadlines of our own.
 
 use super::judge::Judged;
-use super::lack::Lacks;
 use super::store::OwnTerm;
 use super::types::{Snapshot, TypeConfig, Vote, Voter};
+use super::voter_reports::VoterReports;
 use super::wire::Myself;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
@@ -62,14 +62,14 @@ pub(crate) struct Network {
     transport: Transport,
     myself: Myself,
     term: OwnTerm,
-    lacks: Lacks,
+    voter_reports: VoterReports,
     channels: BTreeMap<(u64, Class), (String, Channel)>,
 }
 
 impl Network {
-    /// A network as `myself`, whose vote is of `term`. What peers say of their space goes to `lacks`.
-    pub(crate) fn new(transport: Transport, myself: Myself, term: OwnTerm, lacks: Lacks) -> Self {
-        Self { transport, myself, term, lacks, channels: BTreeMap::new() }
+    /// A network as `myself`, whose vote is of `term`. What peers say of their space goes to `voter_reports`.
+    pub(crate) fn new(transport: Transport, myself: Myself, term: OwnTerm, voter_reports: VoterReports) -> Self {
+        Self { transport, myself, term, voter_reports, channels: BTreeMap::new() }
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
@@ -85,7 +85,7 @@ impl Network {
         Link {
             myself: self.myself.clone(),
             term: self.term.clone(),
-            lacks: self.lacks.clone(),
+            voter_reports: self.voter_reports.clone(),
             target,
             address,
             storage,
@@ -124,7 +124,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 pub(crate) struct Link {
     myself: Myself,
     term: OwnTerm,
-    lacks: Lacks,
+    voter_reports: VoterReports,
     target: u64,
     address: String,
     /// The data directory with which the peer became a voter.
@@ -188,7 +188,7 @@ impl Link {
         let message = answer.map_err(|status| failed(&status))?.into_inner().into();
         let opened = self.myself.open_answer(what, &message, (self.target, self.storage), self.term.get());
         if opened.is_ok() {
-            self.lacks.note(self.target, &message);
+            self.voter_reports.note(self.target, &message);
         }
         opened.map_err(|error| Unreachable::new(&error).into())
     }
@@ -248,38 +248,39 @@ impl NetStreamAppend<TypeConfig> for Link {
             };
             self.reopen.reset();
             let (myself, own, peer) = (self.myself.clone(), self.term.clone(), (self.target, self.storage));
-            let lacks = self.lacks.clone();
-            let stream = futures::stream::unfold(Some((answers, owed, myself, own, lacks)), move |state| async move {
-                let (mut answers, owed, myself, own, lacks) = state?;
-                let outcome = loop {
-                    match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
-                        Ok(outcome) => break outcome?,
-                        Err(_) => {
-                            let silent = owed.lock().since.is_some_and(|since| since.elapsed() > ANSWER_DEADLINE);
-                            if silent {
-                                let (action, timeout) = (RPCTypes::AppendEntries, ANSWER_DEADLINE);
-                                let timeout = Timeout { action, id: myself.id, target: peer.0, timeout };
-                                return Some((Err(timeout.into()), None));
+            let voter_reports = self.voter_reports.clone();
+            let stream =
+                futures::stream::unfold(Some((answers, owed, myself, own, voter_reports)), move |state| async move {
+                    let (mut answers, owed, myself, own, voter_reports) = state?;
+                    let outcome = loop {
+                        match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
+                            Ok(outcome) => break outcome?,
+                            Err(_) => {
+                                let silent = owed.lock().since.is_some_and(|since| since.elapsed() > ANSWER_DEADLINE);
+                                if silent {
+                                    let (action, timeout) = (RPCTypes::AppendEntries, ANSWER_DEADLINE);
+                                    let timeout = Timeout { action, id: myself.id, target: peer.0, timeout };
+                                    return Some((Err(timeout.into()), None));
+                                }
                             }
                         }
+                    };
+                    {
+                        let mut owed = owed.lock();
+                        owed.received += 1;
+                        owed.since = (owed.sent > owed.received).then(Instant::now);
                     }
-                };
-                {
-                    let mut owed = owed.lock();
-                    owed.received += 1;
-                    owed.since = (owed.sent > owed.received).then(Instant::now);
-                }
-                let answer = outcome.map_err(|status| failed(&status)).and_then(|message| {
-                    let answer: io::Result<StreamAppendResult<TypeConfig>> =
-                        myself.open_answer("append answer", &message, peer, own.get());
-                    if answer.is_ok() {
-                        lacks.note(peer.0, &message);
-                    }
-                    Ok(answer.map_err(|error| Unreachable::new(&error))?)
+                    let answer = outcome.map_err(|status| failed(&status)).and_then(|message| {
+                        let answer: io::Result<StreamAppendResult<TypeConfig>> =
+                            myself.open_answer("append answer", &message, peer, own.get());
+                        if answer.is_ok() {
+                            voter_reports.note(peer.0, &message);
+                        }
+                        Ok(answer.map_err(|error| Unreachable::new(&error))?)
+                    });
+                    let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, myself, own, voter_reports));
+                    Some((answer, more))
                 });
-                let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, myself, own, lacks));
-                Some((answer, more))
-            });
             let stream: BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>> = Box::pin(stream);
             Ok(stream)
         })
@@ -375,7 +376,7 @@ mod tests {
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let voters = Arc::new([1, 2].into());
         let myself = Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters };
-        let mut network = Network::new(Transport::default(), myself, term, Lacks::default());
+        let mut network = Network::new(Transport::default(), myself, term, VoterReports::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;

@@ -1,12 +1,13 @@
 //! The rest of the coordinator's view of Raft: who leads, confirmed reads, handing leadership away. Nothing outside
 //! this folder sees openraft's types.
 
-use super::lack::{self, Lack, Lacks};
+use super::lack::{self, Lack};
 use super::log_space::LogSpace;
 use super::machine::Replicated;
 use super::rounds::{Round, Rounds};
 use super::store::LogSize;
 use super::types::{Raft, TypeConfig, Voter};
+use super::voter_reports::VoterReports;
 use super::wire::Myself;
 use crate::error::CoordinatorError;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
@@ -108,7 +109,7 @@ pub(crate) struct Quorum {
     log_size: LogSize,
     times: Arc<Times>,
     pub(super) space: LogSpace,
-    lacks: Lacks,
+    voter_reports: VoterReports,
 }
 
 /// A wait for changes of leadership.
@@ -133,7 +134,7 @@ impl Quorum {
         myself: Myself,
         peers: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        (wal, log_size, space, lacks): (Wal, LogSize, LogSpace, Lacks),
+        (wal, log_size, space, voter_reports): (Wal, LogSize, LogSpace, VoterReports),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
@@ -141,7 +142,7 @@ impl Quorum {
         let times = Arc::new(Times::default());
         let counted = Arc::clone(&times);
         wal.observe_syncs(move |took| counted.syncs.observe(took));
-        (Self { raft, myself, proposals, peers, replicated, rounds, wal, log_size, times, space, lacks }, task)
+        (Self { raft, myself, proposals, peers, replicated, rounds, wal, log_size, times, space, voter_reports }, task)
     }
 
     /// This coordinator's id.
@@ -306,14 +307,14 @@ impl Quorum {
             let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };
             let lack = match () {
                 () if *id == self.myself.id => self.space.lack(),
-                () if leads && !silent => self.lacks.of(*id),
+                () if leads && !silent => self.voter_reports.lack(*id),
                 () => None,
             };
             let snapshot_waits = match () {
                 () if *id == self.myself.id => self.replicated.snapshot_waits(),
-                () => leads && !silent && self.lacks.snapshot_waits(*id),
+                () => leads && !silent && self.voter_reports.snapshot_waits(*id),
             };
-            let certificate = self.lacks.certificate(*id).filter(|_| leads && !silent);
+            let certificate = self.voter_reports.certificate(*id).filter(|_| leads && !silent);
             let address = address.clone();
             VoterView { id: *id, address, role, entries_behind: behind, lack, snapshot_waits, certificate }
         });
@@ -337,7 +338,7 @@ impl Quorum {
     /// Why the quorum takes no changes now, as far as this coordinator knows, which leads.
     pub(crate) fn read_only(&self) -> Option<String> {
         // Nearly always, and at once.
-        if self.space.lack().is_none() && self.lacks.is_empty() {
+        if self.space.lack().is_none() && self.voter_reports.has_no_lack() {
             return None;
         }
         lack::read_only(self.myself.id, &self.view().voters)

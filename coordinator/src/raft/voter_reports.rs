@@ -1,0 +1,77 @@
+//! What the voters report of themselves to whoever leads.
+
+use super::lack::Lack;
+use archon_proto::v1;
+use archon_types::MemberCertificate;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the voters reported of themselves with their last answers: of their space, and of their certificates. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VoterReports(Arc<Mutex<BTreeMap<u64, VoterReport>>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct VoterReport {
+    /// What its log lacks.
+    lack: Option<Lack>,
+    /// A snapshot of its waits for space.
+    snapshot_waits: bool,
+    /// By which it talks.
+    certificate: Option<MemberCertificate>,
+}
+
+impl VoterReports {
+    /// Takes in what a voter's answer says.
+    pub(super) fn note(&self, voter: u64, answer: &v1::RaftMessage) {
+        let v1::RaftMessage { lack, snapshot_waits, certificate, .. } = answer;
+        let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
+        self.0.lock().insert(voter, VoterReport { lack, snapshot_waits: *snapshot_waits, certificate });
+    }
+
+    fn report(&self, voter: u64) -> VoterReport {
+        self.0.lock().get(&voter).copied().unwrap_or_default()
+    }
+
+    /// By which certificate a voter talks.
+    pub(super) fn certificate(&self, voter: u64) -> Option<MemberCertificate> {
+        self.report(voter).certificate
+    }
+
+    /// Whether a snapshot of a voter waits for space.
+    pub(super) fn snapshot_waits(&self, voter: u64) -> bool {
+        self.report(voter).snapshot_waits
+    }
+
+    /// What a voter lacks.
+    pub(super) fn lack(&self, voter: u64) -> Option<Lack> {
+        self.report(voter).lack
+    }
+
+    /// Whether no voter lacks space.
+    pub(super) fn has_no_lack(&self) -> bool {
+        self.0.lock().values().all(|report| report.lack.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::DiskFull;
+
+    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24 });
+
+    #[test]
+    fn a_voter_that_has_space_again_lacks_nothing() {
+        let reports = VoterReports::default();
+        let answer = |lack, snapshot_waits| v1::RaftMessage { lack, snapshot_waits, ..Default::default() };
+        reports.note(2, &answer(Some(FULL.into()), true));
+        reports.note(3, &answer(Some(Lack::Fails.into()), false));
+        assert!(reports.snapshot_waits(2) && !reports.snapshot_waits(3));
+        assert_eq!((reports.lack(2), reports.lack(3), reports.lack(1)), (Some(FULL), Some(Lack::Fails), None));
+        reports.note(2, &answer(None, false));
+        assert!(!reports.snapshot_waits(2));
+        reports.note(3, &answer(None, false));
+        assert!(reports.has_no_lack());
+    }
+}
