@@ -8,7 +8,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::join::{Join, Waiting, join};
 use crate::metrics::Metrics;
 use crate::quorum_monitor;
-use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, quorum_key};
+use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Storage, quorum_key};
 use crate::serve::serve;
 use crate::service::Context;
 use crate::session::Leading;
@@ -86,7 +86,7 @@ impl Coordinator {
         open_storage: F,
     ) -> Result<Self, CoordinatorError>
     where
-        F: FnOnce(&Path, &Myself) -> Result<Storage, CoordinatorError> + Send + 'static,
+        F: FnOnce(&Path, &LocalVoter) -> Result<Storage, CoordinatorError> + Send + 'static,
     {
         config.check()?;
         let listen = config.listen;
@@ -95,7 +95,7 @@ impl Coordinator {
         if let Err(error) = archon_proto::listen::bound_segments(&listener) {
             tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
         }
-        let (identity, storage, myself) = open(&config, open_storage).await?;
+        let (identity, storage, local_voter) = open(&config, open_storage).await?;
         let work = CancellationToken::new();
         let serving = CancellationToken::new();
         let metrics = Arc::<Metrics>::default();
@@ -114,7 +114,7 @@ impl Coordinator {
             ),
             stop: work.child_token(),
         };
-        let peers = Peers::new(myself.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());
+        let peers = Peers::new(local_voter.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());
         let (failed, failure) = watch::channel(None);
         let failed = Arc::new(failed);
         let stats = Stats { context: context.clone(), data_dir: config.data_dir.clone() };
@@ -132,7 +132,7 @@ impl Coordinator {
         let starting = {
             let (context, work) = (context.clone(), work.clone());
             tokio::spawn(async move {
-                let begun = begin(config, identity, storage, myself, peers, context, work, failed).await;
+                let begun = begin(config, identity, storage, local_voter, peers, context, work, failed).await;
                 progress.send_replace(if begun.is_ok() { Start::Done } else { Start::Failed });
                 begun
             })
@@ -249,9 +249,12 @@ async fn close(quorum: Quorum) {
 }
 
 /// Opens and checks the data directory, off the runtime's threads.
-async fn open<F>(config: &CoordinatorConfig, open_storage: F) -> Result<(Identity, Storage, Myself), CoordinatorError>
+async fn open<F>(
+    config: &CoordinatorConfig,
+    open_storage: F,
+) -> Result<(Identity, Storage, LocalVoter), CoordinatorError>
 where
-    F: FnOnce(&Path, &Myself) -> Result<Storage, CoordinatorError> + Send + 'static,
+    F: FnOnce(&Path, &LocalVoter) -> Result<Storage, CoordinatorError> + Send + 'static,
 {
     let config = config.clone();
     let opened = tokio::task::spawn_blocking(move || {
@@ -260,9 +263,9 @@ where
             return Err(IdentityError::LogLost { dir: config.data_dir }.into());
         }
         let (quorum, voters) = (quorum_key(&config.peers), Arc::new(config.peers.keys().copied().collect()));
-        let myself = Myself { id: config.id, storage: identity.storage(), quorum, voters };
-        let storage = open_storage(&config.data_dir, &myself)?;
-        Ok((identity, storage, myself))
+        let local_voter = LocalVoter { id: config.id, storage: identity.storage(), quorum, voters };
+        let storage = open_storage(&config.data_dir, &local_voter)?;
+        Ok((identity, storage, local_voter))
     });
     opened.await.map_err(|error| CoordinatorError::Task { task: "open", what: error.to_string() })?
 }
@@ -272,7 +275,7 @@ async fn begin(
     config: CoordinatorConfig,
     mut identity: Identity,
     storage: Storage,
-    myself: Myself,
+    local_voter: LocalVoter,
     peers: Peers,
     context: Context,
     work: CancellationToken,
@@ -281,20 +284,22 @@ async fn begin(
     let joined = if storage.is_empty() {
         tokio::select! {
             () = work.cancelled() => return Err(CoordinatorError::Stopped),
-            joined = join(&config.transport, &myself, &config.peers, &context.waiting) => joined?,
+            joined = join(&config.transport, &local_voter, &config.peers, &context.waiting) => joined?,
         }
     } else {
         Join::Member
     };
     match &joined {
-        Join::Fresh(_) => tracing::info!(id = myself.id, "all coordinators of the list run: the quorum can be made"),
-        Join::Member => tracing::info!(id = myself.id, "taking part in the quorum"),
+        Join::Fresh(_) => {
+            tracing::info!(id = local_voter.id, "all coordinators of the list run: the quorum can be made")
+        }
+        Join::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
     }
     let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
     let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
     let voters = Arc::new(config.peers);
     let (quorum, of_raft) =
-        raft::start(storage, config.transport.clone(), myself, Arc::clone(&voters), &peers, &work).await?;
+        raft::start(storage, config.transport.clone(), local_voter, Arc::clone(&voters), &peers, &work).await?;
     if let Join::Fresh(storages) = joined {
         // One voter makes the set and the log carries it to the others, so that no two can differ.
         if voters.keys().next() == Some(&quorum.id()) {

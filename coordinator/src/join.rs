@@ -2,7 +2,7 @@
 //! another data directory must never get its vote (a wiped disk forgets what it voted).
 
 use crate::error::CoordinatorError;
-use crate::raft::{Myself, connect};
+use crate::raft::{LocalVoter, connect};
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::{Expected, Transport};
@@ -54,18 +54,18 @@ impl fmt::Display for Waiting {
 /// `WipedVoter`, or `Refused` when every peer refuses this coordinator.
 pub(crate) async fn join(
     transport: &Transport,
-    myself: &Myself,
+    local_voter: &LocalVoter,
     peers: &BTreeMap<u64, String>,
     waiting: &Waiting,
 ) -> Result<Join, CoordinatorError> {
     let mut reported: Vec<String> = Vec::new();
     let mut round = 0;
     loop {
-        let answers = ask_all(transport, myself, peers).await;
-        if let Some(join) = judge(myself, peers, &answers)? {
+        let answers = ask_all(transport, local_voter, peers).await;
+        if let Some(join) = judge(local_voter, peers, &answers)? {
             return Ok(join);
         }
-        let missing = missing(myself, peers, &answers);
+        let missing = missing(local_voter, peers, &answers);
         round += 1;
         if round >= GRACE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
             tracing::warn!(waiting_for = missing.join(", "), "the quorum is made when all its coordinators run");
@@ -77,8 +77,8 @@ pub(crate) async fn join(
 }
 
 /// Every other coordinator that is not known to be ready, and what is the matter with it.
-fn missing(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) -> Vec<String> {
-    let others = peers.iter().filter(|(id, _)| **id != myself.id);
+fn missing(local_voter: &LocalVoter, peers: &BTreeMap<u64, String>, answers: &Answers) -> Vec<String> {
+    let others = peers.iter().filter(|(id, _)| **id != local_voter.id);
     let missing = others.filter_map(|(id, address)| match answers.get(id) {
         Some(Ok(_)) => None,
         Some(Err(status)) if status.code() == Code::FailedPrecondition => {
@@ -91,10 +91,10 @@ fn missing(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) ->
 
 type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
 
-async fn ask_all(transport: &Transport, myself: &Myself, peers: &BTreeMap<u64, String>) -> Answers {
+async fn ask_all(transport: &Transport, local_voter: &LocalVoter, peers: &BTreeMap<u64, String>) -> Answers {
     let mut asked = JoinSet::new();
-    for (id, address) in peers.iter().filter(|(id, _)| **id != myself.id) {
-        let (id, hello) = (*id, myself.hello(*id));
+    for (id, address) in peers.iter().filter(|(id, _)| **id != local_voter.id) {
+        let (id, hello) = (*id, local_voter.hello(*id));
         let channel = connect(transport, address, Expected::Coordinator(id));
         asked.spawn(async move {
             let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };
@@ -113,15 +113,19 @@ async fn ask_all(transport: &Transport, myself: &Myself, peers: &BTreeMap<u64, S
     answers
 }
 
-fn judge(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) -> Result<Option<Join>, CoordinatorError> {
-    let mut storages: BTreeMap<u64, Uuid> = [(myself.id, myself.storage)].into();
+fn judge(
+    local_voter: &LocalVoter,
+    peers: &BTreeMap<u64, String>,
+    answers: &Answers,
+) -> Result<Option<Join>, CoordinatorError> {
+    let mut storages: BTreeMap<u64, Uuid> = [(local_voter.id, local_voter.storage)].into();
     let mut member = false;
     for (id, answer) in answers {
         let Ok(answer) = answer else { continue };
         if answer.initialized {
             match answer.standing() {
                 Standing::OtherDirectory => {
-                    return Err(CoordinatorError::WipedVoter { id: myself.id, found: myself.storage });
+                    return Err(CoordinatorError::WipedVoter { id: local_voter.id, found: local_voter.storage });
                 }
                 Standing::Voter => member = true,
                 Standing::Unspecified => {}
@@ -156,9 +160,9 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn myself() -> Myself {
+    fn local_voter() -> LocalVoter {
         let voters = Arc::new([1, 2, 3].into());
-        Myself { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9), voters }
+        LocalVoter { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9), voters }
     }
 
     fn peers() -> BTreeMap<u64, String> {
@@ -179,17 +183,18 @@ mod tests {
 
     #[test]
     fn a_wiped_voter_is_refused_even_if_others_are_fresh() {
-        let judged = judge(&myself(), &peers(), &[(1, fresh(1)), (2, initialized(2, Standing::OtherDirectory))].into());
+        let judged =
+            judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, initialized(2, Standing::OtherDirectory))].into());
         assert!(matches!(judged, Err(CoordinatorError::WipedVoter { id: 3, .. })), "{judged:?}");
-        let judged = judge(&myself(), &peers(), &[(2, initialized(2, Standing::Voter))].into()).unwrap();
+        let judged = judge(&local_voter(), &peers(), &[(2, initialized(2, Standing::Voter))].into()).unwrap();
         assert_eq!(judged, Some(Join::Member));
     }
 
     #[test]
     fn a_quorum_is_made_only_when_all_are_known_to_be_fresh() {
-        let one = judge(&myself(), &peers(), &[(1, fresh(1)), (2, Err(Status::unavailable("")))].into()).unwrap();
+        let one = judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, Err(Status::unavailable("")))].into()).unwrap();
         assert_eq!(one, None);
-        let all = judge(&myself(), &peers(), &[(1, fresh(1)), (2, fresh(2))].into()).unwrap();
+        let all = judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, fresh(2))].into()).unwrap();
         let storages = [(1, Uuid::from_u128(11)), (2, Uuid::from_u128(22)), (3, Uuid::from_u128(33))];
         assert_eq!(all, Some(Join::Fresh(storages.into())));
     }
@@ -197,8 +202,8 @@ mod tests {
     #[test]
     fn all_refusing_ends_it_and_one_refusing_does_not() {
         let no = || Err(Status::failed_precondition("another peer list"));
-        assert_eq!(judge(&myself(), &peers(), &[(1, no()), (2, fresh(2))].into()).unwrap(), None);
-        let all = judge(&myself(), &peers(), &[(1, no()), (2, no())].into());
+        assert_eq!(judge(&local_voter(), &peers(), &[(1, no()), (2, fresh(2))].into()).unwrap(), None);
+        let all = judge(&local_voter(), &peers(), &[(1, no()), (2, no())].into());
         assert!(matches!(all, Err(CoordinatorError::Refused { .. })), "{all:?}");
     }
 
@@ -206,9 +211,9 @@ mod tests {
     fn one_of_three_was_missing_and_the_asker_was_named_instead() {
         let other_list = Err(Status::failed_precondition("another peer list"));
         let answers = [(1, fresh(1)), (2, Err(Status::unavailable("")))].into();
-        assert_eq!(missing(&myself(), &peers(), &answers), ["coordinator 2 at 127.0.0.1:2 does not answer"]);
+        assert_eq!(missing(&local_voter(), &peers(), &answers), ["coordinator 2 at 127.0.0.1:2 does not answer"]);
         let waiting = Waiting::default();
-        *waiting.0.lock() = missing(&myself(), &peers(), &[(1, fresh(1)), (2, other_list)].into());
+        *waiting.0.lock() = missing(&local_voter(), &peers(), &[(1, fresh(1)), (2, other_list)].into());
         let text = waiting.to_string();
         assert!(text.contains("when all its coordinators run"), "{text}");
         assert!(text.ends_with("coordinator 2 at 127.0.0.1:2 refuses this one: another peer list"), "{text}");

@@ -3,7 +3,7 @@
 use super::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
 use super::propose::Proposal;
 use super::types::{Entry, LogId, TypeConfig, Vote};
-use super::wire::Myself;
+use super::wire::LocalVoter;
 use crate::{Coordinator, CoordinatorConfig};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch};
 use archon_types::{ErrorKind, Holds, Millis, Partitioning, Settings};
@@ -73,9 +73,9 @@ async fn a_batch_of_another_term_is_void() {
     coordinator.stop().await;
 }
 
-fn voter(id: u64, storage: u128) -> Myself {
+fn voter(id: u64, storage: u128) -> LocalVoter {
     let voters = Arc::new([1, 2, 3].into());
-    Myself { id, storage: Uuid::from_u128(storage), quorum: Uuid::from_u128(9), voters }
+    LocalVoter { id, storage: Uuid::from_u128(storage), quorum: Uuid::from_u128(9), voters }
 }
 
 fn vote_request(term: u64, of: u64) -> VoteRequest<TypeConfig> {
@@ -86,16 +86,16 @@ fn vote_request(term: u64, of: u64) -> VoteRequest<TypeConfig> {
 fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     let (sender, receiver) = (voter(2, 22), voter(1, 11));
     let known: BTreeMap<u64, Uuid> = [(1, Uuid::from_u128(11)), (2, Uuid::from_u128(22))].into();
-    let open = |sender: &Myself, target| {
+    let open = |sender: &LocalVoter, target| {
         let message = sender.message(target, "vote request", &vote_request(7, sender.id)).unwrap();
         receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &known)
     };
     assert_eq!(open(&sender, 1).unwrap(), vote_request(7, 2));
-    let refused = |sender: Myself, target| open(&sender, target).unwrap_err().message().to_owned();
+    let refused = |sender: LocalVoter, target| open(&sender, target).unwrap_err().message().to_owned();
     assert!(refused(sender.clone(), 3).contains("is for 3"));
-    assert!(refused(Myself { quorum: Uuid::from_u128(8), ..sender.clone() }, 1).contains("another peer list"));
-    assert!(refused(Myself { storage: Uuid::from_u128(23), ..sender.clone() }, 1).contains("does not rejoin"));
-    assert!(refused(Myself { id: 1, ..sender.clone() }, 1).contains("heard from itself"));
+    assert!(refused(LocalVoter { quorum: Uuid::from_u128(8), ..sender.clone() }, 1).contains("another peer list"));
+    assert!(refused(LocalVoter { storage: Uuid::from_u128(23), ..sender.clone() }, 1).contains("does not rejoin"));
+    assert!(refused(LocalVoter { id: 1, ..sender.clone() }, 1).contains("heard from itself"));
     // Nobody knows a data directory of coordinator 99, so that alone would not keep it out.
     assert!(refused(voter(99, 99), 1).contains("not in the --peers"));
     let mut newer = sender.message(1, "vote request", &vote_request(7, 2)).unwrap();

@@ -128,10 +128,10 @@ impl Voters {
             let disk = |name| Arc::new(FaultDisk::new(Arc::new(RealDisk::open(&dir.path().join(name)).unwrap())));
             let (log, snapshots) = (disk(LOG_DIR), disk(SNAPSHOTS_DIR));
             let disks = (Arc::clone(&log), Arc::clone(&snapshots));
-            let running = Coordinator::start_on(listener, config, Arc::default(), move |data_dir, myself| {
+            let running = Coordinator::start_on(listener, config, Arc::default(), move |data_dir, local_voter| {
                 let (directory, wal) =
                     (data_dir.join(LOG_DIR), WalConfig { segment_bytes: SEGMENT_BYTES, ..WalConfig::default() });
-                let snapshots = SnapshotDir::open_on(disks.1, &data_dir.join(SNAPSHOTS_DIR), myself.quorum)?;
+                let snapshots = SnapshotDir::open_on(disks.1, &data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
                 Storage::open_on(disks.0, directory, wal, snapshots)
             });
             voters.insert(id, Voter { running: running.await.unwrap(), log, snapshots, _dir: dir });

@@ -39,7 +39,7 @@ pub(crate) use propose::Proposal;
 pub(crate) use quorum::{Quorum, QuorumView, VoterView};
 pub use snapshot::SnapshotError;
 pub use store::StoreError;
-pub(crate) use wire::{Myself, quorum_key};
+pub(crate) use wire::{LocalVoter, quorum_key};
 
 use crate::error::CoordinatorError;
 use archon_security::Transport;
@@ -109,13 +109,13 @@ pub(crate) struct Storage {
 
 impl Storage {
     /// Opens what `data_dir` holds. Blocks: files are read.
-    pub(crate) fn open(data_dir: &Path, myself: &Myself) -> Result<Self, CoordinatorError> {
+    pub(crate) fn open(data_dir: &Path, local_voter: &LocalVoter) -> Result<Self, CoordinatorError> {
         let directory = data_dir.join(LOG_DIR);
         let disk = RealDisk::open(&directory).map_err(|source| {
             let path = directory.display().to_string();
             StoreError::from(WalError::Io { action: "open the log directory", path, source })
         })?;
-        let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), myself.quorum)?;
+        let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
         Self::open_on(Arc::new(disk), directory, WalConfig::default(), snapshots)
     }
 
@@ -147,7 +147,7 @@ impl Storage {
 pub(crate) async fn start(
     storage: Storage,
     transport: Transport,
-    myself: Myself,
+    local_voter: LocalVoter,
     voters: Arc<BTreeMap<u64, String>>,
     peers: &Peers,
     stop: &CancellationToken,
@@ -159,8 +159,8 @@ pub(crate) async fn start(
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
     let voter_reports = VoterReports::default();
-    let network = Network::new(transport.clone(), myself.clone(), term.clone(), voter_reports.clone());
-    let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
+    let network = Network::new(transport.clone(), local_voter.clone(), term.clone(), voter_reports.clone());
+    let raft = types::Raft::build(local_voter.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
     peers.set(Inside {
@@ -172,7 +172,8 @@ pub(crate) async fn start(
     });
     raft.run();
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
-    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, log_size, space, voter_reports), stop);
+    let (quorum, rounds) =
+        Quorum::new(raft, local_voter, voters, replicated, (wal, log_size, space, voter_reports), stop);
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
     Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("space", short)]))
 }

@@ -4,7 +4,7 @@ use super::judge::Judged;
 use super::store::OwnTerm;
 use super::types::{Snapshot, TypeConfig, Vote, Voter};
 use super::voter_reports::VoterReports;
-use super::wire::Myself;
+use super::wire::LocalVoter;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
 use archon_security::{Expected, Transport};
@@ -60,16 +60,21 @@ enum Class {
 /// Makes clients that share connections.
 pub(crate) struct Network {
     transport: Transport,
-    myself: Myself,
+    local_voter: LocalVoter,
     term: OwnTerm,
     voter_reports: VoterReports,
     channels: BTreeMap<(u64, Class), (String, Channel)>,
 }
 
 impl Network {
-    /// A network as `myself`, whose vote is of `term`. What peers say of their space goes to `voter_reports`.
-    pub(crate) fn new(transport: Transport, myself: Myself, term: OwnTerm, voter_reports: VoterReports) -> Self {
-        Self { transport, myself, term, voter_reports, channels: BTreeMap::new() }
+    /// A network as `local_voter`, whose vote is of `term`. What peers say of their space goes to `voter_reports`.
+    pub(crate) fn new(
+        transport: Transport,
+        local_voter: LocalVoter,
+        term: OwnTerm,
+        voter_reports: VoterReports,
+    ) -> Self {
+        Self { transport, local_voter, term, voter_reports, channels: BTreeMap::new() }
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
@@ -83,7 +88,7 @@ impl Network {
         }
         let (address, storage) = (voter.address.clone(), voter.storage);
         Link {
-            myself: self.myself.clone(),
+            local_voter: self.local_voter.clone(),
             term: self.term.clone(),
             voter_reports: self.voter_reports.clone(),
             target,
@@ -122,7 +127,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
 /// The way to one peer.
 pub(crate) struct Link {
-    myself: Myself,
+    local_voter: LocalVoter,
     term: OwnTerm,
     voter_reports: VoterReports,
     target: u64,
@@ -164,11 +169,11 @@ impl Link {
     }
 
     fn timeout(&self, action: RPCTypes, timeout: Duration) -> Timeout<TypeConfig> {
-        Timeout { action, id: self.myself.id, target: self.target, timeout }
+        Timeout { action, id: self.local_voter.id, target: self.target, timeout }
     }
 
     fn message<T: Serialize>(&self, what: &'static str, body: &T) -> Rpc<RaftMessage> {
-        self.myself.message(self.target, what, body).map_err(|error| NetworkError::new(&error).into())
+        self.local_voter.message(self.target, what, body).map_err(|error| NetworkError::new(&error).into())
     }
 
     async fn unary<T, F, A>(
@@ -186,7 +191,7 @@ impl Link {
         let answer = tokio::time::timeout(deadline, call(self.client()?)).await;
         let answer = answer.map_err(|_| self.timeout(action, deadline))?;
         let message = answer.map_err(|status| failed(&status))?.into_inner().into();
-        let opened = self.myself.open_answer(what, &message, (self.target, self.storage), self.term.get());
+        let opened = self.local_voter.open_answer(what, &message, (self.target, self.storage), self.term.get());
         if opened.is_ok() {
             self.voter_reports.note(self.target, &message);
         }
@@ -220,7 +225,7 @@ impl NetStreamAppend<TypeConfig> for Link {
         Box::pin(async move {
             let owed = Arc::new(Mutex::new(Owed::default()));
             let requests = {
-                let (owed, myself, target) = (Arc::clone(&owed), self.myself.clone(), self.target);
+                let (owed, local_voter, target) = (Arc::clone(&owed), self.local_voter.clone(), self.target);
                 input
                     .map(move |request| {
                         let mut owed = owed.lock();
@@ -228,7 +233,7 @@ impl NetStreamAppend<TypeConfig> for Link {
                             owed.since = Some(Instant::now());
                         }
                         owed.sent += 1;
-                        myself.message(target, "append", &request)
+                        local_voter.message(target, "append", &request)
                     })
                     // An entry that cannot be encoded ends the stream; the peer then sees a closed request.
                     .take_while(|message| std::future::ready(message.is_ok()))
@@ -247,11 +252,12 @@ impl NetStreamAppend<TypeConfig> for Link {
                 }
             };
             self.reopen.reset();
-            let (myself, own, peer) = (self.myself.clone(), self.term.clone(), (self.target, self.storage));
+            let (local_voter, own, peer) = (self.local_voter.clone(), self.term.clone(), (self.target, self.storage));
             let voter_reports = self.voter_reports.clone();
-            let stream =
-                futures::stream::unfold(Some((answers, owed, myself, own, voter_reports)), move |state| async move {
-                    let (mut answers, owed, myself, own, voter_reports) = state?;
+            let stream = futures::stream::unfold(
+                Some((answers, owed, local_voter, own, voter_reports)),
+                move |state| async move {
+                    let (mut answers, owed, local_voter, own, voter_reports) = state?;
                     let outcome = loop {
                         match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
                             Ok(outcome) => break outcome?,
@@ -259,7 +265,7 @@ impl NetStreamAppend<TypeConfig> for Link {
                                 let silent = owed.lock().since.is_some_and(|since| since.elapsed() > ANSWER_DEADLINE);
                                 if silent {
                                     let (action, timeout) = (RPCTypes::AppendEntries, ANSWER_DEADLINE);
-                                    let timeout = Timeout { action, id: myself.id, target: peer.0, timeout };
+                                    let timeout = Timeout { action, id: local_voter.id, target: peer.0, timeout };
                                     return Some((Err(timeout.into()), None));
                                 }
                             }
@@ -272,15 +278,16 @@ impl NetStreamAppend<TypeConfig> for Link {
                     }
                     let answer = outcome.map_err(|status| failed(&status)).and_then(|message| {
                         let answer: io::Result<StreamAppendResult<TypeConfig>> =
-                            myself.open_answer("append answer", &message, peer, own.get());
+                            local_voter.open_answer("append answer", &message, peer, own.get());
                         if answer.is_ok() {
                             voter_reports.note(peer.0, &message);
                         }
                         Ok(answer.map_err(|error| Unreachable::new(&error))?)
                     });
-                    let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, myself, own, voter_reports));
+                    let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, local_voter, own, voter_reports));
                     Some((answer, more))
-                });
+                },
+            );
             let stream: BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>> = Box::pin(stream);
             Ok(stream)
         })
@@ -332,7 +339,7 @@ impl NetSnapshot<TypeConfig> for Link {
         option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let header = self
-            .myself
+            .local_voter
             .message(self.target, "snapshot header", &(vote, &snapshot.meta, snapshot.snapshot.len() as u64))
             .map_err(|error| NetworkError::new(&error))?;
         let body = snapshot.snapshot;
@@ -375,8 +382,8 @@ mod tests {
         drop(free);
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let voters = Arc::new([1, 2].into());
-        let myself = Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters };
-        let mut network = Network::new(Transport::default(), myself, term, VoterReports::default());
+        let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters };
+        let mut network = Network::new(Transport::default(), local_voter, term, VoterReports::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;

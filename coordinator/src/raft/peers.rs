@@ -10,7 +10,7 @@ use super::network::PEER_MESSAGE_BYTES_MAX;
 use super::snapshot::BODY_BYTES_MAX;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
-use super::wire::Myself;
+use super::wire::LocalVoter;
 use archon_coordinator_core::ClusterState;
 use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
@@ -48,7 +48,7 @@ pub(crate) struct Peers {
 }
 
 struct Inner {
-    myself: Myself,
+    local_voter: LocalVoter,
     raft: OnceLock<Inside>,
     /// The log was empty when this process started. Otherwise nothing is said before Raft has read it.
     fresh: bool,
@@ -78,10 +78,10 @@ pub(super) struct Inside {
 }
 
 impl Peers {
-    /// A service for `myself`, which refuses votes for `vote_pause` after now. `fresh`: its log is empty.
-    pub(crate) fn new(myself: Myself, fresh: bool, vote_pause: Duration, stop: CancellationToken) -> Self {
+    /// A service for `local_voter`, which refuses votes for `vote_pause` after now. `fresh`: its log is empty.
+    pub(crate) fn new(local_voter: LocalVoter, fresh: bool, vote_pause: Duration, stop: CancellationToken) -> Self {
         let inner = Inner {
-            myself,
+            local_voter,
             raft: OnceLock::new(),
             fresh,
             started: Instant::now(),
@@ -128,7 +128,7 @@ impl Peers {
     ) -> Result<T, Status> {
         check_sender(caller, what, message.sender)?;
         let term = self.inner.raft.get().map_or(0, |inside| inside.term.get());
-        let opened = self.inner.myself.open(what, message, term, &self.known());
+        let opened = self.inner.local_voter.open(what, message, term, &self.known());
         if let Err(status) = &opened {
             self.note_refusal(message.sender, &message.sender_storage, status);
         }
@@ -150,7 +150,7 @@ impl Peers {
 
     /// An answer, which says whether this voter or its snapshot lacks space, and by which certificate it talks.
     fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
-        let message = self.inner.myself.message(to, what, body);
+        let message = self.inner.local_voter.message(to, what, body);
         let message = message.map_err(|error| Status::internal(error.to_string()))?;
         let inside = self.inner.raft.get();
         let lack = inside.and_then(|inside| inside.space.lack());
@@ -172,7 +172,7 @@ impl Peers {
         let (entries, bytes) = (request.entries.len(), message.body.len());
         let deadline = tokio::time::Instant::now() + SPACE_DEADLINE;
         let admitted = self.inside()?.space.admitted(asks, entries, bytes, deadline).await;
-        let id = self.inner.myself.id;
+        let id = self.inner.local_voter.id;
         let admitted = admitted.map_err(|refused| match refused {
             Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} takes no entries: {lack}")),
             Refused::Busy | Refused::TooLarge { .. } => {
@@ -201,7 +201,7 @@ impl Peers {
     /// Refuses to vote while it must not, or has nowhere to write its vote.
     fn may_vote(&self) -> Result<(), Status> {
         if !self.inside()?.space.may_vote() {
-            return Err(Status::unavailable(format!("coordinator {} has no space to vote", self.inner.myself.id)));
+            return Err(Status::unavailable(format!("coordinator {} has no space to vote", self.inner.local_voter.id)));
         }
         let left = self.inner.vote_pause.saturating_sub(self.inner.started.elapsed());
         if left.is_zero() {
@@ -340,8 +340,8 @@ impl Raft for Peers {
         check_sender(&caller, "/archon.v1.Raft/Hello", hello.sender)?;
         // A wiped voter must be told so, so the directory it names is not compared here.
         let nobody = BTreeMap::new();
-        let myself = &self.inner.myself;
-        let checked = myself.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &nobody);
+        let local_voter = &self.inner.local_voter;
+        let checked = local_voter.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &nobody);
         if let Err(status) = &checked {
             self.note_refusal(hello.sender, &hello.sender_storage, status);
         }
@@ -357,9 +357,13 @@ impl Raft for Peers {
             Some(_) => Standing::OtherDirectory,
         };
         Ok(Response::new(HelloResponse {
-            id: myself.id,
+            id: local_voter.id,
             // A quorum is made of everybody's; afterwards each compares its own only.
-            storage: if known.is_empty() { Bytes::copy_from_slice(myself.storage.as_bytes()) } else { Bytes::new() },
+            storage: if known.is_empty() {
+                Bytes::copy_from_slice(local_voter.storage.as_bytes())
+            } else {
+                Bytes::new()
+            },
             initialized: !known.is_empty(),
             standing: standing.into(),
         }))

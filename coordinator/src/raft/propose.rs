@@ -45,7 +45,7 @@ impl Quorum {
             request: proposal.request,
             at: wall_now(),
             who: proposal.who,
-            proposer: self.myself.id,
+            proposer: self.local_voter.id,
             term: proposal.term,
             commands: proposal.commands,
         });
@@ -101,7 +101,7 @@ impl Quorum {
             Err(refused) => Err(refused),
         };
         admitted.map_err(|refused| match refused {
-            Refused::Lack(lack) => self.disk_full(&format!("coordinator {}: {lack}", self.myself.id)),
+            Refused::Lack(lack) => self.disk_full(&format!("coordinator {}: {lack}", self.local_voter.id)),
             Refused::Busy => {
                 let message = "the coordinator's log is making space; try again";
                 ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100)

@@ -8,7 +8,7 @@ use super::rounds::{Round, Rounds};
 use super::store::LogSize;
 use super::types::{Raft, TypeConfig, Voter};
 use super::voter_reports::VoterReports;
-use super::wire::Myself;
+use super::wire::LocalVoter;
 use crate::error::CoordinatorError;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
 use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, MemberCertificate};
@@ -100,7 +100,7 @@ pub(super) struct Times {
 #[derive(Clone)]
 pub(crate) struct Quorum {
     pub(super) raft: Raft,
-    pub(super) myself: Myself,
+    pub(super) local_voter: LocalVoter,
     pub(super) proposals: Arc<Semaphore>,
     peers: Arc<BTreeMap<u64, String>>,
     replicated: Arc<Replicated>,
@@ -131,7 +131,7 @@ impl Quorum {
     /// A handle on a running Raft. The rounds end with `stop`.
     pub(super) fn new(
         raft: Raft,
-        myself: Myself,
+        local_voter: LocalVoter,
         peers: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
         (wal, log_size, space, voter_reports): (Wal, LogSize, LogSpace, VoterReports),
@@ -142,12 +142,27 @@ impl Quorum {
         let times = Arc::new(Times::default());
         let counted = Arc::clone(&times);
         wal.observe_syncs(move |took| counted.syncs.observe(took));
-        (Self { raft, myself, proposals, peers, replicated, rounds, wal, log_size, times, space, voter_reports }, task)
+        (
+            Self {
+                raft,
+                local_voter,
+                proposals,
+                peers,
+                replicated,
+                rounds,
+                wal,
+                log_size,
+                times,
+                space,
+                voter_reports,
+            },
+            task,
+        )
     }
 
     /// This coordinator's id.
     pub(crate) fn id(&self) -> u64 {
-        self.myself.id
+        self.local_voter.id
     }
 
     /// The replicated state.
@@ -208,14 +223,14 @@ impl Quorum {
     pub(crate) fn leading_term(&self) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(self.myself.id);
+        let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(self.local_voter.id);
         (leads && metrics.running_state.is_ok()).then_some(metrics.current_term)
     }
 
     /// The leader's address, if another coordinator is known to lead.
     pub(crate) fn leader_address(&self) -> Option<String> {
         let leader = self.leader()?;
-        if leader == self.myself.id {
+        if leader == self.local_voter.id {
             return None;
         }
         self.peers.get(&leader).cloned()
@@ -243,7 +258,7 @@ impl Quorum {
     pub(crate) fn not_leading(&self) -> ErrorDetail {
         match self.leader_address() {
             Some(address) => {
-                let message = format!("coordinator {} does not lead; ask {address}", self.myself.id);
+                let message = format!("coordinator {} does not lead; ask {address}", self.local_voter.id);
                 ErrorDetail::new(ErrorKind::NotCoordinatorLeader, message).with_leader(Some(address))
             }
             None => {
@@ -275,7 +290,7 @@ impl Quorum {
     fn unconfirmed(&self) -> String {
         let voters = self.view().voters;
         let away: Vec<String> = voters.iter().filter(|voter| voter.is_away()).map(ToString::to_string).collect();
-        let id = self.myself.id;
+        let id = self.local_voter.id;
         match away.is_empty() {
             true => format!("coordinator {id} leads, and too few of the others confirmed it in time"),
             false => format!("coordinator {id} leads, but {} do not answer it", away.join(", ")),
@@ -299,19 +314,19 @@ impl Quorum {
             let behind = matched.map(|matched| last_log_index.saturating_sub(matched.index));
             let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
             let role = match () {
-                () if *id == self.myself.id => role(metrics.state),
+                () if *id == self.local_voter.id => role(metrics.state),
                 () if metrics.current_leader == Some(*id) => CoordinatorRole::Leader,
                 () if leads && silent => CoordinatorRole::Unreachable,
                 () => CoordinatorRole::Follower,
             };
-            let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };
+            let behind = if *id == self.local_voter.id { leads.then_some(0) } else { behind };
             let lack = match () {
-                () if *id == self.myself.id => self.space.lack(),
+                () if *id == self.local_voter.id => self.space.lack(),
                 () if leads && !silent => self.voter_reports.lack(*id),
                 () => None,
             };
             let snapshot_waits = match () {
-                () if *id == self.myself.id => self.replicated.snapshot_waits(),
+                () if *id == self.local_voter.id => self.replicated.snapshot_waits(),
                 () => leads && !silent && self.voter_reports.snapshot_waits(*id),
             };
             let certificate = self.voter_reports.certificate(*id).filter(|_| leads && !silent);
@@ -319,7 +334,7 @@ impl Quorum {
             VoterView { id: *id, address, role, entries_behind: behind, lack, snapshot_waits, certificate }
         });
         QuorumView {
-            id: self.myself.id,
+            id: self.local_voter.id,
             role: role(metrics.state),
             leader: metrics.current_leader,
             term: metrics.current_term,
@@ -341,7 +356,7 @@ impl Quorum {
         if self.space.lack().is_none() && self.voter_reports.has_no_lack() {
             return None;
         }
-        lack::read_only(self.myself.id, &self.view().voters)
+        lack::read_only(self.local_voter.id, &self.view().voters)
     }
 
     /// Whether another coordinator that has space could take over from this one, which has none.
@@ -352,7 +367,7 @@ impl Quorum {
         let voters = self.view().voters;
         let able = |voter: &VoterView| {
             let near = voter.entries_behind.is_some_and(|behind| behind <= TRANSFER_LAG_MAX);
-            voter.id != self.myself.id && near && voter.lack.is_none() && !voter.is_away()
+            voter.id != self.local_voter.id && near && voter.lack.is_none() && !voter.is_away()
         };
         voters.iter().any(able)
     }
@@ -362,8 +377,10 @@ impl Quorum {
     pub(crate) async fn give_way(&self) -> bool {
         let Some(term) = self.leading_term() else { return true };
         let view = self.view();
-        let able =
-            view.voters.iter().filter(|voter| voter.id != self.myself.id && voter.role == CoordinatorRole::Follower);
+        let able = view
+            .voters
+            .iter()
+            .filter(|voter| voter.id != self.local_voter.id && voter.role == CoordinatorRole::Follower);
         let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
         let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
         if let Err(error) = self.raft.trigger().transfer_leader(next).await {
@@ -372,7 +389,7 @@ impl Quorum {
         }
         tracing::info!(to = next, term, "handing leadership over");
         let waited = tokio::time::timeout(TRANSFER_DEADLINE, async {
-            while self.leader().is_none_or(|leader| leader == self.myself.id) {
+            while self.leader().is_none_or(|leader| leader == self.local_voter.id) {
                 tokio::time::sleep(LOOK_INTERVAL).await;
             }
         });

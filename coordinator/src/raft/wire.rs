@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// Who this coordinator is to its peers.
 #[derive(Clone, Debug)]
-pub(crate) struct Myself {
+pub(crate) struct LocalVoter {
     /// Its id.
     pub(crate) id: u64,
     /// Its data directory.
@@ -26,7 +26,7 @@ pub(crate) struct Myself {
     pub(crate) voters: Arc<BTreeSet<u64>>,
 }
 
-impl Myself {
+impl LocalVoter {
     /// Wraps one of openraft's types for a peer.
     pub(crate) fn message<T: Serialize>(&self, target: u64, what: &'static str, body: &T) -> io::Result<RaftMessage> {
         Ok(RaftMessage {
