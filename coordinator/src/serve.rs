@@ -1,6 +1,6 @@
 //! What a coordinator serves on its port.
 
-use crate::beats::{self, Speakers};
+use crate::beats::{self, MemberStreams};
 use crate::error::CoordinatorError;
 use crate::metrics::Metrics;
 use crate::raft::Peers;
@@ -97,9 +97,9 @@ pub(crate) fn serve(
     let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
     let (tasks, ends) = (TaskTracker::new(), serving.child_token());
     let streams = {
-        let (context, speakers, ends) = (context.clone(), Arc::<Speakers>::default(), ends.clone());
+        let (context, member_streams, ends) = (context.clone(), Arc::<MemberStreams>::default(), ends.clone());
         move |caller, kind, reader, writer| {
-            beats::serve(context.clone(), Arc::clone(&speakers), ends.clone(), caller, kind, reader, writer)
+            beats::serve(context.clone(), Arc::clone(&member_streams), ends.clone(), caller, kind, reader, writer)
         }
     };
     Ok(tokio::spawn(async move {

@@ -5,15 +5,15 @@
 //! |---|---|
 //! | `mod` | what is on its way from a stream to the round |
 //! | `gathering` | what came on all streams shares a round, and is judged in one pass |
-//! | `speakers` | one stream of each member |
+//! | `member_streams` | one stream of each member |
 //! | `stream` | one stream |
 
 mod gathering;
-mod speakers;
+mod member_streams;
 mod stream;
 
 pub(crate) use gathering::run;
-pub(crate) use speakers::Speakers;
+pub(crate) use member_streams::MemberStreams;
 pub(crate) use stream::serve;
 
 use archon_proto::convert::beats::{BEATS_MAX, BeatAnswers, Beats, Judged};
@@ -69,17 +69,17 @@ impl BeatQueue {
     /// `Overloaded` if too many wait; `NoQuorum` if the term is over.
     fn put(&self, beats: Beats, answers: mpsc::Sender<BeatAnswers>) -> Result<(), ErrorDetail> {
         let count = u32::try_from(beats.beats.len().min(BEATS_MAX)).unwrap_or(u32::MAX);
-        let place = Arc::clone(&self.places).try_acquire_many_owned(count);
-        let place = place.map_err(|_| overloaded())?;
-        self.batches.try_send(Batch { beats, came: Instant::now(), answers, _place: place }).map_err(
-            |error| match error {
+        let member_stream = Arc::clone(&self.places).try_acquire_many_owned(count);
+        let member_stream = member_stream.map_err(|_| overloaded())?;
+        self.batches.try_send(Batch { beats, came: Instant::now(), answers, _place: member_stream }).map_err(|error| {
+            match error {
                 mpsc::error::TrySendError::Full(_) => overloaded(),
                 mpsc::error::TrySendError::Closed(_) => {
                     ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator does not lead any more")
                         .with_retry_after_ms(20)
                 }
-            },
-        )
+            }
+        })
     }
 }
 

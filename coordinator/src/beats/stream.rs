@@ -1,7 +1,7 @@
 //! One stream of heartbeats: frames come in, their answers go out in whatever order they are ready.
 
-use super::Speakers;
-use super::speakers::Place;
+use super::MemberStreams;
+use super::member_streams::MemberStream;
 use crate::service::{Context, check_member, check_own};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::beats::{BeatAnswers, Beats};
@@ -28,7 +28,7 @@ const STALLED: Duration = Duration::from_secs(1);
 /// Serves a stream until it ends, or until `serving` does.
 pub(crate) async fn serve(
     context: Context,
-    speakers: Arc<Speakers>,
+    member_streams: Arc<MemberStreams>,
     serving: CancellationToken,
     caller: Caller,
     kind: StreamKind,
@@ -36,7 +36,7 @@ pub(crate) async fn serve(
     mut writer: FrameWriter,
 ) {
     let ended = match kind {
-        StreamKind::Beats => Stream::new(context, speakers, caller, reader).carry(&mut writer, &serving).await,
+        StreamKind::Beats => Stream::new(context, member_streams, caller, reader).carry(&mut writer, &serving).await,
         StreamKind::Exchange | StreamKind::Replicate => {
             let why = "a coordinator holds no partitions; ask it for the table, and a node for keys";
             Err(FrameError::Refused(ErrorDetail::new(ErrorKind::InvalidArgument, why)))
@@ -47,18 +47,18 @@ pub(crate) async fn serve(
 
 struct Stream {
     context: Context,
-    speakers: Arc<Speakers>,
+    member_streams: Arc<MemberStreams>,
     caller: Caller,
     reader: FrameReader,
     /// Its place, once it is known whose stream it is.
-    place: Option<Place>,
+    member_stream: Option<MemberStream>,
     /// How long it may be silent.
     timeout: Duration,
 }
 
 impl Stream {
-    const fn new(context: Context, speakers: Arc<Speakers>, caller: Caller, reader: FrameReader) -> Self {
-        Self { context, speakers, caller, reader, place: None, timeout: SILENCE_MIN }
+    const fn new(context: Context, member_streams: Arc<MemberStreams>, caller: Caller, reader: FrameReader) -> Self {
+        Self { context, member_streams, caller, reader, member_stream: None, timeout: SILENCE_MIN }
     }
 
     async fn carry(mut self, writer: &mut FrameWriter, serving: &CancellationToken) -> Result<(), FrameError> {
@@ -69,8 +69,8 @@ impl Stream {
         let mut stopped = std::pin::pin!(serving.cancelled());
         loop {
             let replaced = async {
-                match &self.place {
-                    Some(place) => place.replaced.cancelled().await,
+                match &self.member_stream {
+                    Some(member_stream) => member_stream.replaced.cancelled().await,
                     None => std::future::pending().await,
                 }
             };
@@ -140,7 +140,7 @@ impl Stream {
 
     /// Whoever beats first on a stream is whose it is, if it is a member in a life that goes on. Until then frames are small.
     fn know(&mut self, beats: &Beats) {
-        if self.place.is_some() {
+        if self.member_stream.is_some() {
             return;
         }
         let (Some(first), Ok(quorum)) = (beats.beats.first(), self.context.quorum()) else { return };
@@ -150,7 +150,7 @@ impl Stream {
             Some(Duration::from_millis(state.timing_of(first.node).failure_timeout_ms))
         });
         if let Some(failure_timeout) = known {
-            self.place = Some(self.speakers.enter(first.node));
+            self.member_stream = Some(self.member_streams.enter(first.node));
             self.timeout = SILENCE_MIN.max(failure_timeout);
             self.reader.known(MESSAGE_BYTES_MAX);
         }

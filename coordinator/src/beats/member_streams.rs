@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The members whose streams are served.
 #[derive(Default)]
-pub(crate) struct Speakers(Mutex<Inside>);
+pub(crate) struct MemberStreams(Mutex<Inside>);
 
 #[derive(Default)]
 struct Inside {
@@ -17,18 +17,18 @@ struct Inside {
     count: u64,
 }
 
-/// A member's stream among them, until it is dropped.
-pub(super) struct Place {
-    speakers: Arc<Speakers>,
+/// A member's stream, served until this is dropped.
+pub(super) struct MemberStream {
+    member_streams: Arc<MemberStreams>,
     node: NodeId,
     number: u64,
     /// Cancelled when the member begins another stream.
     pub(super) replaced: CancellationToken,
 }
 
-impl Speakers {
+impl MemberStreams {
     /// This stream is the member's from now on; one before it ends.
-    pub(super) fn enter(self: &Arc<Self>, node: NodeId) -> Place {
+    pub(super) fn enter(self: &Arc<Self>, node: NodeId) -> MemberStream {
         let replaced = CancellationToken::new();
         let mut inside = self.0.lock();
         inside.count += 1;
@@ -36,7 +36,7 @@ impl Speakers {
         if let Some((_, before)) = inside.streams.insert(node, (number, replaced.clone())) {
             before.cancel();
         }
-        Place { speakers: Arc::clone(self), node, number, replaced }
+        MemberStream { member_streams: Arc::clone(self), node, number, replaced }
     }
 
     #[cfg(test)]
@@ -45,9 +45,9 @@ impl Speakers {
     }
 }
 
-impl Drop for Place {
+impl Drop for MemberStream {
     fn drop(&mut self) {
-        let mut inside = self.speakers.0.lock();
+        let mut inside = self.member_streams.0.lock();
         if inside.streams.get(&self.node).is_some_and(|(number, _)| *number == self.number) {
             inside.streams.remove(&self.node);
         }
@@ -60,14 +60,14 @@ mod tests {
 
     #[test]
     fn a_member_has_one_stream_and_the_one_before_ends() {
-        let speakers = Arc::new(Speakers::default());
+        let member_streams = Arc::new(MemberStreams::default());
         let (athens, byzantium) = (NodeId::new(1), NodeId::new(2));
-        let (first, other) = (speakers.enter(athens), speakers.enter(byzantium));
-        let second = speakers.enter(athens);
+        let (first, other) = (member_streams.enter(athens), member_streams.enter(byzantium));
+        let second = member_streams.enter(athens);
         assert!(first.replaced.is_cancelled() && !second.replaced.is_cancelled() && !other.replaced.is_cancelled());
         drop(first);
-        assert_eq!(speakers.count(), 2, "the place is the second one's");
+        assert_eq!(member_streams.count(), 2, "the stream that is left is the second one");
         drop((second, other));
-        assert_eq!(speakers.count(), 0);
+        assert_eq!(member_streams.count(), 0);
     }
 }
