@@ -1,6 +1,6 @@
 //! Entries of a leader on their way into this voter's log: what space they ask for, and how long they hold it.
 
-use super::log_space::{Admitted, Asks};
+use super::log_space::{Admitted, Purpose};
 use super::types::{Entry, Raft, TypeConfig};
 use openraft::EntryPayload;
 use openraft::raft::AppendEntriesRequest;
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 
 /// What a leader's message needs space for.
-pub(super) fn asks(request: &AppendEntriesRequest<TypeConfig>) -> Option<Asks> {
+pub(super) fn purpose(request: &AppendEntriesRequest<TypeConfig>) -> Option<Purpose> {
     let blank = |entry: &Entry| matches!(entry.payload, EntryPayload::Blank);
     match &request.entries[..] {
         [] => None,
         // Without the first entry of its term a leader could confirm nothing.
-        entries if entries.iter().all(blank) => Some(Asks::Leading),
-        _ => Some(Asks::Entries),
+        entries if entries.iter().all(blank) => Some(Purpose::Leading),
+        _ => Some(Purpose::Entries),
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
         let blank = Entry { log_id: at(1), payload: EntryPayload::Blank };
         let change = Entry { log_id: at(2), payload: EntryPayload::Normal(Arc::new(batch)) };
         let asked = |entries: Vec<Entry>| {
-            asks(&AppendEntriesRequest {
+            purpose(&AppendEntriesRequest {
                 vote: Vote::new_committed(5, 2),
                 prev_log_id: None,
                 entries,
@@ -79,8 +79,8 @@ mod tests {
             })
         };
         assert_eq!(asked(Vec::new()), None, "a heartbeat");
-        assert_eq!(asked(vec![blank.clone()]), Some(Asks::Leading));
-        assert_eq!(asked(vec![change.clone()]), Some(Asks::Entries));
-        assert_eq!(asked(vec![blank, change]), Some(Asks::Entries));
+        assert_eq!(asked(vec![blank.clone()]), Some(Purpose::Leading));
+        assert_eq!(asked(vec![change.clone()]), Some(Purpose::Entries));
+        assert_eq!(asked(vec![blank, change]), Some(Purpose::Entries));
     }
 }

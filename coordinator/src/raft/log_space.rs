@@ -33,9 +33,9 @@ pub(crate) enum Refused {
     },
 }
 
-/// What asks for space.
+/// What space in the log is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum Purpose {
     /// Changes of the state, which nobody has stored yet.
     Change,
     /// Entries of a leader. It hears that this voter lacks space and stops making changes if others do too; what it made until
@@ -47,15 +47,15 @@ pub(crate) enum Asks {
 
 /// Bytes that were admitted and may not be in the log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Given {
+struct Reserved {
     /// Of changes and entries.
     changes: u64,
     leading: u64,
 }
 
-/// Space that is sure to be there, in bytes.
+/// Space that is there whatever becomes of the disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sure {
+struct Available {
     /// For records of any size that is accepted.
     any: u64,
     /// For small ones only.
@@ -79,19 +79,28 @@ impl Sizes {
     }
 
     /// Whether `bytes` more may be let in.
-    fn judge(self, asks: Asks, bytes: u64, sure: Sure, given: Given, lack: Option<Lack>) -> Result<(), Refused> {
-        let all = given.changes + given.leading + bytes;
-        match asks {
-            Asks::Change => match lack {
+    fn judge(
+        self,
+        purpose: Purpose,
+        bytes: u64,
+        available: Available,
+        reserved: Reserved,
+        lack: Option<Lack>,
+    ) -> Result<(), Refused> {
+        let all = reserved.changes + reserved.leading + bytes;
+        match purpose {
+            Purpose::Change => match lack {
                 Some(lack) => Err(Refused::Lack(lack)),
-                None if sure.any >= all + self.kept => Ok(()),
+                None if available.any >= all + self.kept => Ok(()),
                 None => Err(Refused::Busy),
             },
-            Asks::Entries if sure.any >= all + self.kept => Ok(()),
+            Purpose::Entries if available.any >= all + self.kept => Ok(()),
             // What changes were promised stays theirs.
-            Asks::Leading if sure.any >= all + self.last => Ok(()),
-            Asks::Leading if given.changes == 0 && bytes <= self.last && sure.small >= all + self.last => Ok(()),
-            Asks::Entries | Asks::Leading => Err(lack.map_or(Refused::Busy, Refused::Lack)),
+            Purpose::Leading if available.any >= all + self.last => Ok(()),
+            Purpose::Leading if reserved.changes == 0 && bytes <= self.last && available.small >= all + self.last => {
+                Ok(())
+            }
+            Purpose::Entries | Purpose::Leading => Err(lack.map_or(Refused::Busy, Refused::Lack)),
         }
     }
 }
@@ -102,23 +111,23 @@ pub(crate) struct LogSpace {
     wal: Wal,
     directory: Arc<Path>,
     sizes: Sizes,
-    given: Arc<Mutex<Given>>,
+    reserved: Arc<Mutex<Reserved>>,
 }
 
 /// Space that is held until what it was given for is in the log.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    given: Arc<Mutex<Given>>,
-    asks: Asks,
+    reserved: Arc<Mutex<Reserved>>,
+    purpose: Purpose,
     bytes: u64,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut given = self.given.lock();
-        match self.asks {
-            Asks::Change | Asks::Entries => given.changes -= self.bytes,
-            Asks::Leading => given.leading -= self.bytes,
+        let mut reserved = self.reserved.lock();
+        match self.purpose {
+            Purpose::Change | Purpose::Entries => reserved.changes -= self.bytes,
+            Purpose::Leading => reserved.leading -= self.bytes,
         }
     }
 }
@@ -127,7 +136,7 @@ impl LogSpace {
     /// The space of the log `wal` in `directory`.
     pub(crate) fn new(wal: Wal, directory: PathBuf) -> Self {
         let sizes = Sizes::of(wal.segment_bytes());
-        Self { wal, directory: directory.into(), sizes, given: Arc::default() }
+        Self { wal, directory: directory.into(), sizes, reserved: Arc::default() }
     }
 
     /// The log's directory.
@@ -144,16 +153,16 @@ impl LogSpace {
     ///
     /// # Errors
     /// [`Refused`].
-    pub(crate) fn admit(&self, asks: Asks, entries: usize, bytes: usize) -> Result<Admitted, Refused> {
+    pub(crate) fn admit(&self, purpose: Purpose, entries: usize, bytes: usize) -> Result<Admitted, Refused> {
         let bytes = bytes as u64 + REQUEST_BYTES + ENTRY_BYTES * entries as u64;
-        let mut given = self.given.lock();
+        let mut reserved = self.reserved.lock();
         let lack = self.lack();
-        self.sizes.judge(asks, bytes, self.sure(), *given, lack)?;
-        match asks {
-            Asks::Change | Asks::Entries => given.changes += bytes,
-            Asks::Leading => given.leading += bytes,
+        self.sizes.judge(purpose, bytes, self.available(), *reserved, lack)?;
+        match purpose {
+            Purpose::Change | Purpose::Entries => reserved.changes += bytes,
+            Purpose::Leading => reserved.leading += bytes,
         }
-        Ok(Admitted { given: Arc::clone(&self.given), asks, bytes })
+        Ok(Admitted { reserved: Arc::clone(&self.reserved), purpose, bytes })
     }
 
     /// As [`admit`](LogSpace::admit), waiting until `deadline` for a file that is being made.
@@ -162,13 +171,13 @@ impl LogSpace {
     /// [`Refused`]; `Busy` only after the deadline.
     pub(crate) async fn admitted(
         &self,
-        asks: Asks,
+        purpose: Purpose,
         entries: usize,
         bytes: usize,
         deadline: Instant,
     ) -> Result<Admitted, Refused> {
         loop {
-            match self.admit(asks, entries, bytes) {
+            match self.admit(purpose, entries, bytes) {
                 Err(Refused::Busy) if Instant::now() < deadline => tokio::time::sleep(LOOK_INTERVAL).await,
                 outcome => return outcome,
             }
@@ -186,8 +195,8 @@ impl LogSpace {
 
     /// Whether there is space for votes. Without it this voter votes for nobody, itself included.
     pub(crate) fn may_vote(&self) -> bool {
-        let given = *self.given.lock();
-        self.sure().small >= given.changes + given.leading + self.sizes.last / 2
+        let reserved = *self.reserved.lock();
+        self.available().small >= reserved.changes + reserved.leading + self.sizes.last / 2
     }
 
     /// Whether files that the log lacks would come free if it were cut.
@@ -195,8 +204,8 @@ impl LogSpace {
         self.wal.shortage().is_some() && self.wal.oldest_pinned().is_some()
     }
 
-    fn sure(&self) -> Sure {
-        Sure { any: self.wal.sure_space(self.sizes.largest), small: self.wal.sure_space(self.sizes.last) }
+    fn available(&self) -> Available {
+        Available { any: self.wal.sure_space(self.sizes.largest), small: self.wal.sure_space(self.sizes.last) }
     }
 }
 
@@ -214,26 +223,26 @@ mod tests {
     const SIZES: Sizes = Sizes::of(16_384);
     const LACK: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 16_384 });
 
-    fn sure(any: u64) -> Sure {
-        Sure { any, small: any + 4_096 }
+    fn available(any: u64) -> Available {
+        Available { any, small: any + 4_096 }
     }
 
     #[test]
     fn a_change_is_let_in_only_where_space_is_sure_beside_all_that_is_under_way() {
         assert_eq!(SIZES, Sizes { largest: 8_192, kept: 1_024, last: 64 });
-        let judge = |bytes, any, given, lack| SIZES.judge(Asks::Change, bytes, sure(any), given, lack);
-        let none = Given::default();
+        let judge = |bytes, any, reserved, lack| SIZES.judge(Purpose::Change, bytes, available(any), reserved, lack);
+        let none = Reserved::default();
         assert_eq!(judge(1_000, 2_024, none, None), Ok(()));
         assert_eq!(judge(1_000, 2_023, none, None), Err(Refused::Busy));
-        let given = Given { changes: 500, leading: 100 };
-        assert_eq!(judge(1_000, 2_624, given, None), Ok(()));
-        assert_eq!(judge(1_000, 2_623, given, None), Err(Refused::Busy));
+        let reserved = Reserved { changes: 500, leading: 100 };
+        assert_eq!(judge(1_000, 2_624, reserved, None), Ok(()));
+        assert_eq!(judge(1_000, 2_623, reserved, None), Err(Refused::Busy));
         assert_eq!(judge(1, 1 << 40, none, Some(LACK)), Err(Refused::Lack(LACK)), "however much is left");
     }
 
     #[test]
     fn what_a_leader_made_is_stored_while_there_is_space_for_it() {
-        let judge = |bytes, any, lack| SIZES.judge(Asks::Entries, bytes, sure(any), Given::default(), lack);
+        let judge = |bytes, any, lack| SIZES.judge(Purpose::Entries, bytes, available(any), Reserved::default(), lack);
         assert_eq!(judge(1_000, 2_024, Some(LACK)), Ok(()));
         assert_eq!(judge(1_000, 2_023, Some(LACK)), Err(Refused::Lack(LACK)));
         assert_eq!(judge(1_000, 2_023, None), Err(Refused::Busy));
@@ -241,13 +250,13 @@ mod tests {
 
     #[test]
     fn the_first_entry_of_a_term_is_let_in_where_changes_are_not() {
-        let judge = |bytes, any, given| SIZES.judge(Asks::Leading, bytes, sure(any), given, Some(LACK));
-        let none = Given::default();
+        let judge = |bytes, any, reserved| SIZES.judge(Purpose::Leading, bytes, available(any), reserved, Some(LACK));
+        let none = Reserved::default();
         assert_eq!(judge(600, 664, none), Ok(()));
         // Of the last space only what is small may have some, and not what changes were promised.
         assert_eq!(judge(600, 663, none), Err(Refused::Lack(LACK)));
         assert_eq!(judge(60, 0, none), Ok(()));
-        assert_eq!(judge(60, 0, Given { changes: 1, leading: 0 }), Err(Refused::Lack(LACK)));
-        assert_eq!(judge(60, 0, Given { changes: 0, leading: 4_000 }), Err(Refused::Lack(LACK)));
+        assert_eq!(judge(60, 0, Reserved { changes: 1, leading: 0 }), Err(Refused::Lack(LACK)));
+        assert_eq!(judge(60, 0, Reserved { changes: 0, leading: 4_000 }), Err(Refused::Lack(LACK)));
     }
 }

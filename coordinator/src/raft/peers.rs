@@ -2,7 +2,7 @@
 //! openraft.
 
 use super::codec;
-use super::entries::{UnderWay, asks};
+use super::entries::{UnderWay, purpose};
 use super::judge::{self, Judged, SnapshotHeader};
 use super::log_space::{Admitted, LogSpace, Refused};
 use super::machine::Replicated;
@@ -168,10 +168,10 @@ impl Peers {
         message: &RaftMessage,
     ) -> Result<(AppendEntriesRequest<TypeConfig>, Option<Admitted>), Status> {
         let request: AppendEntriesRequest<TypeConfig> = self.open(caller, "append", message)?;
-        let Some(asks) = asks(&request) else { return Ok((request, None)) };
+        let Some(purpose) = purpose(&request) else { return Ok((request, None)) };
         let (entries, bytes) = (request.entries.len(), message.body.len());
         let deadline = tokio::time::Instant::now() + SPACE_DEADLINE;
-        let admitted = self.inside()?.space.admitted(asks, entries, bytes, deadline).await;
+        let admitted = self.inside()?.space.admitted(purpose, entries, bytes, deadline).await;
         let id = self.inner.local_voter.id;
         let admitted = admitted.map_err(|refused| match refused {
             Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} takes no entries: {lack}")),

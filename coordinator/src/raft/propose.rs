@@ -1,7 +1,7 @@
 //! Proposals: decided under one term, written only in that term, voided by `apply` should they land in another.
 
 use super::codec;
-use super::log_space::{Admitted, Asks, Refused};
+use super::log_space::{Admitted, Purpose, Refused};
 use super::quorum::Quorum;
 use super::types::{CommittedLeaderId, Raft, TypeConfig};
 use crate::clock::wall_now;
@@ -97,7 +97,7 @@ impl Quorum {
         let bytes = codec::size("log entry", batch);
         let bytes = bytes.map_err(|error| ErrorDetail::new(ErrorKind::Internal, error.to_string()))?;
         let admitted = match self.space.check_size(bytes) {
-            Ok(()) => self.space.admitted(Asks::Change, 1, bytes, deadline).await,
+            Ok(()) => self.space.admitted(Purpose::Change, 1, bytes, deadline).await,
             Err(refused) => Err(refused),
         };
         admitted.map_err(|refused| match refused {
