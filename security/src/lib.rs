@@ -23,7 +23,7 @@ pub mod rights;
 mod stream;
 mod tls;
 mod transport;
-mod vouched;
+mod verified_peer;
 
 pub use behalf::ON_BEHALF_OF;
 pub use caller::Caller;

@@ -1,7 +1,7 @@
 //! A connection, plain or encrypted.
 
 use crate::identity::Identity;
-use crate::vouched::Vouched;
+use crate::verified_peer::VerifiedPeer;
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::pin::Pin;
@@ -44,7 +44,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub(crate) enum Io {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>, Vouched),
+    Tls(Box<TlsStream<TcpStream>>, VerifiedPeer),
 }
 
 impl From<TcpStream> for Stream {
@@ -80,9 +80,9 @@ impl Stream {
                 let (read, write) = stream.into_split();
                 (ReadHalf(Half::Plain(read)), WriteHalf::Plain(write))
             }
-            Io::Tls(stream, vouched) => {
+            Io::Tls(stream, peer) => {
                 let (read, write) = tokio::io::split(stream);
-                (ReadHalf(Half::Tls(read, vouched)), WriteHalf::Tls(write))
+                (ReadHalf(Half::Tls(read, peer)), WriteHalf::Tls(write))
             }
         }
     }
@@ -95,7 +95,7 @@ pub struct ReadHalf(Half);
 #[derive(Debug)]
 enum Half {
     Plain(OwnedReadHalf),
-    Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>, Vouched),
+    Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>, VerifiedPeer),
 }
 
 /// What leaves on a connection. Encrypted bytes may wait in it until it is flushed.
@@ -111,8 +111,8 @@ impl AsyncRead for ReadHalf {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().0 {
             Half::Plain(half) => Pin::new(half).poll_read(context, into),
-            Half::Tls(half, vouched) => {
-                vouched.check()?;
+            Half::Tls(half, peer) => {
+                peer.check()?;
                 Pin::new(half).poll_read(context, into)
             }
         }
@@ -123,8 +123,8 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().io {
             Io::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Io::Tls(stream, vouched) => {
-                vouched.check()?;
+            Io::Tls(stream, peer) => {
+                peer.check()?;
                 Pin::new(stream).poll_read(context, into)
             }
         }

@@ -6,7 +6,7 @@ use crate::error::TlsError;
 use crate::expected::Expected;
 use crate::identity::Identity;
 use crate::stream::{Io, Protocol, Stream};
-use crate::vouched::{Authorities, Vouched};
+use crate::verified_peer::{Authorities, VerifiedPeer};
 use arc_swap::ArcSwap;
 use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;
@@ -241,8 +241,8 @@ impl Tls {
     fn stream(&self, stream: TlsStream<TcpStream>, peer: Identity, seen: u64) -> Stream {
         let peer = Arc::new(peer);
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let vouched = Vouched::new(&self.authorities, seen, chain, &peer);
-        Stream { io: Io::Tls(Box::new(stream), vouched), peer: Some(peer) }
+        let verified = VerifiedPeer::new(&self.authorities, seen, chain, &peer);
+        Stream { io: Io::Tls(Box::new(stream), verified), peer: Some(peer) }
     }
 }
 

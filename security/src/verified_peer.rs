@@ -1,4 +1,4 @@
-//! Whether whoever is at the other end of a connection is still vouched for while the connection stands.
+//! Whether the certificate of whoever is at the other end of a connection is still believed while the connection stands.
 //!
 //! A handshake looks at the authorities that are believed at that moment. When one is removed, because its key was stolen or another has
 //! taken over, those whom it has let in are still connected: at their next word they are looked at again.
@@ -55,9 +55,9 @@ impl Authorities {
     }
 }
 
-/// Whoever is at the other end of a connection, as it has shown itself.
+/// Whoever is at the other end of a connection, by the certificate that it showed in the handshake.
 #[derive(Debug)]
-pub(crate) struct Vouched {
+pub(crate) struct VerifiedPeer {
     authorities: Arc<Authorities>,
     chain: Vec<CertificateDer<'static>>,
     identity: Arc<Identity>,
@@ -67,8 +67,8 @@ pub(crate) struct Vouched {
     ends: Option<Instant>,
 }
 
-impl Vouched {
-    /// Somebody with whom hands were shaken just now. `seen`: the version of the authorities before that.
+impl VerifiedPeer {
+    /// Somebody with whom a handshake was done just now. `seen`: the version of the authorities before that.
     pub(crate) fn new(
         authorities: &Arc<Authorities>,
         seen: u64,
