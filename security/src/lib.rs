@@ -5,7 +5,7 @@
 //! * [`Tls`] shakes hands by them, and takes new files while it runs.
 //! * [`Transport`] is how a process reaches others and is reached, by TLS or in plaintext; [`Stream`] is a connection, either way.
 //! * [`rights`] says which roles may call what; [`Caller`] is who does; [`Refusals`] are told to the log,
-//!   and to a [`Witness`] who keeps them.
+//!   and to a [`RefusalRecorder`] who keeps them.
 //! * [`Expected`] is whom somebody means to reach: the other side's role is checked, not only who has signed for it.
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.
@@ -37,7 +37,7 @@ pub use credentials::{
 pub use error::{TlsError, in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
-pub use refusals::{Refusal, Refusals, Witness};
+pub use refusals::{Refusal, RefusalRecorder, Refusals};
 pub use rights::{callers, known_calls};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;

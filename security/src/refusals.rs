@@ -27,8 +27,8 @@ pub struct Refusal {
     pub left_out: u64,
 }
 
-/// Keeps refusals. It is called by whoever refuses, so it never waits.
-pub trait Witness: fmt::Debug + Send + Sync {
+/// Records refusals. It is called by whoever refuses, so it never waits.
+pub trait RefusalRecorder: fmt::Debug + Send + Sync {
     /// Takes note of one.
     fn note(&self, refusal: Refusal);
 }
@@ -39,21 +39,21 @@ pub struct Refusals {
     limit: Mutex<RefusalLimit>,
     begun: Instant,
     count: AtomicU64,
-    witness: OnceLock<Arc<dyn Witness>>,
+    recorder: OnceLock<Arc<dyn RefusalRecorder>>,
 }
 
 impl Default for Refusals {
     fn default() -> Self {
         let limit = Mutex::default();
-        Self { limit, begun: Instant::now(), count: AtomicU64::new(0), witness: OnceLock::new() }
+        Self { limit, begun: Instant::now(), count: AtomicU64::new(0), recorder: OnceLock::new() }
     }
 }
 
 impl Refusals {
-    /// Has `witness` told as well, unless there is one already.
-    pub fn witnessed_by(&self, witness: Arc<dyn Witness>) {
+    /// Has `recorder` told as well, unless there is one already.
+    pub fn recorded_by(&self, recorder: Arc<dyn RefusalRecorder>) {
         // Whoever comes second would see nothing: there is one place that says so, at the start of a member.
-        let _ = self.witness.set(witness);
+        let _ = self.recorder.set(recorder);
     }
 
     /// How many there were, also those that were not told one by one.
@@ -101,8 +101,8 @@ impl Refusals {
         let Refusal { identity, from, call, why, .. } = &refusal;
         let (who, from) = (identity.as_ref().map(tracing::field::display), from.map(tracing::field::display));
         tracing::warn!(target: "audit", who, from, call, "refused: {why}");
-        if let Some(witness) = self.witness.get() {
-            witness.note(refusal);
+        if let Some(recorder) = self.recorder.get() {
+            recorder.note(refusal);
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     #[derive(Default, Debug)]
     struct Told(Mutex<Vec<Refusal>>);
 
-    impl Witness for Told {
+    impl RefusalRecorder for Told {
         fn note(&self, refusal: Refusal) {
             self.0.lock().push(refusal);
         }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_witness_hears_of_all_refusals_one_by_one_or_by_number() {
         let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
-        refusals.witnessed_by(Arc::clone(&told) as Arc<dyn Witness>);
+        refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let mallory = Arc::new(Identity::new(Role::Client, "mallory").unwrap());
         let from: IpAddr = [10, 0, 0, 7].into();
         let refusal = Refusal {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_single_refusal_that_was_left_out_was_told_as_several() {
         let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
-        refusals.witnessed_by(Arc::clone(&told) as Arc<dyn Witness>);
+        refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let from: IpAddr = [10, 0, 0, 7].into();
         let refusal =
             Refusal { identity: None, from: Some(from), call: None, subject: None, why: "no".into(), left_out: 0 };

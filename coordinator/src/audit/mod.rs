@@ -14,7 +14,7 @@ pub(crate) use record::{Outcome, Record, What};
 
 use crate::clock::wall_now;
 use crate::metrics::Metrics;
-use archon_security::{Refusal, Refusals, Witness};
+use archon_security::{Refusal, RefusalRecorder, Refusals};
 use file::AuditFile;
 use rotation::Rotation;
 use std::path::Path;
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Audit {
     }
 }
 
-impl Witness for Audit {
+impl RefusalRecorder for Audit {
     fn note(&self, refusal: Refusal) {
         self.keep(Record::of_refusal(refusal, wall_now()));
     }
@@ -82,7 +82,7 @@ impl Waiting {
         let Self { queue, audit } = self;
         let file = AuditFile::new(directory, Rotation::default());
         let metrics = Arc::clone(&audit.metrics);
-        refusals.witnessed_by(Arc::new(audit));
+        refusals.recorded_by(Arc::new(audit));
         let stop = CancellationToken::new();
         let writer = Writer { queue, file, metrics, refusals: Arc::clone(refusals) };
         Writing { task: tokio::spawn(writer.run(stop.clone())), stop }
