@@ -106,7 +106,7 @@ impl<S: Shell> Turn<S> {
             }
             return;
         }
-        if !local.split.seals_for(attempt) || self.room(local).is_err() || !self.footing(local).holds() {
+        if !local.split.seals_for(attempt) || self.room(local).is_err() || !self.leadership(local).holds() {
             return;
         }
         if local.absorb.under_way.as_ref().is_none_or(|under_way| under_way.attempt != attempt) {

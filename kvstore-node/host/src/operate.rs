@@ -51,7 +51,7 @@ impl<S: Shell> Turn<S> {
             let settling = mine && !local.set_aside && local.view().is_unsettled();
             return Err(if settling { Refusal::Changing } else { Refusal::Elsewhere });
         }
-        if self.footing(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }
+        if self.leadership(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }
     }
 
     /// Whether the key that an operation is about is another partition's by now.
@@ -65,7 +65,7 @@ impl<S: Shell> Turn<S> {
             return self.refuse(local, request.reply, Refusal::Detail(detail));
         }
         let confirmed = request.confirmed == Some(local.replica.epoch()) && !local.view().is_alone();
-        if !confirmed && self.footing(local).reading() == Reading::Confirmed {
+        if !confirmed && self.leadership(local).reading() == Reading::Confirmed {
             let ticket = local.next_ticket();
             request.reply.waits(WaitsFor::Confirmation);
             local.waiting.confirm_first(ticket, request);
@@ -161,7 +161,7 @@ impl<S: Shell> Turn<S> {
             }
         };
         let effect = evaluation.effect.is_some();
-        let evaluation = self.footing(local).prove(evaluation, at, self.shell.dedup());
+        let evaluation = self.leadership(local).prove(evaluation, at, self.shell.dedup());
         let (proved, named) = (!effect && evaluation.effect.is_some(), request.id.is_some());
         self.shell.observe(local.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
         let Some(entry) = evaluation.effect else {

@@ -56,7 +56,7 @@ impl<S: Shell> Turn<S> {
         let wall = self.shell.wall().max(local.log_time.last());
         if !local.clients.has_to_forget(wall, self.shell.dedup())
             || self.room(local).is_err()
-            || !self.footing(local).holds()
+            || !self.leadership(local).holds()
         {
             return false;
         }

@@ -140,7 +140,7 @@ impl<S: Shell> Turn<S> {
 
     /// Makes the log of a leader agree with its row.
     fn agree(&mut self, local: &mut LocalCopy<S>) {
-        if !local.serving || local.set_aside || self.room(local).is_err() || !self.footing(local).holds() {
+        if !local.serving || local.set_aside || self.room(local).is_err() || !self.leadership(local).holds() {
             return;
         }
         let (Some(row), Some(position)) = (local.row(), local.replica.next_position()) else { return };

@@ -7,7 +7,7 @@ use crate::refusal::{Cause, Refusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
 use crate::waiting::{Ended, ReadyAnswer};
-use archon_kv::{ClientIndex, Footing, PartitionView, Reader, View, ViewError, row};
+use archon_kv::{ClientIndex, Leadership, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};
 use std::collections::{BTreeSet, VecDeque};
@@ -139,7 +139,7 @@ impl<S: Shell> Turn<S> {
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
     /// well it rests on no clock.
     pub(crate) fn answer_write(&mut self, local: &mut LocalCopy<S>, answer: ReadyAnswer<S::Reply, Outcome>) {
-        if self.footing(local).holds() {
+        if self.leadership(local).holds() {
             self.shell.answer(local.at(), answer.reply, local.waiting.log_time(), answer.outcome);
         } else {
             self.shell.observe(local.at(), Observed::Held);
@@ -147,11 +147,11 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Where this leader stands, now.
-    pub(crate) fn footing<'a>(&'a self, local: &'a LocalCopy<S>) -> Footing<impl FnOnce() -> bool + 'a> {
+    /// What the leadership of this copy rests on, now.
+    pub(crate) fn leadership<'a>(&'a self, local: &'a LocalCopy<S>) -> Leadership<impl FnOnce() -> bool + 'a> {
         let settled = local.replica.commit() >= local.replica.last().seq;
         let alone = local.view().is_alone() && !self.broken.breaks(Mutant::AloneWithoutLease);
-        Footing { alone, leased: move || self.may_answer(local), settled }
+        Leadership { alone, leased: move || self.may_answer(local), settled }
     }
 
     /// Whether this replica serves under a lease that covers its leadership, now.

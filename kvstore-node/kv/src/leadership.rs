@@ -1,4 +1,4 @@
-//! Where a leader stands when an operation meets it, and what it may do with the operation there. Whoever hosts a leader
+//! What a leadership rests on when an operation comes, and what the leader may do with it. Whoever hosts a leader
 //! says how things are; what follows from that is decided here alone.
 
 use super::dedup::DedupLimits;
@@ -7,9 +7,9 @@ use super::evaluate::Evaluation;
 use crate::mutant::Mutant;
 use archon_types::Millis;
 
-/// Where the leader of a partition stands at one moment.
+/// What the leadership of a partition rests on at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Footing<L> {
+pub struct Leadership<L> {
     /// No other copy counts, so that nobody else could refuse a leader whose time is over.
     pub alone: bool,
     /// Whether a lease covers the leadership. A question, because most answers do not rest on a clock.
@@ -27,7 +27,7 @@ pub enum Reading {
     Confirmed,
 }
 
-impl<L: FnOnce() -> bool> Footing<L> {
+impl<L: FnOnce() -> bool> Leadership<L> {
     /// Whether an operation may be evaluated, and whether the answer to a committed write may leave. With followers nothing
     /// rests on a clock: writes are committed by all, reads can be confirmed by all. Alone every operation needs the lease.
     pub fn holds(self) -> bool {
@@ -64,8 +64,8 @@ pub(crate) mod tests {
         (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0))
     }
 
-    fn footing((alone, leased, settled): (bool, bool, bool)) -> Footing<impl Fn() -> bool> {
-        Footing { alone, leased: move || leased, settled }
+    fn leadership((alone, leased, settled): (bool, bool, bool)) -> Leadership<impl Fn() -> bool> {
+        Leadership { alone, leased: move || leased, settled }
     }
 
     fn unchanged() -> Evaluation {
@@ -76,8 +76,8 @@ pub(crate) mod tests {
     fn alone_everything_needs_the_lease_and_with_followers_nothing_does() {
         for (alone, leased, settled) in all() {
             let stands = (alone, leased, settled);
-            assert_eq!(footing(stands).holds(), !alone || leased, "{stands:?}");
-            assert_eq!(footing(stands).reading() == Reading::Confirmed, !alone && !leased, "{stands:?}");
+            assert_eq!(leadership(stands).holds(), !alone || leased, "{stands:?}");
+            assert_eq!(leadership(stands).reading() == Reading::Confirmed, !alone && !leased, "{stands:?}");
         }
     }
 
@@ -88,7 +88,7 @@ pub(crate) mod tests {
     fn a_leader_that_may_be_deposed_commits_before_it_answers_from_what_it_saw(mutant: Option<Mutant>) -> bool {
         let limits = DedupLimits { mutant, ..DedupLimits::DEFAULT };
         all().all(|(alone, leased, settled)| {
-            let proven = footing((alone, leased, settled)).prove(unchanged(), Millis::new(7), &limits);
+            let proven = leadership((alone, leased, settled)).prove(unchanged(), Millis::new(7), &limits);
             assert_eq!(proven.answer, unchanged().answer);
             let proven_anyway = alone || (leased && settled);
             let first = (!proven_anyway).then(|| Effect::new(Millis::new(7), vec![]));
@@ -101,7 +101,7 @@ pub(crate) mod tests {
         let effect = Effect::new(Millis::new(1), vec![]);
         let evaluation = Evaluation { effect: Some(effect), ..unchanged() };
         for stands in all() {
-            assert_eq!(footing(stands).prove(evaluation.clone(), Millis::new(7), &DedupLimits::DEFAULT), evaluation);
+            assert_eq!(leadership(stands).prove(evaluation.clone(), Millis::new(7), &DedupLimits::DEFAULT), evaluation);
         }
     }
 }
