@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 /// From a node or participant to a coordinator. Participants' machines are numbered after those of nodes.
 #[derive(Clone, Debug)]
-pub(crate) enum Upward {
+pub(crate) enum MemberMessage {
     Register(Box<Register>),
     Heartbeat {
         heartbeat: Heartbeat,
@@ -46,7 +46,7 @@ pub(crate) enum Upward {
 
 /// From a coordinator to a node.
 #[derive(Clone, Debug)]
-pub(crate) enum Downward {
+pub(crate) enum CoordinatorMessage {
     Registered {
         boot: BootId,
         node: NodeId,
@@ -108,7 +108,7 @@ pub(crate) struct Asked {
 
 /// Between nodes.
 #[derive(Clone, Debug)]
-pub(crate) enum Sideways {
+pub(crate) enum PeerMessage {
     Replica(Message),
     CopyAsk {
         partition: PartitionId,
@@ -195,18 +195,18 @@ pub(crate) enum Event {
     Depose {
         coordinator: usize,
     },
-    Upward {
+    MemberMessage {
         coordinator: usize,
         host: usize,
-        message: Upward,
+        message: MemberMessage,
     },
-    Downward {
+    CoordinatorMessage {
         host: usize,
-        message: Downward,
+        message: CoordinatorMessage,
     },
-    Sideways {
+    PeerMessage {
         host: usize,
-        message: Box<Sideways>,
+        message: Box<PeerMessage>,
     },
     /// What a client sent at once.
     Requests {
@@ -302,8 +302,8 @@ impl Event {
     /// The machine whose process takes it in, if it is one's.
     pub(crate) const fn host(&self) -> Option<usize> {
         match self {
-            Self::Downward { host, .. }
-            | Self::Sideways { host, .. }
+            Self::CoordinatorMessage { host, .. }
+            | Self::PeerMessage { host, .. }
             | Self::Requests { host, .. }
             | Self::Tick { host, .. }
             | Self::Flush { host, .. }
@@ -328,7 +328,7 @@ impl Event {
             | Self::Answer { coordinator, .. }
             | Self::Apply { coordinator }
             | Self::Depose { coordinator }
-            | Self::Upward { coordinator, .. } => Some(*coordinator),
+            | Self::MemberMessage { coordinator, .. } => Some(*coordinator),
             _ => None,
         }
     }

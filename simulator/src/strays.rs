@@ -2,7 +2,7 @@
 //! on from an old directory, or after coordinators were set back. It must cost an election and nothing else (rule 25). One that
 //! no election can have reached, and one of a stranger, must cost nothing at all.
 
-use crate::event::{Event, Sideways, Upward};
+use crate::event::{Event, MemberMessage, PeerMessage};
 use crate::world::World;
 use archon_kv::Effect;
 use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};
@@ -68,8 +68,8 @@ impl World {
         let Some(host) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
         self.coverage.strays += 1;
         self.note(|| format!("{to:?} hears {from:?} lead {partition} in epoch {epoch}"));
-        let message = Box::new(Sideways::Replica(Message { partition, from, to, epoch, body }));
-        self.after(1, Event::Sideways { host, message });
+        let message = Box::new(PeerMessage::Replica(Message { partition, from, to, epoch, body }));
+        self.after(1, Event::PeerMessage { host, message });
     }
 
     /// The coordinators hear, as if from a leader, of an epoch that no election can have reached.
@@ -81,8 +81,8 @@ impl World {
         self.coverage.strays += 1;
         let fact = Fact::Overtaken { by: Epoch::new(by) };
         let report = Report { partition: row.id, placement: leader.id, epoch: row.epoch, version: row.version, fact };
-        let message = Upward::Report { node: leader.node, incarnation: own.incarnation, report };
-        self.after(1, Event::Upward { coordinator, host, message });
+        let message = MemberMessage::Report { node: leader.node, incarnation: own.incarnation, report };
+        self.after(1, Event::MemberMessage { coordinator, host, message });
     }
 
     fn address_of(&self, placement: &Placement) -> Option<ReplicaAddress> {

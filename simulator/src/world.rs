@@ -191,12 +191,12 @@ impl World {
             }
             Event::Elect => self.elect_coordinator(),
             Event::Depose { coordinator } => self.depose(coordinator),
-            Event::Upward { coordinator, host, message } => self.on_upward(coordinator, host, message),
-            Event::Downward { host, message } => match self.worker_at(host) {
+            Event::MemberMessage { coordinator, host, message } => self.on_member_message(coordinator, host, message),
+            Event::CoordinatorMessage { host, message } => match self.worker_at(host) {
                 Some(worker) => self.worker_hears(worker, message),
-                None => self.on_downward(host, message),
+                None => self.on_coordinator_message(host, message),
             },
-            Event::Sideways { host, message } => self.on_sideways(host, *message),
+            Event::PeerMessage { host, message } => self.on_peer_message(host, *message),
             Event::Requests { host, requests } => self.on_requests(host, requests),
             Event::Reply { client, to, log_time, outcome, leader, epoch } => {
                 self.on_reply(client, to, log_time, *outcome, (leader, epoch));

@@ -10,7 +10,7 @@ pub(crate) use session::Session;
 
 use crate::check::Violation;
 use crate::clock::Clock;
-use crate::event::{Downward, Event, Proposal, ProposalReply};
+use crate::event::{CoordinatorMessage, Event, Proposal, ProposalReply};
 use crate::mutant::Mutant;
 use crate::network::End;
 use crate::random::Random;
@@ -183,14 +183,14 @@ impl World {
         }
         match (reply, &responses[..]) {
             (Some(ProposalReply::Registration { host, boot }), [Response::Registered { node, incarnation }]) => {
-                let message = Downward::Registered { boot, node: *node, incarnation: *incarnation };
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                let message = CoordinatorMessage::Registered { boot, node: *node, incarnation: *incarnation };
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
             (Some(ProposalReply::Registration { host, boot }), [Response::Refused(error)])
                 if error.kind == ErrorKind::StaleVersion =>
             {
-                let message = Downward::NotRegistered { boot, error: error.clone() };
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                let message = CoordinatorMessage::NotRegistered { boot, error: error.clone() };
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
             (Some(ProposalReply::Registration { .. }), [Response::Refused(error)])
                 if error.kind == ErrorKind::DataLoss =>
@@ -200,8 +200,8 @@ impl World {
             // Of a void entry nothing is known: nobody is answered.
             (Some(ProposalReply::Report { host, report }), [_, ..]) => {
                 let refused = responses.iter().find_map(Response::refusal).map(|error| error.kind);
-                let message = Downward::Reported { report, refused };
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                let message = CoordinatorMessage::Reported { report, refused };
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
 use super::session::{Pushed, UnderWay, Whole};
-use crate::event::{Asked, Downward, Event, Proposal, ProposalReply, Push, Upward};
+use crate::event::{Asked, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Command;
@@ -81,28 +81,32 @@ impl World {
         }
         for (address, push) in pushes {
             if let Some(host) = host_of(&address) {
-                let message = Downward::Push(Box::new(push));
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                let message = CoordinatorMessage::Push(Box::new(push));
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
         }
         self.after(PUSH_MS, Event::PushRound { coordinator, term });
     }
 
-    pub(crate) fn on_upward(&mut self, coordinator: usize, host: usize, message: Upward) {
+    pub(crate) fn on_member_message(&mut self, coordinator: usize, host: usize, message: MemberMessage) {
         let now = self.coordinator_now(coordinator);
         let leader = self.quorum.leader;
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = &mut own.session else {
-            let message = Downward::NotLeader { leader };
-            return self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+            let message = CoordinatorMessage::NotLeader { leader };
+            return self.send(
+                End::Coordinator(coordinator),
+                End::Host(host),
+                Event::CoordinatorMessage { host, message },
+            );
         };
         let term = session.term.number();
         match message {
-            Upward::Register(register) => {
+            MemberMessage::Register(register) => {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
-            Upward::Heartbeat { heartbeat, stopping } => {
+            MemberMessage::Heartbeat { heartbeat, stopping } => {
                 let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
                 let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
                 match session.term.heartbeat(&own.state, beat, now) {
@@ -119,7 +123,7 @@ impl World {
                     Err(_) => {}
                 }
             }
-            Upward::Report { node, incarnation, report } => {
+            MemberMessage::Report { node, incarnation, report } => {
                 let reports = std::slice::from_ref(&report);
                 let reported = session.term.reports(&own.state, now, node, incarnation, reports);
                 let refused = reported.refused.first().and_then(Option::as_ref).map(|error| error.kind);
@@ -132,24 +136,32 @@ impl World {
                     }
                     _ if self.led(coordinator) != Some(term) => {}
                     _ => {
-                        let message = Downward::Reported { report, refused };
-                        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                        let message = CoordinatorMessage::Reported { report, refused };
+                        self.send(
+                            End::Coordinator(coordinator),
+                            End::Host(host),
+                            Event::CoordinatorMessage { host, message },
+                        );
                     }
                 }
             }
-            Upward::Leave { node, incarnation } => {
+            MemberMessage::Leave { node, incarnation } => {
                 if let Ok(commands) = session.term.farewell(&own.state, node, incarnation) {
                     self.propose(coordinator, Proposal { term, commands, reply: None });
                 }
             }
-            Upward::Poll { node, incarnation, obeyed } => {
+            MemberMessage::Poll { node, incarnation, obeyed } => {
                 let told = session.told.get(&node).copied();
                 match term::polled(&own.state, (node, incarnation), term, obeyed, told) {
                     Ok(Polled::News(told, duties)) => {
                         session.told.insert(node, told);
                         let version = told.version;
-                        let message = Downward::Duties { incarnation, term, version, duties };
-                        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                        let message = CoordinatorMessage::Duties { incarnation, term, version, duties };
+                        self.send(
+                            End::Coordinator(coordinator),
+                            End::Host(host),
+                            Event::CoordinatorMessage { host, message },
+                        );
                     }
                     Ok(Polled::Nothing | Polled::NotActive) => {}
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
@@ -158,7 +170,7 @@ impl World {
                     Err(_) => {}
                 }
             }
-            Upward::Pushed { node, number, version } => {
+            MemberMessage::Pushed { node, number, version } => {
                 let Some(pushed) = session.pushed.get_mut(&node) else { return };
                 // An answer that came after the push was given up for lost is nobody's.
                 let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
@@ -172,8 +184,8 @@ impl World {
     }
 
     fn stale(&mut self, coordinator: usize, host: usize, incarnation: Incarnation) {
-        let message = Downward::Stale { incarnation };
-        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+        let message = CoordinatorMessage::Stale { incarnation };
+        self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
     }
 
     /// The term in which a majority confirms at this instant that the coordinator leads.
@@ -234,8 +246,8 @@ impl World {
             };
             self.coverage.leases += 1;
             self.coverage.withdrawn += answer.withdrawn.len() as u64;
-            let message = Downward::Lease(heartbeat.answer(answer.lease_ms, answer.withdrawn));
-            self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+            let message = CoordinatorMessage::Lease(heartbeat.answer(answer.lease_ms, answer.withdrawn));
+            self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Copies, on their way: a loader asks for page after page, and is given each.
 
-use crate::event::Sideways;
+use crate::event::PeerMessage;
 use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart};
@@ -51,18 +51,18 @@ impl World {
             let loader = ReplicaAddress { placement: job.placement, node: life.node, incarnation: life.incarnation };
             let (partition, source, epoch) = (job.partition, job.leader, job.epoch);
             let (attempt, ask) = (job.attempt, puller.asks);
-            asks.push(Sideways::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after });
+            asks.push(PeerMessage::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after });
         }
         for ask in asks {
-            let Sideways::CopyAsk { source, .. } = &ask else { continue };
+            let PeerMessage::CopyAsk { source, .. } = &ask else { continue };
             self.send_to_node(host, source.node, ask);
         }
     }
 
-    pub(crate) fn on_sideways(&mut self, host: usize, message: Sideways) {
+    pub(crate) fn on_peer_message(&mut self, host: usize, message: PeerMessage) {
         match message {
-            Sideways::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),
-            Sideways::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after } => {
+            PeerMessage::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),
+            PeerMessage::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after } => {
                 let own = self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life);
                 if own.is_none_or(|life| life.incarnation != source.incarnation) {
                     return;
@@ -73,11 +73,11 @@ impl World {
                 let Some(Ok(given)) = given else { return };
                 self.give_page(host, loader, (attempt, ask), (source.placement, given), after);
             }
-            Sideways::CopyPage { placement, attempt, ask, start, version, after, rows, last } => {
+            PeerMessage::CopyPage { placement, attempt, ask, start, version, after, rows, last } => {
                 self.on_page(host, placement, (attempt, ask), (start, version), (after, rows, last));
             }
-            Sideways::YieldAsk { from, ask } => self.give_right(host, from, &ask),
-            Sideways::YieldPage { placement, ask, page } => {
+            PeerMessage::YieldAsk { from, ask } => self.give_right(host, from, &ask),
+            PeerMessage::YieldPage { placement, ask, page } => {
                 self.drive(host, |partitions| partitions.absorb_page(placement, ask, page));
             }
         }
@@ -110,7 +110,7 @@ impl World {
         }
         let (placement, last) = (loader.placement, !page.more);
         let (start, version, rows) = (given.at, given.version, page.rows);
-        let answer = Sideways::CopyPage { placement, attempt, ask, start, version, after, rows, last };
+        let answer = PeerMessage::CopyPage { placement, attempt, ask, start, version, after, rows, last };
         self.send_to_node(host, loader.node, answer);
     }
 

@@ -6,7 +6,7 @@ use super::shell::MachineShell;
 use crate::check::Violation;
 use crate::client::ReplyTo;
 use crate::coordinator::host_of;
-use crate::event::{Event, Sideways};
+use crate::event::{Event, PeerMessage};
 use crate::network::End;
 use crate::world::World;
 use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
@@ -103,13 +103,13 @@ impl World {
             let checked = self.checks.epochs(message.partition).persisted(message.from.placement, message.epoch);
             self.judge(checked.map_err(Violation::from));
         }
-        self.send_to_node(host, message.to.node, Sideways::Replica(message));
+        self.send_to_node(host, message.to.node, PeerMessage::Replica(message));
     }
 
-    pub(super) fn send_to_node(&mut self, host: usize, node: NodeId, message: Sideways) {
+    pub(super) fn send_to_node(&mut self, host: usize, node: NodeId, message: PeerMessage) {
         let address = self.quorum.state.node(node).map(|row| row.node.address.clone());
         let Some(to) = address.and_then(|address| host_of(&address)) else { return };
-        self.send(End::Host(host), End::Host(to), Event::Sideways { host: to, message: Box::new(message) });
+        self.send(End::Host(host), End::Host(to), Event::PeerMessage { host: to, message: Box::new(message) });
     }
 
     fn reply(&mut self, host: usize, to: ReplyTo, log_time: Millis, outcome: Outcome, epoch: Epoch) {

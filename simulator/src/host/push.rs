@@ -1,6 +1,6 @@
 //! Pushes: what the coordinator has a node do.
 
-use crate::event::{Downward, Event, Push, Upward};
+use crate::event::{CoordinatorMessage, Event, MemberMessage, Push};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
@@ -8,10 +8,10 @@ use archon_host::{Pushed, reconcile};
 use archon_types::TableList;
 
 impl World {
-    pub(crate) fn on_downward(&mut self, host: usize, message: Downward) {
+    pub(crate) fn on_coordinator_message(&mut self, host: usize, message: CoordinatorMessage) {
         match message {
-            Downward::Push(_) if self.hosts[host].deaf_until > self.truth => {}
-            Downward::Push(push) => self.on_push(host, *push),
+            CoordinatorMessage::Push(_) if self.hosts[host].deaf_until > self.truth => {}
+            CoordinatorMessage::Push(push) => self.on_push(host, *push),
             other => self.on_session(host, other),
         }
         self.settle(host);
@@ -43,9 +43,13 @@ impl World {
             process.applied.note(push.term, push.version);
         }
         let version = process.applied.version();
-        let answer = Upward::Pushed { node: life.node, number: push.number, version };
+        let answer = MemberMessage::Pushed { node: life.node, number: push.number, version };
         let coordinator = push.coordinator;
-        self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });
+        self.send(
+            End::Host(host),
+            End::Coordinator(coordinator),
+            Event::MemberMessage { coordinator, host, message: answer },
+        );
         let Some(process) = &self.hosts[host].process else { return };
         let broken = broken_host(self.mutant);
         let actions = duties.map(|duties| reconcile(life.node, &process.held(), &duties, broken).actions);

@@ -1,7 +1,7 @@
 //! The session with the leading coordinator: registration, heartbeats, reports, farewell.
 
 use super::start::held;
-use crate::event::{Downward, Event, Upward};
+use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;
@@ -36,14 +36,14 @@ impl World {
                     ..Register::new(format!("n{number}"), format!("n{number}:7000"), storage, process.boot_id)
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
-                self.send_up(host, guess, others, &Upward::Register(Box::new(register)));
+                self.send_up(host, guess, others, &MemberMessage::Register(Box::new(register)));
             }
             return;
         };
         if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
             let stopping = process.stopping.is_some();
-            let message = Upward::Heartbeat { heartbeat: process.heartbeats.send(now), stopping };
+            let message = MemberMessage::Heartbeat { heartbeat: process.heartbeats.send(now), stopping };
             // The lease is running: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
@@ -59,10 +59,10 @@ impl World {
     }
 
     /// To the coordinator that a member on this machine takes for the leading one, or to all of them.
-    pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &Upward) {
+    pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &MemberMessage) {
         for coordinator in 0..crate::coordinator::COORDINATORS {
             if coordinator == guess || others {
-                let event = Event::Upward { coordinator, host, message: message.clone() };
+                let event = Event::MemberMessage { coordinator, host, message: message.clone() };
                 self.send(End::Host(host), End::Coordinator(coordinator), event);
             }
         }
@@ -71,21 +71,21 @@ impl World {
     pub(crate) fn send_report(&mut self, host: usize, report: Report) {
         let Some(process) = &self.hosts[host].process else { return };
         let Some(Life { node, incarnation }) = process.partitions.shell().life else { return };
-        self.send_up(host, process.guess, false, &Upward::Report { node, incarnation, report });
+        self.send_up(host, process.guess, false, &MemberMessage::Report { node, incarnation, report });
     }
 
-    pub(super) fn on_session(&mut self, host: usize, message: Downward) {
+    pub(super) fn on_session(&mut self, host: usize, message: CoordinatorMessage) {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
-            Downward::Registered { boot, node, incarnation } => {
+            CoordinatorMessage::Registered { boot, node, incarnation } => {
                 if process.boot_id == boot && process.partitions.shell().life.is_none() {
                     process.answered = true;
                     self.coverage.registrations += 1;
                     self.begin_life(host, node, incarnation);
                 }
             }
-            Downward::NotRegistered { boot, error } => {
+            CoordinatorMessage::NotRegistered { boot, error } => {
                 let asks = process.boot_id == boot && process.partitions.shell().life.is_none();
                 if asks && process.registering.refused(&error, now) == Again::AtOnce {
                     self.coverage.overtaken += 1;
@@ -93,7 +93,7 @@ impl World {
                     process.answered = true;
                 }
             }
-            Downward::Lease(answer) => {
+            CoordinatorMessage::Lease(answer) => {
                 let shell = process.partitions.shell_mut();
                 if shell.life.is_none() {
                     return;
@@ -108,7 +108,7 @@ impl World {
                 });
                 self.settle(host);
             }
-            Downward::Stale { incarnation } => {
+            CoordinatorMessage::Stale { incarnation } => {
                 let shell = process.partitions.shell_mut();
                 if shell.life.is_some_and(|life| life.incarnation == incarnation) {
                     shell.life = None;
@@ -123,11 +123,11 @@ impl World {
                     self.drive(host, archon_host::Partitions::lease_changed);
                 }
             }
-            Downward::NotLeader { leader } => {
+            CoordinatorMessage::NotLeader { leader } => {
                 process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
             }
-            Downward::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
-            Downward::Push(_) | Downward::Duties { .. } => {}
+            CoordinatorMessage::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
+            CoordinatorMessage::Push(_) | CoordinatorMessage::Duties { .. } => {}
         }
     }
 
@@ -171,7 +171,7 @@ impl World {
         }
         if !leads {
             let Life { node, incarnation } = life;
-            self.send_up(host, process.guess, true, &Upward::Leave { node, incarnation });
+            self.send_up(host, process.guess, true, &MemberMessage::Leave { node, incarnation });
         }
         self.exit(host);
     }

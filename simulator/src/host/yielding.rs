@@ -1,6 +1,6 @@
 //! Pages of a partition that is absorbed by its left neighbour, on their way.
 
-use crate::event::Sideways;
+use crate::event::PeerMessage;
 use crate::world::World;
 use archon_host::YieldAsk;
 use archon_kv::engine::PageLimit;
@@ -16,7 +16,7 @@ impl World {
         let leader = right.and_then(|row| row.leader_placement()).map(|copy| copy.node);
         let own = self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life);
         if let Some((leader, own)) = leader.zip(own) {
-            self.send_to_node(host, leader, Sideways::YieldAsk { from: own.node, ask });
+            self.send_to_node(host, leader, PeerMessage::YieldAsk { from: own.node, ask });
         }
     }
 
@@ -24,6 +24,6 @@ impl World {
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
         let page = self.drive(host, |partitions| partitions.yielded(ask.right, ask.attempt, ask.after.as_ref(), limit));
         let Some(page) = page else { return };
-        self.send_to_node(host, from, Sideways::YieldPage { placement: ask.placement, ask: ask.ask, page });
+        self.send_to_node(host, from, PeerMessage::YieldPage { placement: ask.placement, ask: ask.ask, page });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Callback, Process, TABLE};
 use crate::check::Violation;
-use crate::event::{Downward, Event, Upward};
+use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::world::World;
 use archon_coordinator_core::Register;
 use archon_member::{Acquired, Again, Effect, Registering, Taken};
@@ -116,7 +116,7 @@ impl World {
                     ..Register::new(name.clone(), format!("{name}:80"), process.storage, process.boot_id)
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
-                self.send_from_worker(worker, others, &Upward::Register(Box::new(register)));
+                self.send_from_worker(worker, others, &MemberMessage::Register(Box::new(register)));
             }
             return;
         };
@@ -125,29 +125,29 @@ impl World {
             process.next_heartbeat = now.plus(every);
             let (heartbeat, stopping) = (process.it.send(now), process.stopping);
             let others = !std::mem::replace(&mut process.answered, false);
-            messages.push((others, Upward::Heartbeat { heartbeat, stopping }));
+            messages.push((others, MemberMessage::Heartbeat { heartbeat, stopping }));
         }
         if now >= process.next_poll {
             process.next_poll = now.plus(unit / 2);
             let obeyed = process.it.obeyed();
-            messages.push((false, Upward::Poll { node, incarnation, obeyed }));
+            messages.push((false, MemberMessage::Poll { node, incarnation, obeyed }));
         }
         if now >= process.next_reports {
             process.next_reports = now.plus(unit / 4);
             let reports = process.it.reports(usize::MAX).into_iter();
-            messages.extend(reports.map(|report| (false, Upward::Report { node, incarnation, report })));
+            messages.extend(reports.map(|report| (false, MemberMessage::Report { node, incarnation, report })));
         }
         let done = process.it.is_done();
         for (others, message) in messages {
             self.send_from_worker(worker, others, &message);
         }
         if done {
-            self.send_from_worker(worker, true, &Upward::Leave { node, incarnation });
+            self.send_from_worker(worker, true, &MemberMessage::Leave { node, incarnation });
             self.leave(worker);
         }
     }
 
-    fn send_from_worker(&mut self, worker: usize, others: bool, message: &Upward) {
+    fn send_from_worker(&mut self, worker: usize, others: bool, message: &MemberMessage) {
         let host = self.machine_of(worker);
         let Some(guess) = self.process_of(worker).map(|process| process.guess) else { return };
         self.send_up(host, guess, others, message);
@@ -162,31 +162,31 @@ impl World {
     }
 
     /// What a coordinator says.
-    pub(crate) fn worker_hears(&mut self, worker: usize, message: Downward) {
+    pub(crate) fn worker_hears(&mut self, worker: usize, message: CoordinatorMessage) {
         let (now, boot_id) = (self.worker_now(worker), self.new_boot_id());
         let Some(process) = self.process_of(worker) else { return };
         match message {
-            Downward::Registered { boot, node, incarnation } => {
+            CoordinatorMessage::Registered { boot, node, incarnation } => {
                 if process.boot_id == boot && process.life.is_none() {
                     process.begin(node, incarnation, now);
                 }
             }
-            Downward::NotRegistered { boot, error } => {
+            CoordinatorMessage::NotRegistered { boot, error } => {
                 let asks = process.boot_id == boot && process.life.is_none();
                 if asks && process.registering.refused(&error, now) == Again::AtOnce {
                     process.next_register = now;
                     process.answered = true;
                 }
             }
-            Downward::Lease(answer) => {
+            CoordinatorMessage::Lease(answer) => {
                 let taken = process.it.granted(answer, now);
                 process.answered |= taken != Taken::Foreign;
             }
-            Downward::Duties { incarnation, term, version, duties } => {
+            CoordinatorMessage::Duties { incarnation, term, version, duties } => {
                 process.it.duties(incarnation, term, version, &duties, now);
             }
-            Downward::Reported { report, refused } => drop(process.it.reported(&report, refused)),
-            Downward::Stale { incarnation } => {
+            CoordinatorMessage::Reported { report, refused } => drop(process.it.reported(&report, refused)),
+            CoordinatorMessage::Stale { incarnation } => {
                 if process.life.is_some_and(|(_, life)| life == incarnation) {
                     process.life = None;
                     process.it.end_life(now);
@@ -194,10 +194,10 @@ impl World {
                     process.answered = true;
                 }
             }
-            Downward::NotLeader { leader } => {
+            CoordinatorMessage::NotLeader { leader } => {
                 process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
             }
-            Downward::Push(_) => {}
+            CoordinatorMessage::Push(_) => {}
         }
         self.carry_on(worker);
     }
