@@ -214,7 +214,7 @@ impl World {
             self.note(|| format!("{lost} is gone from the disk of host {host}"));
             self.hosts[host].disk.streams.remove(&lost);
             self.checks.destroy([lost]);
-            self.checks.harm.placement(&self.quorum.state, lost);
+            self.checks.damage.placement(&self.quorum.state, lost);
         }
         self.come_back(host);
     }
@@ -228,7 +228,7 @@ impl World {
         let older = self.hosts[host].snapshot.take_if(|old| old.storage == storage && old.incarnation < activated);
         self.power_off(host);
         let lost: Vec<_> = self.hosts[host].disk.streams.keys().copied().collect();
-        self.checks.harm.directory(&self.quorum.state, storage, older.is_none());
+        self.checks.damage.directory(&self.quorum.state, storage, older.is_none());
         match older {
             Some(older) => {
                 self.coverage.rollbacks += 1;

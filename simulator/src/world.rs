@@ -212,7 +212,7 @@ impl World {
             Event::Client { client, worker, token } => self.client_turn(client, worker, token),
             Event::Fault => self.next_fault(),
             Event::Work { worker, boot } => self.work(worker, boot),
-            Event::Hire { worker } => self.hire(worker),
+            Event::Hire { worker } => self.start_worker(worker),
             Event::WorkerFault => self.worker_fault(),
             Event::Stray => self.stray(),
             Event::Operator => self.operator_looks(),

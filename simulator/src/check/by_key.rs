@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the keys of a partition were before.
 #[derive(Clone, Debug)]
-pub(crate) struct Born {
+pub(crate) struct KeyOrigin {
     /// The partition that had them.
     pub(crate) of: PartitionId,
     /// Up to here its log is about them.
@@ -59,8 +59,8 @@ impl Checks {
         // A key may have come back to who had it before, and gone on from there.
         let mut gone_on = BTreeSet::from([partition]);
         loop {
-            let took = |born: &Born| born.of == owner && born.keys.contains(key);
-            let took = |known: &PartitionCheck| known.born.as_ref().is_some_and(took);
+            let took = |key_origin: &KeyOrigin| key_origin.of == owner && key_origin.keys.contains(key);
+            let took = |known: &PartitionCheck| known.key_origin.as_ref().is_some_and(took);
             let next = self.partitions.iter().find(|(next, known)| took(known) && !gone_on.contains(*next));
             let merged = || self.partitions.get(&owner).and_then(|known| known.merged_into).map(|(left, _)| left);
             let Some(next) = next.map(|(next, _)| *next).or_else(merged) else { return owner };
@@ -72,8 +72,8 @@ impl Checks {
     /// What an operation on a key must not fall behind in the partition that has it now, if it began at `floor` in one that had it
     /// then.
     pub(crate) fn floor_since(&self, then: PartitionId, floor: u64, now: PartitionId) -> u64 {
-        match self.partitions.get(&now).and_then(|known| known.born.as_ref()).filter(|_| now != then) {
-            Some(born) => self.floor_since(then, floor, born.of).min(born.revision),
+        match self.partitions.get(&now).and_then(|known| known.key_origin.as_ref()).filter(|_| now != then) {
+            Some(key_origin) => self.floor_since(then, floor, key_origin.of).min(key_origin.revision),
             None => floor,
         }
     }
@@ -125,8 +125,8 @@ impl Checks {
         }
         let era = known.split_off(&keys, position.seq)?;
         let revision = known.revision(position.seq).get();
-        let born = Born { of: left, at: position.seq, revision, until: None, keys };
-        self.of(right).begins_as(era, born);
+        let key_origin = KeyOrigin { of: left, at: position.seq, revision, until: None, keys };
+        self.of(right).begins_as(era, key_origin);
         Ok(())
     }
 
@@ -137,9 +137,11 @@ impl Checks {
         at: Seq,
         effect: &Effect,
     ) -> Result<(), Violation> {
-        let born = self.partitions.values().filter_map(|known| known.born.as_ref());
-        let gave_up = |born: &&Born| born.of == partition && born.at < at && born.until.is_none_or(|until| at <= until);
-        born.filter(gave_up).try_for_each(|born| keeps_off(partition, &born.keys, at, effect))
+        let key_origin = self.partitions.values().filter_map(|known| known.key_origin.as_ref());
+        let gave_up = |key_origin: &&KeyOrigin| {
+            key_origin.of == partition && key_origin.at < at && key_origin.until.is_none_or(|until| at <= until)
+        };
+        key_origin.filter(gave_up).try_for_each(|key_origin| keeps_off(partition, &key_origin.keys, at, effect))
     }
 }
 

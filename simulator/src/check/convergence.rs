@@ -64,7 +64,7 @@ impl World {
     /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it, and
     /// in most worlds nobody does.
     fn is_gone(&self, row: &Partition) -> bool {
-        let left = !self.plan.accepts_loss && self.checks.harm.reached(row.id);
+        let left = !self.plan.accepts_loss && self.checks.damage.reached(row.id);
         left && row.live().next().is_none()
     }
 
@@ -122,10 +122,11 @@ impl World {
                         None => model.remove(&change.key),
                     };
                 }
-                if let Some(born) = known.born.as_ref().filter(|born| born.at == entry.at.seq) {
+                if let Some(key_origin) = known.key_origin.as_ref().filter(|key_origin| key_origin.at == entry.at.seq) {
                     // Of what its copies were formed from, but for the time, which may be any later one.
-                    let of_born = |key: &Bytes| key.first() == Some(&KIND_VALUE) && born.keys.contains(&key[1..]);
-                    model.retain(|key, _| of_born(key) || key == MERGED_KEY);
+                    let of_origin =
+                        |key: &Bytes| key.first() == Some(&KIND_VALUE) && key_origin.keys.contains(&key[1..]);
+                    model.retain(|key, _| of_origin(key) || key == MERGED_KEY);
                 }
             }
             if let Some(key) =
@@ -142,7 +143,7 @@ impl World {
                     return Some(format!("{} of {} cannot be read", live.id, row.id));
                 };
                 // Each engine's own.
-                let timeless = known.born.is_some() && !model.contains_key(LOG_TIME_KEY);
+                let timeless = known.key_origin.is_some() && !model.contains_key(LOG_TIME_KEY);
                 let own = |row: &Row| row.key == POSITION_KEY || (timeless && row.key == LOG_TIME_KEY);
                 let rows = page.rows.into_iter().filter(|row| !own(row));
                 let found: BTreeMap<Bytes, Bytes> = rows.map(|row| (row.key, row.value)).collect();

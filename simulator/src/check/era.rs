@@ -2,7 +2,7 @@
 //! copy holds that leads then, at the moment when it begins to. What a side does that was cut off, and goes on in an earlier epoch, is judged by the history
 //! before; nothing of it may show in the one after.
 
-use super::by_key::Born;
+use super::by_key::KeyOrigin;
 use super::exactly_once::Applied;
 use super::merged::merged_in;
 use super::{History, Violation};
@@ -140,7 +140,7 @@ pub(crate) struct PartitionCheck {
     /// Copies that must never count again.
     pub(super) given_up: BTreeSet<PlacementId>,
     /// Where its keys were before, if it was split off.
-    pub(super) born: Option<Born>,
+    pub(super) key_origin: Option<KeyOrigin>,
     /// Who has its keys, if it has ended, and where it gave them up.
     pub(super) merged_into: Option<(PartitionId, Seq)>,
 }
@@ -151,7 +151,7 @@ impl Default for PartitionCheck {
             eras: vec![Era::default()],
             epochs: Epochs::default(),
             given_up: BTreeSet::new(),
-            born: None,
+            key_origin: None,
             merged_into: None,
         }
     }
@@ -174,8 +174,8 @@ impl PartitionCheck {
     }
 
     /// It is split off, with this history.
-    pub(super) fn begins_as(&mut self, era: Era, born: Born) {
-        (self.eras, self.born) = (vec![era], Some(born));
+    pub(super) fn begins_as(&mut self, era: Era, key_origin: KeyOrigin) {
+        (self.eras, self.key_origin) = (vec![era], Some(key_origin));
     }
 
     /// The history that goes on, to be looked at by checks.

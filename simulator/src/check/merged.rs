@@ -55,13 +55,16 @@ impl Checks {
         self.of(right).merged_into = Some((left, sealed));
         // What it had given up before it may write again.
         for known in self.partitions.values_mut() {
-            let back = known.born.as_mut().filter(|born| born.of == left && !born.keys.clone().and(range).is_empty());
-            if let Some(born) = back {
-                born.until = Some(last);
+            let back = known
+                .key_origin
+                .as_mut()
+                .filter(|key_origin| key_origin.of == left && !key_origin.keys.clone().and(range).is_empty());
+            if let Some(key_origin) = back {
+                key_origin.until = Some(last);
             }
         }
-        if self.harm.reached(right) {
-            self.harm.reaches(left);
+        if self.damage.reached(right) {
+            self.damage.reaches(left);
         }
         Ok(())
     }

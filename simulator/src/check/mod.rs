@@ -3,10 +3,10 @@
 
 mod by_key;
 mod convergence;
+mod damage;
 mod dropped;
 mod era;
 mod exactly_once;
-mod harm;
 mod linearizable;
 mod live_set;
 mod merged;
@@ -17,8 +17,8 @@ use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, leader_holds_acknowledged};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
 use by_key::Operations;
+pub(crate) use damage::Damage;
 pub(crate) use era::PartitionCheck;
-pub(crate) use harm::Harm;
 pub(crate) use linearizable::History;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,7 @@ pub(crate) struct Checks {
     /// Copies that a fault destroyed; nothing is expected of them.
     destroyed: BTreeSet<PlacementId>,
     /// Which partitions had to do with a disk that was damaged.
-    pub(crate) harm: Harm,
+    pub(crate) damage: Damage,
     pub(crate) rows_changed: bool,
     pub(crate) disks_changed: bool,
     pub(crate) leases_changed: bool,
@@ -209,7 +209,7 @@ impl crate::world::World {
     pub(crate) fn check(&mut self) {
         let (sets, leases) = self.checks.take_changed();
         if sets {
-            self.checks.harm.look(&self.quorum.state);
+            self.checks.damage.look(&self.quorum.state);
             let checked = self.check_live_sets();
             self.judge(checked);
         }

@@ -78,7 +78,7 @@ impl World {
             }
             Effect::Alarm(partition, detail) => {
                 // Only lost storage may make two copies disagree about what is committed.
-                if !self.checks.harm.reached(partition) {
+                if !self.checks.damage.reached(partition) {
                     self.judge(Err(Violation::Prefix { detail }));
                 }
             }

@@ -156,7 +156,7 @@ impl World {
     }
 
     /// A process starts, if none runs.
-    pub(crate) fn hire(&mut self, worker: usize) {
+    pub(crate) fn start_worker(&mut self, worker: usize) {
         self.make_lease_table();
         let (boot_id, storage) = (self.new_boot_id(), StorageId::new(Uuid::from_u128(self.unique())));
         let broken = broken_member(self.mutant);

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What damage there was, and whom it reached.
 #[derive(Debug, Default)]
-pub(crate) struct Harm {
+pub(crate) struct Damage {
     reached: BTreeSet<PartitionId>,
     /// Each damaged directory with the last life of before; of a directory that is gone, and of one that was never
     /// registered, every life.
     directories: BTreeMap<StorageId, Option<Incarnation>>,
 }
 
-impl Harm {
+impl Damage {
     /// A directory is set back, or gone for good.
     pub(crate) fn directory(&mut self, state: &ClusterState, storage: StorageId, is_gone: bool) {
         let last = state.node_by_storage(storage).map(|row| row.node.incarnation).filter(|_| !is_gone);
