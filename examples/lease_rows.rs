@@ -47,7 +47,7 @@ fn in_virtual_time() -> Result {
     println!("1,024 partitions, renewed every 2 min, given up after 3, taken over after 4; hours in virtual time:");
     for servers in [64, 70] {
         let most = max_count(1_024, 64);
-        let mut world = World::new(1, Timing::MINUTES, Weather::FAIR, 1_024, servers, most);
+        let mut world = World::new(1, Timing::MINUTES, Conditions::FAIR, 1_024, servers, most);
         world.run_for(HOUR);
         world.take_counts();
         world.run_for(2 * HOUR);

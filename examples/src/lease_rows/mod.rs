@@ -40,4 +40,4 @@ pub use runs::LeaseRows;
 pub use service::{ByParticipant, Held, Service};
 pub use store::{Put, Rows, StoreError};
 pub use timing::{Timing, max_count};
-pub use world::{Counts, Fault, Weather, World};
+pub use world::{Conditions, Counts, Fault, World};

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What messages and clocks are like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Weather {
+pub struct Conditions {
     /// A message is on its way for up to so many milliseconds.
     pub delay_max: u64,
     /// One message in so many is lost; none if it is 0.
@@ -25,7 +25,7 @@ pub struct Weather {
     pub drift_ppm: u64,
 }
 
-impl Weather {
+impl Conditions {
     /// Messages take up to a fifth of a second, and clocks are off by a twentieth of a second in two minutes.
     pub const FAIR: Self = Self { delay_max: 200, lost_one_in: 0, late_one_in: 0, timeout: 12_000, drift_ppm: 417 };
 }
@@ -115,7 +115,7 @@ pub struct World {
     now: u64,
     random: u64,
     timing: Timing,
-    weather: Weather,
+    conditions: Conditions,
     rows: MemoryRows,
     servers: Vec<Server>,
     /// By time, and those of one time in the order in which they were made.
@@ -130,7 +130,7 @@ impl World {
     pub fn new(
         seed: u64,
         timing: Timing,
-        weather: Weather,
+        conditions: Conditions,
         partitions: u32,
         servers: usize,
         partitions_max: usize,
@@ -139,7 +139,7 @@ impl World {
             now: 0,
             random: seed,
             timing,
-            weather,
+            conditions,
             rows: MemoryRows::create(partitions),
             servers: Vec::new(),
             events: BTreeMap::new(),
@@ -149,8 +149,8 @@ impl World {
         };
         for number in 0..servers {
             let config = Config { name: format!("s{number}"), timing, partitions_max, load_max: None };
-            let (clock_began, drift) = (world.draw(1 << 40), world.draw(2 * weather.drift_ppm + 1));
-            let rate_ppm = 1_000_000 + drift - weather.drift_ppm;
+            let (clock_began, drift) = (world.draw(1 << 40), world.draw(2 * conditions.drift_ppm + 1));
+            let rate_ppm = 1_000_000 + drift - conditions.drift_ppm;
             world.servers.push(Server {
                 config,
                 decides: None,
@@ -237,7 +237,7 @@ impl World {
                 }
                 self.proceed(server, event);
             }
-            Event::Fault { server, fault } => self.befall(server, fault),
+            Event::Fault { server, fault } => self.inject(server, fault),
         }
     }
 
@@ -321,7 +321,7 @@ impl World {
         let request = self.made;
         let life = self.servers[number].life;
         self.servers[number].waiting.insert(request);
-        let timeout = self.now + self.weather.timeout;
+        let timeout = self.now + self.conditions.timeout;
         self.add(timeout, Event::Answer { server: number, life, number: request, answer: unanswered });
         let (there, back_after) = (self.trip(), self.trip());
         if let Some(there) = there {
@@ -331,7 +331,7 @@ impl World {
 
     /// How long a message is on its way, if it is not lost.
     fn trip(&mut self) -> Option<u64> {
-        let Weather { delay_max, lost_one_in, late_one_in, .. } = self.weather;
+        let Conditions { delay_max, lost_one_in, late_one_in, .. } = self.conditions;
         if lost_one_in > 0 && self.draw(lost_one_in) == 0 {
             return None;
         }
@@ -339,7 +339,7 @@ impl World {
         Some(1 + self.draw(if late { 2 * self.timing.take_over } else { delay_max }))
     }
 
-    fn befall(&mut self, number: usize, fault: Fault) {
+    fn inject(&mut self, number: usize, fault: Fault) {
         let (now, drawn) = (self.now, self.draw(u64::MAX));
         let server = &mut self.servers[number];
         let local = server.clock(now);

@@ -9,7 +9,7 @@ const HOUR: u64 = 60 * MINUTE;
 /// As many servers as these, each with room for as many partitions as if there were 64.
 fn world(seed: u64, servers: usize) -> World {
     let most = max_count(PARTITIONS as usize, NEEDED);
-    World::new(seed, Timing::MINUTES, Weather::FAIR, PARTITIONS, servers, most)
+    World::new(seed, Timing::MINUTES, Conditions::FAIR, PARTITIONS, servers, most)
 }
 
 fn all_owned(world: &World) -> bool {
@@ -76,7 +76,7 @@ fn what_is_stopped_in_order_is_taken_with_the_next_reading() {
 
 #[test]
 fn a_row_that_is_deleted_is_nobodys_and_one_that_is_touched_is_lost_to_its_holder() {
-    let mut world = World::new(4, Timing::MINUTES, Weather::FAIR, 4, 2, 4);
+    let mut world = World::new(4, Timing::MINUTES, Conditions::FAIR, 4, 2, 4);
     world.run_for(10 * MINUTE);
     world.rows().operate(0, |_| None);
     let all_but_one = |world: &World| world.owned().iter().sum::<usize>() == 3;
@@ -116,10 +116,10 @@ proptest! {
         seed: u64,
         faults in prop::collection::vec((0..2 * HOUR, 0..5_usize, fault()), 0..30),
     ) {
-        let weather = Weather { delay_max: 5_000, lost_one_in: 12, late_one_in: 12, drift_ppm: 10_000, ..Weather::FAIR };
-        let patient = Weather { timeout: 5 * MINUTE, ..weather };
-        for weather in [weather, patient] {
-            let mut world = World::new(seed, Timing::MINUTES, weather, 6, 5, 3);
+        let conditions = Conditions { delay_max: 5_000, lost_one_in: 12, late_one_in: 12, drift_ppm: 10_000, ..Conditions::FAIR };
+        let patient = Conditions { timeout: 5 * MINUTE, ..conditions };
+        for conditions in [conditions, patient] {
+            let mut world = World::new(seed, Timing::MINUTES, conditions, 6, 5, 3);
             for (after, server, fault) in &faults {
                 world.fault_after(*after, *server, *fault);
             }
@@ -134,9 +134,9 @@ proptest! {
 fn times_that_are_not_safe_bring_two_owners() {
     let hasty = Timing { take_over: 130_000, ..Timing::MINUTES };
     assert!(hasty.check().is_err());
-    let weather = Weather { delay_max: 5_000, lost_one_in: 4, ..Weather::FAIR };
+    let conditions = Conditions { delay_max: 5_000, lost_one_in: 4, ..Conditions::FAIR };
     let found = (0..20).any(|seed| {
-        let mut world = World::new(seed, hasty, weather, 6, 5, 3);
+        let mut world = World::new(seed, hasty, conditions, 6, 5, 3);
         world.run_for(4 * HOUR);
         !world.two_owners().is_empty()
     });
