@@ -8,10 +8,10 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Which rights.
+/// Which rights are listed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Of {
+pub(crate) struct AccessFilter {
     /// Only what this client may.
     client: Option<String>,
     /// Only what is about this table.
@@ -21,7 +21,7 @@ pub(crate) struct Of {
 /// A right that is to be granted, or taken back.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Meant {
+pub(crate) struct RightChange {
     /// Which: who may write may read.
     right: Word<Right>,
     /// The client's name, as its certificate says it.
@@ -36,7 +36,7 @@ pub(crate) struct Meant {
     all_tables: bool,
 }
 
-impl Meant {
+impl RightChange {
     /// Refuses what leaves open whose right it is, and to what: who forgets a name does not mean everybody.
     fn check(&self) -> Result<Right, ApiError> {
         let invalid = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
@@ -52,16 +52,16 @@ impl Meant {
     }
 }
 
-pub(crate) async fn list(asker: Asker, Query(of): Query<Of>) -> Result<Json<AccessSummary>, ApiError> {
-    Ok(Json(asker.reader("ListAccess")?.access(of.client.as_deref(), of.table.as_deref()).await?))
+pub(crate) async fn list(asker: Asker, Query(filter): Query<AccessFilter>) -> Result<Json<AccessSummary>, ApiError> {
+    Ok(Json(asker.reader("ListAccess")?.access(filter.client.as_deref(), filter.table.as_deref()).await?))
 }
 
-pub(crate) async fn grant(asker: Asker, Body(meant): Body<Meant>) -> Result<Json<AccessChanged>, ApiError> {
-    let (admin, right) = (asker.admin("SetAccess")?, meant.check()?);
-    Ok(Json(admin.grant(right, meant.client.as_deref(), meant.table.as_deref()).await?))
+pub(crate) async fn grant(asker: Asker, Body(change): Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
+    let (admin, right) = (asker.admin("SetAccess")?, change.check()?);
+    Ok(Json(admin.grant(right, change.client.as_deref(), change.table.as_deref()).await?))
 }
 
-pub(crate) async fn revoke(asker: Asker, Body(meant): Body<Meant>) -> Result<Json<AccessChanged>, ApiError> {
-    let (admin, right) = (asker.admin("SetAccess")?, meant.check()?);
-    Ok(Json(admin.revoke(right, meant.client.as_deref(), meant.table.as_deref()).await?))
+pub(crate) async fn revoke(asker: Asker, Body(change): Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
+    let (admin, right) = (asker.admin("SetAccess")?, change.check()?);
+    Ok(Json(admin.revoke(right, change.client.as_deref(), change.table.as_deref()).await?))
 }

@@ -15,7 +15,7 @@ const EVENTS_DEFAULT: u32 = 100;
 /// How many events.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Most {
+pub(crate) struct EventLimit {
     /// At most so many; 100 where it is not said.
     most: Option<u32>,
 }
@@ -29,7 +29,7 @@ pub(crate) async fn quorum(asker: Asker) -> Result<Json<Vec<CoordinatorView>>, A
     Ok(Json(quorum_of(&asker.shared().cluster).await))
 }
 
-pub(crate) async fn events(asker: Asker, Query(asked): Query<Most>) -> Result<Json<Vec<Event>>, ApiError> {
+pub(crate) async fn events(asker: Asker, Query(asked): Query<EventLimit>) -> Result<Json<Vec<Event>>, ApiError> {
     Ok(Json(asker.reader("Events")?.events(asked.most.unwrap_or(EVENTS_DEFAULT)).await?))
 }
 

@@ -38,10 +38,10 @@ enum Order {
     Uncordon,
 }
 
-/// Nothing is to be said.
+/// An object without fields.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct Empty {}
 
 pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<NodeSummary>>, ApiError> {
     Ok(Json(asker.reader("ListNodes")?.list_nodes().await?))
@@ -54,7 +54,7 @@ pub(crate) async fn check(asker: Asker, Path(node): Path<Named>) -> Result<Json<
 pub(crate) async fn order(
     asker: Asker,
     Path(asked): Path<Ordered>,
-    Body(Nothing {}): Body<Nothing>,
+    Body(Empty {}): Body<Empty>,
 ) -> Result<Json<NodeCheck>, ApiError> {
     let admin = asker.admin("SetNode")?;
     let found = admin.check_node(&asked.name).await?;

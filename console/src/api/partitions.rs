@@ -2,7 +2,7 @@
 
 use super::asker::Asker;
 use super::extract::{Body, Path};
-use super::nodes::Nothing;
+use super::nodes::Empty;
 use super::paths::{Keyed, OfTable};
 use crate::error::ApiError;
 use archon_client::{ErrorKind, Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary};
@@ -94,7 +94,7 @@ pub(crate) async fn split(
 pub(crate) async fn merge(
     asker: Asker,
     Path(named): Path<Named>,
-    Body(Nothing {}): Body<Nothing>,
+    Body(Empty {}): Body<Empty>,
 ) -> Result<Json<PartitionMerge>, ApiError> {
     Ok(Json(asker.admin("MergePartition")?.merge_partition(&named.table, named.number, false).await?))
 }

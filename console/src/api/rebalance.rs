@@ -2,7 +2,7 @@
 
 use super::asker::Asker;
 use super::extract::Body;
-use super::nodes::Nothing;
+use super::nodes::Empty;
 use crate::error::ApiError;
 use archon_client::{Cancelled, Plan, RebalanceStatus};
 use axum::Json;
@@ -34,6 +34,6 @@ pub(crate) async fn apply(asker: Asker, Body(plan): Body<Plan>) -> Result<Json<A
     Ok(Json(Applied { table_version: plan.table_version.get(), moves_started }))
 }
 
-pub(crate) async fn cancel(asker: Asker, Body(Nothing {}): Body<Nothing>) -> Result<Json<Cancelled>, ApiError> {
+pub(crate) async fn cancel(asker: Asker, Body(Empty {}): Body<Empty>) -> Result<Json<Cancelled>, ApiError> {
     Ok(Json(asker.admin("CancelRebalance")?.cancel().await?))
 }

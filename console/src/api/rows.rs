@@ -19,7 +19,7 @@ const LIMIT_DEFAULT: u32 = 100;
 /// Which rows.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ScanQuery {
     /// Only keys that begin so.
     #[serde(default)]
     prefix: String,
@@ -62,7 +62,7 @@ pub(crate) struct Written {
 pub(crate) async fn scan(
     asker: Asker,
     Path(named): Path<OfTable>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<ScanQuery>,
 ) -> Result<Json<Rows>, ApiError> {
     let client = asker.rows(Right::Read, "Scan", &named.table).await?;
     let mut scan = client.scan(&asked.prefix).limit(asked.limit.unwrap_or(LIMIT_DEFAULT));
