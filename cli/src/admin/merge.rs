@@ -34,7 +34,7 @@ pub(crate) async fn run(
         output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
     }
-    let mut watched = Under { admin, merge: &merge, output };
+    let mut watched = RunningMerge { admin, merge: &merge, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
         Waited::Over(true) => say(&merge, output, &format!("partition {table}/{id} has got {}", what(&merge))),
         Waited::Over(false) => {
@@ -66,13 +66,13 @@ fn what(merge: &PartitionMerge) -> String {
 }
 
 /// A merge under way.
-struct Under<'a> {
+struct RunningMerge<'a> {
     admin: &'a Admin,
     merge: &'a PartitionMerge,
     output: &'a Output,
 }
 
-impl Watched for Under<'_> {
+impl Watched for RunningMerge<'_> {
     /// Whether it was done.
     type Outcome = bool;
 

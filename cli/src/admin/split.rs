@@ -39,7 +39,7 @@ pub(crate) async fn run(
         output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
     }
-    let mut watched = Under { admin, split: &split, output };
+    let mut watched = RunningSplit { admin, split: &split, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
         Waited::Over(true) => say(&split, output, &format!("partition {table}/{id} is split:{}", halves(&split))),
         Waited::Over(false) => {
@@ -78,13 +78,13 @@ fn halves(split: &PartitionSplit) -> String {
 }
 
 /// A split under way.
-struct Under<'a> {
+struct RunningSplit<'a> {
     admin: &'a Admin,
     split: &'a PartitionSplit,
     output: &'a Output,
 }
 
-impl Watched for Under<'_> {
+impl Watched for RunningSplit<'_> {
     /// Whether it was done.
     type Outcome = bool;
 

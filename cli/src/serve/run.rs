@@ -118,13 +118,13 @@ fn other_address(flag: &str) -> String {
     format!("choose another {flag} address, or stop the process that uses this one")
 }
 
-/// How long after the first signal others are taken for the same wish: `timeout`, a terminal and service managers signal
+/// How long after the first signal others are taken for the same one: `timeout`, a terminal and service managers signal
 /// a process and its group, microseconds apart.
-const SAME_WISH: Duration = Duration::from_secs(1);
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// What a signal means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wish {
+enum StopSignal {
     /// Stop in order.
     Stop,
     /// The first one again.
@@ -135,17 +135,17 @@ enum Wish {
 
 /// When the first signal came.
 #[derive(Default)]
-struct Wishes(Option<Instant>);
+struct StopSignals(Option<Instant>);
 
-impl Wishes {
-    fn take(&mut self, at: Instant) -> Wish {
+impl StopSignals {
+    fn take(&mut self, at: Instant) -> StopSignal {
         match self.0 {
             None => {
                 self.0 = Some(at);
-                Wish::Stop
+                StopSignal::Stop
             }
-            Some(first) if at.saturating_duration_since(first) < SAME_WISH => Wish::Again,
-            Some(_) => Wish::End,
+            Some(first) if at.saturating_duration_since(first) < SAME_SIGNAL => StopSignal::Again,
+            Some(_) => StopSignal::End,
         }
     }
 }
@@ -183,22 +183,22 @@ fn watch_signals(
     let mut terminate = install(SignalKind::terminate())?;
     let mut interrupt = install(SignalKind::interrupt())?;
     Ok(async move {
-        let mut wishes = Wishes::default();
+        let mut signals = StopSignals::default();
         loop {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
             };
-            match wishes.take(Instant::now()) {
-                Wish::Stop => {
+            match signals.take(Instant::now()) {
+                StopSignal::Stop => {
                     tracing::info!(
                         signal = name,
                         "stopping; another signal, a second or more later, ends the process at once"
                     );
                     stop.cancel();
                 }
-                Wish::Again => tracing::debug!(signal = name, "the same signal again"),
-                Wish::End => {
+                StopSignal::Again => tracing::debug!(signal = name, "the same signal again"),
+                StopSignal::End => {
                     tracing::warn!(signal = name, "another signal; ending at once");
                     last_words();
                     // The shells' convention: 128 plus the number of the signal.
@@ -217,11 +217,11 @@ mod tests {
     #[test]
     fn two_signals_within_microseconds_do_not_end_a_process_at_once() {
         let first = Instant::now();
-        let mut wishes = Wishes::default();
-        let mut take = |after| wishes.take(first + after);
-        assert_eq!(take(Duration::ZERO), Wish::Stop);
-        assert_eq!(take(Duration::from_micros(3)), Wish::Again);
-        assert_eq!(take(Duration::from_millis(999)), Wish::Again);
-        assert_eq!(take(Duration::from_secs(1)), Wish::End);
+        let mut signals = StopSignals::default();
+        let mut take = |after| signals.take(first + after);
+        assert_eq!(take(Duration::ZERO), StopSignal::Stop);
+        assert_eq!(take(Duration::from_micros(3)), StopSignal::Again);
+        assert_eq!(take(Duration::from_millis(999)), StopSignal::Again);
+        assert_eq!(take(Duration::from_secs(1)), StopSignal::End);
     }
 }
