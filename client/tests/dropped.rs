@@ -6,7 +6,7 @@ mod support;
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
 use archon_types::{TableId, Version};
 use std::time::Duration;
-use support::{FakeCluster, Manner};
+use support::{Behaviour, FakeCluster};
 
 /// Far more than anything here takes: whoever is told by the deadline only was not told.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ async fn an_operation_on_a_dropped_table_ends_as_not_found_and_so_do_all_later_o
     let cluster = FakeCluster::start(1, 4).await;
     let client = client_of(&cluster).await;
     client.put("k", "v").await.unwrap();
-    cluster.nodes[0].state.set(Manner::Refuse(ErrorDetail::new(ErrorKind::NotFound, "it was dropped")));
+    cluster.nodes[0].state.set(Behaviour::Refuse(ErrorDetail::new(ErrorKind::NotFound, "it was dropped")));
     let error = client.get("k").await.unwrap_err();
     assert!(not_found(&error), "{error}");
     // Once told it asks nobody.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use support::{FakeCluster, Manner};
+use support::{Behaviour, FakeCluster};
 
 async fn client_of(cluster: &FakeCluster) -> Client {
     Client::builder(cluster.addresses()).timeout(Duration::from_secs(10)).build().await.unwrap()
@@ -73,7 +73,7 @@ async fn a_key_is_put_if_it_is_absent_by_one_of_many_and_a_lost_answer_changes_n
     assert_eq!((found.value, found.revision), (Bytes::from(format!("caller {number}")), revision));
     assert!(client.delete("first").await.unwrap());
     // It is applied, and its repetition is not told that the key is there.
-    cluster.nodes[0].state.set(Manner::ApplyThenBreak);
+    cluster.nodes[0].state.set(Behaviour::ApplyThenBreak);
     let again = client.put_if_absent("first", "again").await.unwrap().expect("it was absent");
     assert!(again > revision, "{again:?} after {revision:?}");
     assert_eq!(client.put_if_absent("first", "other").await, Ok(None));
@@ -109,7 +109,7 @@ async fn a_redirect_costs_one_extra_hop_and_the_new_table_none() {
     client.put("k", "1").await.unwrap();
     assert_eq!(old.state.ops.load(Ordering::SeqCst), 1);
     // The partition has moved; the client has not heard of it.
-    old.state.set(Manner::Redirect(Some(new.address.clone())));
+    old.state.set(Behaviour::Redirect(Some(new.address.clone())));
     let began = Instant::now();
     client.put("k", "2").await.unwrap();
     assert_eq!(old.state.ops.load(Ordering::SeqCst), 2);
@@ -126,8 +126,8 @@ async fn a_redirect_costs_one_extra_hop_and_the_new_table_none() {
 async fn two_nodes_that_point_at_each_other_are_not_asked_without_pause() {
     let cluster = FakeCluster::start(2, 1).await;
     let (one, two) = (&cluster.nodes[0], &cluster.nodes[1]);
-    one.state.set(Manner::Redirect(Some(two.address.clone())));
-    two.state.set(Manner::Redirect(Some(one.address.clone())));
+    one.state.set(Behaviour::Redirect(Some(two.address.clone())));
+    two.state.set(Behaviour::Redirect(Some(one.address.clone())));
     let client = client_of(&cluster).await.with_timeout(Duration::from_millis(700));
     let error = client.get("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotPartitionLeader);
@@ -149,7 +149,7 @@ async fn a_killed_node_that_returns_is_used_again_and_nothing_is_applied_twice()
     cluster.nodes[0].restart().await;
     assert_eq!(waiting.await.unwrap().unwrap().value, 2);
     // Applied, but the answer is lost: the retry carries the same name.
-    cluster.nodes[0].state.set(Manner::ApplyThenBreak);
+    cluster.nodes[0].state.set(Behaviour::ApplyThenBreak);
     assert_eq!(client.increment("n", 1).await.unwrap().value, 3);
     let ids = cluster.nodes[0].state.store.lock().unwrap().ids.clone();
     let (last, before) = (ids[ids.len() - 1], ids[ids.len() - 2]);
@@ -162,7 +162,7 @@ async fn a_deadline_is_kept_and_says_whether_the_outcome_is_known() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await.with_timeout(Duration::from_millis(300));
     client.put("k", "1").await.unwrap();
-    cluster.nodes[0].state.set(Manner::Silent);
+    cluster.nodes[0].state.set(Behaviour::Silent);
     for write in [false, true] {
         let began = Instant::now();
         let error = match write {
@@ -182,7 +182,7 @@ async fn an_operation_does_not_wait_for_a_leader_that_was_replaced() {
     let cluster = FakeCluster::start(2, 1).await;
     let client = client_of(&cluster).await;
     client.put("k", "1").await.unwrap();
-    cluster.nodes[0].state.set(Manner::Silent);
+    cluster.nodes[0].state.set(Behaviour::Silent);
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.put("k", "2").await }
@@ -274,7 +274,7 @@ async fn many_operations_that_need_a_newer_table_share_its_refresh() {
     join_all((0..20).map(|i| client.get(format!("warm-{i}")))).await;
     let before = cluster.count(|node| &node.fetches);
     for node in &cluster.nodes {
-        node.state.set(Manner::Redirect(None));
+        node.state.set(Behaviour::Redirect(None));
     }
     let waiting = (0..500).map(|i| {
         let client = client.clone();
@@ -286,7 +286,7 @@ async fn many_operations_that_need_a_newer_table_share_its_refresh() {
     let (refused, fetches) = counted();
     assert!(fetches * 10 <= refused, "{fetches} fetches for {refused} refusals");
     for node in &cluster.nodes {
-        node.state.set(Manner::Serve);
+        node.state.set(Behaviour::Serve);
     }
     for result in join_all(waiting).await {
         result.unwrap().unwrap();
@@ -316,16 +316,16 @@ async fn a_refused_first_attempt_is_stamped_anew_and_a_later_one_is_not() {
     let client = client_of(&cluster).await;
     let state = &cluster.nodes[0].state;
     state.log_time.store(100, Ordering::SeqCst);
-    state.set(Manner::Forgotten(Millis::new(50)));
+    state.set(Behaviour::Forgotten(Millis::new(50)));
     assert_eq!(client.increment("n", 1).await.unwrap().value, 1);
     assert_eq!(state.ops.load(Ordering::SeqCst), 2);
     // Applied, the answer lost, and then forgotten by the server: nobody can tell any more.
     let (fresh, waiting) = (client_of(&cluster).await, client.clone());
-    state.set(Manner::Silent);
+    state.set(Behaviour::Silent);
     let lost = tokio::spawn(async move { fresh.increment("n", 1).await });
     let kept = tokio::spawn(async move { waiting.get("n").await });
     wait_for("both to be under way", || state.ops.load(Ordering::SeqCst), |ops| *ops == 4).await;
-    state.set(Manner::Forgotten(Millis::new(50)));
+    state.set(Behaviour::Forgotten(Millis::new(50)));
     let mut cluster = cluster;
     cluster.nodes[0].restart().await;
     let error = lost.await.unwrap().unwrap_err();
@@ -337,11 +337,11 @@ async fn a_refused_first_attempt_is_stamped_anew_and_a_later_one_is_not() {
 async fn a_refusal_for_good_ends_the_call_at_once() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
-    cluster.nodes[0].state.set(Manner::Refuse(ErrorDetail::new(ErrorKind::StaleVersion, "no")));
+    cluster.nodes[0].state.set(Behaviour::Refuse(ErrorDetail::new(ErrorKind::StaleVersion, "no")));
     let error = client.put("k", "1").await.unwrap_err();
     assert_eq!((error.kind(), cluster.count(|node| &node.ops)), (ErrorKind::StaleVersion, 1));
     let overloaded = ErrorDetail::new(ErrorKind::Overloaded, "full").with_retry_after_ms(200);
-    cluster.nodes[0].state.set(Manner::Refuse(overloaded));
+    cluster.nodes[0].state.set(Behaviour::Refuse(overloaded));
     let error = client.with_timeout(Duration::from_millis(700)).put("k", "1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     let asked = cluster.count(|node| &node.ops) - 1;
@@ -359,13 +359,13 @@ async fn many_callers_that_are_asked_to_come_back_soon_do_so() {
         let cluster = FakeCluster::start(1, 1).await;
         let client = client_of(&cluster).await;
         let moving = ErrorDetail::new(ErrorKind::Unavailable, "moving").with_retry_after_ms(1);
-        cluster.nodes[0].state.set(Manner::Refuse(moving));
+        cluster.nodes[0].state.set(Behaviour::Refuse(moving));
         let began = Instant::now();
         let calls = join_all((0..CALLERS).map(|caller| client.put(format!("k{caller}"), "1")));
         let fourth = async {
             wait_for("the fourth attempts", || cluster.count(|node| &node.ops), |ops| *ops >= 4 * CALLERS).await;
             took.push(began.elapsed());
-            cluster.nodes[0].state.set(Manner::Serve);
+            cluster.nodes[0].state.set(Behaviour::Serve);
         };
         let (results, ()) = tokio::join!(calls, fourth);
         assert!(results.iter().all(Result::is_ok), "{results:?}");
@@ -423,7 +423,7 @@ async fn closing_ends_what_is_under_way_and_says_what_is_unknown() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     client.put("k", "1").await.unwrap();
-    cluster.nodes[0].state.set(Manner::Silent);
+    cluster.nodes[0].state.set(Behaviour::Silent);
     let (writer, reader) = (client.clone(), client.clone());
     let write = tokio::spawn(async move { writer.put("k", "2").await });
     let read = tokio::spawn(async move { reader.get("k").await });

@@ -7,7 +7,7 @@ use archon_client::{Client, Error, ErrorDetail, ErrorKind};
 use archon_types::{KeyRange, Keys, TableDelta, Version};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
-use support::{FakeCluster, Manner};
+use support::{Behaviour, FakeCluster};
 
 /// Far more than anything here takes: whoever waits for it was not told.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -28,8 +28,8 @@ impl FakeCluster {
         self.nodes.iter().for_each(|node| drop(node.state.table.send_replace(delta.clone())));
     }
 
-    fn manner(&self, manner: Manner) {
-        self.nodes[0].state.set(manner);
+    fn behaviour(&self, behaviour: Behaviour) {
+        self.nodes[0].state.set(behaviour);
     }
 }
 
@@ -49,15 +49,15 @@ async fn wait_for(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn busy() -> Manner {
-    Manner::Refuse(ErrorDetail::new(ErrorKind::Unavailable, "it is being merged").with_retry_after_ms(5))
+fn busy() -> Behaviour {
+    Behaviour::Refuse(ErrorDetail::new(ErrorKind::Unavailable, "it is being merged").with_retry_after_ms(5))
 }
 
 #[tokio::test]
 async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
     let (cluster, client) = two_partitions().await;
     client.put("z", "before").await.unwrap();
-    cluster.manner(busy());
+    cluster.behaviour(busy());
     let run = |client: Client| async move {
         (client.put("z", "after").await, client.scan("").limit(10).page().await.map(|page| page.entries.len()))
     };
@@ -66,7 +66,7 @@ async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
     wait_for("an attempt", || cluster.count(|node| &node.ops) > asked).await;
     cluster.push(&cluster.ranges(9, true));
     wait_for("the newer table", || client.table_version() == Version::new(9)).await;
-    cluster.manner(Manner::Serve);
+    cluster.behaviour(Behaviour::Serve);
     let (put, scanned) = begun.await.unwrap();
     assert!(put.is_ok(), "{put:?}");
     assert_eq!(scanned, Ok(1));
@@ -78,7 +78,7 @@ async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
 #[tokio::test]
 async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
     let (mut cluster, client) = two_partitions().await;
-    cluster.manner(Manner::Silent);
+    cluster.behaviour(Behaviour::Silent);
     let begun = tokio::spawn({
         let client = client.clone();
         async move { client.put("z", "open").await }
@@ -87,7 +87,7 @@ async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
     cluster.push(&cluster.ranges(9, true));
     wait_for("the newer table", || client.table_version() == Version::new(9)).await;
     // Were it sent again, it would be done.
-    cluster.manner(Manner::Serve);
+    cluster.behaviour(Behaviour::Serve);
     cluster.nodes[0].restart().await;
     let put = begun.await.unwrap();
     assert!(matches!(put, Err(Error::MaybeApplied { .. })), "{put:?}");

@@ -177,21 +177,21 @@ impl FakeCoordinator {
 
     /// Leaves everything unanswered that a participant asks, until [`Self::answer`]: its lease runs out.
     pub fn silence(&self, participant: &str) {
-        self.shared.change(|script| script.manner(participant).silent = true);
+        self.shared.change(|script| script.behaviour(participant).silent = true);
     }
 
     /// Ends [`Self::silence`], [`Self::delay`] and [`Self::refuse`].
     pub fn answer(&self, participant: &str) {
         self.shared.change(|script| {
-            let manner = script.manner(participant);
-            (manner.silent, manner.delay, manner.refused) = (false, Duration::ZERO, None);
+            let behaviour = script.behaviour(participant);
+            (behaviour.silent, behaviour.delay, behaviour.refused) = (false, Duration::ZERO, None);
         });
     }
 
     /// Answers each heartbeat and each poll for duties of a participant later by this much. A heartbeat is waited for an eighth of
     /// a lease, at least 150 ms and at most 2 s: what comes later is a heartbeat that failed.
     pub fn delay(&self, participant: &str, delay: Duration) {
-        self.shared.change(|script| script.manner(participant).delay = delay);
+        self.shared.change(|script| script.behaviour(participant).delay = delay);
     }
 
     /// Tells a participant its duties again: those of before, those that it obeys, and these once more as if they were newer.
@@ -201,13 +201,13 @@ impl FakeCoordinator {
 
     /// Takes the next `count` requests that report something, and leaves each unanswered, so that it is sent again.
     pub fn lose_answers(&self, participant: &str, count: u32) {
-        self.shared.change(|script| script.manner(participant).answers_lost = count);
+        self.shared.change(|script| script.behaviour(participant).answers_lost = count);
     }
 
     /// Refuses the registrations of a participant from now on. [`ErrorKind::Refused`] and [`ErrorKind::InvalidArgument`] are for
     /// good; after most others, such as [`ErrorKind::NoQuorum`], it asks again.
     pub fn refuse(&self, participant: &str, kind: ErrorKind, why: &str) {
-        self.shared.change(|script| script.manner(participant).refused = Some(ErrorDetail::new(kind, why)));
+        self.shared.change(|script| script.behaviour(participant).refused = Some(ErrorDetail::new(kind, why)));
     }
 
     /// Who owns a partition, and in which epoch.

@@ -18,7 +18,7 @@ const TERM: u64 = 1;
 
 /// How a participant is answered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Manner {
+pub(super) struct Behaviour {
     pub(super) silent: bool,
     pub(super) delay: Duration,
     pub(super) refused: Option<ErrorDetail>,
@@ -61,7 +61,7 @@ struct Row {
 pub(super) struct Script {
     cluster: ClusterId,
     tables: Vec<String>,
-    manners: BTreeMap<String, Manner>,
+    manners: BTreeMap<String, Behaviour>,
     known: BTreeMap<NodeId, Known>,
     rows: BTreeMap<PartitionId, Row>,
     /// Granted to participants that are not registered.
@@ -98,14 +98,14 @@ impl Script {
         PartitionId::new(TableId::new(place as u64 + 1), index)
     }
 
-    pub(super) fn manner(&mut self, participant: &str) -> &mut Manner {
+    pub(super) fn behaviour(&mut self, participant: &str) -> &mut Behaviour {
         self.manners.entry(participant.to_owned()).or_default()
     }
 
     /// How whoever sends this is answered.
-    pub(super) fn manner_of(&mut self, member: &Member) -> Manner {
+    pub(super) fn manner_of(&mut self, member: &Member) -> Behaviour {
         let name = self.known.get(&member.node).map(|known| known.name.clone());
-        name.map_or_else(Manner::default, |name| self.manner(&name).clone())
+        name.map_or_else(Behaviour::default, |name| self.behaviour(&name).clone())
     }
 
     pub(super) fn grant(&mut self, participant: &str, partition: PartitionId) -> Epoch {
@@ -175,7 +175,7 @@ impl Script {
             let message = "the fake coordinator takes participants alone";
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         };
-        if let Some(detail) = self.manner(&participant).refused.clone() {
+        if let Some(detail) = self.behaviour(&participant).refused.clone() {
             self.reported.push(Reported::Refused { participant });
             return Err(detail);
         }
@@ -288,7 +288,7 @@ impl Script {
     /// Whether this request with reports is one whose answer is lost.
     pub(super) fn loses_answer(&mut self, member: &Member) -> bool {
         let Some(name) = self.known.get(&member.node).map(|known| known.name.clone()) else { return false };
-        let left = &mut self.manner(&name).answers_lost;
+        let left = &mut self.behaviour(&name).answers_lost;
         let loses = *left > 0;
         *left = left.saturating_sub(1);
         loses

@@ -1,7 +1,7 @@
 //! The wire of a fake coordinator.
 
 use super::Shared;
-use super::script::Manner;
+use super::script::Behaviour;
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::ConvertError;
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Judged};
@@ -29,12 +29,12 @@ impl Service {
     }
 
     /// How this member is answered, once it is to be answered.
-    async fn manner(&self, member: &Member) -> Manner {
+    async fn behaviour(&self, member: &Member) -> Behaviour {
         let mut changed = self.shared.changed.subscribe();
         loop {
-            let manner = self.shared.script.lock().manner_of(member);
-            if !manner.silent {
-                return manner;
+            let behaviour = self.shared.script.lock().manner_of(member);
+            if !behaviour.silent {
+                return behaviour;
             }
             // The sender is shared.
             let _ = changed.changed().await;
@@ -42,7 +42,7 @@ impl Service {
     }
 
     async fn answer_later(&self, member: &Member) {
-        sleep(self.manner(member).await.delay).await;
+        sleep(self.behaviour(member).await.delay).await;
     }
 
     /// Answers a member's heartbeats until their stream ends.
@@ -111,7 +111,7 @@ impl Session for Service {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
         let registration = Registration::try_from(request.into_inner()).map_err(malformed)?;
         let mut changed = self.shared.changed.subscribe();
-        while self.shared.script.lock().manner(&registration.name).silent {
+        while self.shared.script.lock().behaviour(&registration.name).silent {
             // The sender is shared.
             let _ = changed.changed().await;
         }
@@ -121,7 +121,7 @@ impl Session for Service {
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
         let Reports { member, reports } = Reports::try_from(request.into_inner()).map_err(malformed)?;
-        self.manner(&member).await;
+        self.behaviour(&member).await;
         let (outcomes, lost) = self.shared.change(|script| {
             let outcomes = reports.iter().map(|report| script.report(&member, report).err()).collect();
             (outcomes, script.loses_answer(&member))
@@ -134,7 +134,7 @@ impl Session for Service {
 
     async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
         let asked = DutiesAsked::try_from(request.into_inner()).map_err(malformed)?;
-        self.manner(&asked.member).await;
+        self.behaviour(&asked.member).await;
         let duties = self.poll(&asked).await.map_err(refuse)?;
         self.answer_later(&asked.member).await;
         Ok(Response::new(duties.into()))
@@ -142,7 +142,7 @@ impl Session for Service {
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         let member = Member::try_from(request.into_inner()).map_err(malformed)?;
-        self.manner(&member).await;
+        self.behaviour(&member).await;
         self.shared.change(|script| script.leave(&member)).map_err(refuse)?;
         Ok(Response::new(v1::LeaveResponse {}))
     }

@@ -30,7 +30,7 @@ pub(crate) const CLUSTER: ClusterId = ClusterId::new(Uuid::from_u128(0xA1));
 
 /// How a node behaves.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Manner {
+pub(crate) enum Behaviour {
     /// Serves everything.
     Serve,
     /// Says who leads, if anybody.
@@ -126,7 +126,7 @@ impl Store {
 pub(crate) struct NodeState {
     pub(crate) id: NodeId,
     pub(crate) cluster: ClusterId,
-    pub(crate) manner: Mutex<Manner>,
+    pub(crate) behaviour: Mutex<Behaviour>,
     pub(crate) table: watch::Sender<TableDelta>,
     pub(crate) store: Arc<Mutex<Store>>,
     /// Messages with operations.
@@ -149,32 +149,34 @@ pub(crate) struct NodeState {
 }
 
 impl NodeState {
-    pub(crate) fn set(&self, manner: Manner) {
-        *self.manner.lock().unwrap() = manner;
+    pub(crate) fn set(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
     }
 
     /// Whether the stream breaks instead of answering; once.
     fn breaks_now(&self) -> bool {
-        let mut manner = self.manner.lock().unwrap();
-        let breaks = *manner == Manner::ApplyThenBreak;
+        let mut behaviour = self.behaviour.lock().unwrap();
+        let breaks = *behaviour == Behaviour::ApplyThenBreak;
         if breaks {
-            *manner = Manner::Serve;
+            *behaviour = Behaviour::Serve;
         }
         breaks
     }
 
     fn answer(&self, op: &TaggedOp) -> Option<Result<Answer, ErrorDetail>> {
-        let manner = self.manner.lock().unwrap().clone();
-        Some(match manner {
-            Manner::Silent => return None,
-            Manner::Redirect(leader) => {
+        let behaviour = self.behaviour.lock().unwrap().clone();
+        Some(match behaviour {
+            Behaviour::Silent => return None,
+            Behaviour::Redirect(leader) => {
                 Err(ErrorDetail::new(ErrorKind::NotPartitionLeader, "not here").with_leader(leader))
             }
-            Manner::Refuse(detail) => Err(detail),
-            Manner::Forgotten(until) if op.id.is_some_and(|id| id.stamp < until) => {
+            Behaviour::Refuse(detail) => Err(detail),
+            Behaviour::Forgotten(until) if op.id.is_some_and(|id| id.stamp < until) => {
                 Err(ErrorDetail::new(ErrorKind::MaybeApplied, "older than what is kept"))
             }
-            Manner::Serve | Manner::ApplyThenBreak | Manner::Forgotten(_) => Ok(self.store.lock().unwrap().run(op)),
+            Behaviour::Serve | Behaviour::ApplyThenBreak | Behaviour::Forgotten(_) => {
+                Ok(self.store.lock().unwrap().run(op))
+            }
         })
     }
 }
@@ -263,7 +265,7 @@ impl FakeCluster {
             let state = Arc::new(NodeState {
                 id: NodeId::new(id),
                 cluster,
-                manner: Mutex::new(Manner::Serve),
+                behaviour: Mutex::new(Behaviour::Serve),
                 table: watch::Sender::new(delta(1, partitions, &[], |_| None)),
                 store: Arc::clone(&store),
                 messages: AtomicUsize::new(0),
