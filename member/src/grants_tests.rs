@@ -18,12 +18,12 @@ fn at(ms: u64) -> Millis {
 }
 
 /// What a life has sent, and what it was granted.
-struct Bed {
+struct TestBed {
     heartbeats: Heartbeats,
     grants: Grants,
 }
 
-impl Bed {
+impl TestBed {
     fn new(mutant: Option<Mutant>) -> Self {
         Self { heartbeats: Heartbeats::new(NODE, LIFE), grants: Grants::new(Broken::by(mutant)) }
     }
@@ -56,7 +56,7 @@ fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
 
 #[test]
 fn the_lease_counts_from_sending_and_ends() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     assert!(!bed.grants.is_valid(at(0)));
     let heartbeat = bed.send(100);
     assert_eq!(bed.take(answer(heartbeat), 120), granted(0, vec![]));
@@ -68,7 +68,7 @@ fn the_lease_counts_from_sending_and_ends() {
 
 #[test]
 fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     let heartbeat = bed.send(100);
     let unsent = LeaseAnswer { number: 2, ..answer(heartbeat) };
     let zero = LeaseAnswer { number: 0, ..answer(heartbeat) };
@@ -82,7 +82,7 @@ fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
 
 #[test]
 fn the_last_sixteen_heartbeats_are_remembered_and_no_others() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     let sent: Vec<Heartbeat> = (0..17).map(|count| bed.send(100 * count)).collect();
     assert_eq!(bed.take(answer(sent[0]), 1_700), Taken::Foreign, "its place is another one's by now");
     assert_eq!(bed.take(answer(sent[1]), 1_700), granted(0, vec![]));
@@ -92,21 +92,21 @@ fn the_last_sixteen_heartbeats_are_remembered_and_no_others() {
 }
 
 fn a_lease_does_not_outlive_its_length_after_sending(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::new(mutant);
+    let mut bed = TestBed::new(mutant);
     let heartbeat = bed.send(100);
     bed.take(answer(heartbeat), 900);
     !bed.grants.is_valid(at(1_100))
 }
 
 fn what_is_withdrawn_is_not_covered(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::new(mutant);
+    let mut bed = TestBed::new(mutant);
     let heartbeat = bed.send(100);
     bed.take(withdrawing(heartbeat), 100);
     !bed.covers(4, 200)
 }
 
 fn a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::new(mutant);
+    let mut bed = TestBed::new(mutant);
     let first = bed.send(100);
     bed.send(300);
     bed.take(answer(first), 310);
@@ -114,7 +114,7 @@ fn a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names(mutant:
 }
 
 fn an_answer_to_the_former_life_grants_nothing(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::new(mutant);
+    let mut bed = TestBed::new(mutant);
     let former = Heartbeats::new(NODE, Incarnation::new(2)).send(at(50));
     bed.send(100);
     bed.take(answer(former), 120);
@@ -122,7 +122,7 @@ fn an_answer_to_the_former_life_grants_nothing(mutant: Option<Mutant>) -> bool {
 }
 
 fn an_older_answer_does_not_bring_back_what_was_withdrawn(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::new(mutant);
+    let mut bed = TestBed::new(mutant);
     let (first, second) = (bed.send(50), bed.send(100));
     bed.take(withdrawing(second), 110);
     bed.take(answer(first), 120);
@@ -139,7 +139,7 @@ archon_types::shown_by! {
 
 #[test]
 fn a_withdrawn_leadership_is_not_covered_and_others_are() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     let (first, second) = (bed.send(50), bed.send(100));
     assert_eq!(bed.take(withdrawing(second), 110), granted(0, vec![(partition(1), Epoch::new(4))]));
     assert_eq!(bed.take(answer(first), 120), Taken::Overtaken);
@@ -150,7 +150,7 @@ fn a_withdrawn_leadership_is_not_covered_and_others_are() {
 
 #[test]
 fn after_the_end_no_answer_counts() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     let (first, second) = (bed.send(100), bed.send(100));
     assert_eq!(bed.take(answer(first), 100), granted(0, vec![]));
     bed.grants.end();
@@ -165,7 +165,7 @@ proptest! {
     fn in_whatever_order_answers_come_the_newest_heartbeat_counts(
         story in prop::collection::vec(prop_oneof![Just(None), (0_u64..40, any::<bool>()).prop_map(Some)], 1..120),
     ) {
-        let mut bed = Bed::new(None);
+        let mut bed = TestBed::new(None);
         let (mut sent, mut now, mut newest) = (Vec::new(), 0, (0, 0, false));
         for step in story {
             now += 30;

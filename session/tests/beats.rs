@@ -84,12 +84,12 @@ fn beat(number: u64) -> Beat {
 }
 
 /// A member's side: its coordinators, its streams, and the numbers whose answers were taken in.
-struct Bed {
+struct TestBed {
     coordinators: Coordinators,
     taken: Mutex<Vec<u64>>,
 }
 
-impl Bed {
+impl TestBed {
     fn new(played: &[&Played]) -> Self {
         let addresses = played.iter().map(|played| played.address.clone()).collect();
         Self {
@@ -129,7 +129,7 @@ impl Bed {
 #[tokio::test]
 async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     let played = Played::start().await;
-    let bed = Bed::new(&[&played]);
+    let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut stream = played.stream().await;
@@ -155,7 +155,7 @@ async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
 #[tokio::test]
 async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew() {
     let played = Played::start().await;
-    let bed = Bed::new(&[&played]);
+    let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let breaks_off = async {
             assert_eq!(played.stream().await.heard().await, 1);
@@ -189,7 +189,7 @@ async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew
 #[tokio::test]
 async fn refusals_name_who_leads_or_end_the_life() {
     let played = Played::start().await;
-    let bed = Bed::new(&[&played]);
+    let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut stream = played.stream().await;
@@ -222,7 +222,7 @@ async fn refusals_name_who_leads_or_end_the_life() {
 #[tokio::test]
 async fn whoever_owes_an_answer_for_long_is_connected_to_anew() {
     let played = Played::start().await;
-    let bed = Bed::new(&[&played]);
+    let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut silent = played.stream().await;
@@ -254,7 +254,7 @@ async fn whoever_owes_an_answer_for_long_is_connected_to_anew() {
 #[tokio::test]
 async fn once_another_coordinator_grants_the_stream_to_the_former_one_ends() {
     let (former, next) = (Played::start().await, Played::start().await);
-    let bed = Bed::new(&[&former, &next]);
+    let bed = TestBed::new(&[&former, &next]);
     bed.run(async |streams| {
         let serves = async {
             let (mut from, mut to) = (former.stream().await, next.stream().await);
@@ -278,7 +278,7 @@ async fn once_another_coordinator_grants_the_stream_to_the_former_one_ends() {
 #[tokio::test]
 async fn answers_that_cannot_be_read_end_their_stream_and_grant_nothing() {
     let played = Played::start().await;
-    let bed = Bed::new(&[&played]);
+    let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut stream = played.stream().await;

@@ -44,12 +44,12 @@ fn hand_over(index: u32, epoch: u64) -> Duty {
 }
 
 /// A participant and its duties, each list of a higher version.
-struct Bed {
+struct TestBed {
     it: Participation,
     version: u64,
 }
 
-impl Bed {
+impl TestBed {
     fn new(mutant: Option<Mutant>) -> Self {
         let mut it = Participation::new(Broken::by(mutant));
         it.begin_life(NodeId::new(2), LIFE, at(0));
@@ -100,7 +100,7 @@ impl Bed {
 
 #[test]
 fn what_is_offered_is_acquired_once_a_lease_covers_it() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     bed.told(&[host(1, 4)], 0);
     assert_eq!(bed.effects(), []);
     bed.lease(10, &[(1, 4)]);
@@ -117,12 +117,12 @@ fn what_is_offered_is_acquired_once_a_lease_covers_it() {
 #[test]
 fn the_target_of_a_move_owns_nothing_yet() {
     let waits = Duty::Host { partition: row(1, 4, 4, Some(PlacementId::new(8))), placement: OWN };
-    assert_eq!(Bed::with(None, &[waits]).effects(), []);
+    assert_eq!(TestBed::with(None, &[waits]).effects(), []);
 }
 
 #[test]
 fn a_hand_over_is_told_after_the_service_has_released() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.told(&[hand_over(1, 4)], 2);
     assert_eq!(bed.effects(), [Effect::Release(of, Why::HandedOver)]);
@@ -141,7 +141,7 @@ fn a_hand_over_is_told_after_the_service_has_released() {
 
 #[test]
 fn what_is_to_be_handed_over_while_it_is_acquired_is_released_right_after() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.acquiring();
     bed.told(&[hand_over(1, 4)], 1);
     assert_eq!(bed.effects(), []);
@@ -153,12 +153,12 @@ fn what_is_to_be_handed_over_while_it_is_acquired_is_released_right_after() {
 
 #[test]
 fn a_hand_over_that_is_no_longer_asked_for_before_anything_began_is_forgotten() {
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     bed.told(&[hand_over(1, 4)], 0);
     bed.told(&[host(1, 4)], 1);
     bed.lease(2, &[]);
     bed.acquiring();
-    let mut bed = Bed::new(None);
+    let mut bed = TestBed::new(None);
     bed.told(&[hand_over(1, 4)], 0);
     bed.lease(2, &[]);
     assert_eq!((bed.effects(), bed.facts()), (vec![], vec![(4, Fact::Released)]), "it is handed over unopened");
@@ -166,7 +166,7 @@ fn a_hand_over_that_is_no_longer_asked_for_before_anything_began_is_forgotten() 
 
 #[test]
 fn a_service_that_cannot_acquire_drops_it() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.acquiring();
     bed.it.acquired(of, false, at(1));
     assert_eq!((bed.effects(), bed.facts()), (vec![], vec![(4, Fact::Declined)]));
@@ -174,7 +174,7 @@ fn a_service_that_cannot_acquire_drops_it() {
 
 #[test]
 fn everything_is_lost_when_the_lease_ends_and_acquired_anew_under_the_next() {
-    let mut bed = Bed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
     let [Effect::Acquire(first), Effect::Acquire(second), Effect::Acquire(third)] = bed.effects()[..] else { panic!() };
     bed.it.acquired(second, true, at(1));
     bed.it.acquired(third, true, at(1));
@@ -197,7 +197,7 @@ fn everything_is_lost_when_the_lease_ends_and_acquired_anew_under_the_next() {
 
 #[test]
 fn an_answer_that_comes_after_the_lease_does_not_hide_that_it_was_lost() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.lease(LEASE_MS + 500, &[]);
     let effects = bed.effects();
@@ -207,7 +207,7 @@ fn an_answer_that_comes_after_the_lease_does_not_hide_that_it_was_lost() {
 
 #[test]
 fn what_is_withdrawn_or_named_no_more_or_in_another_epoch_is_lost() {
-    let mut bed = Bed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
     let begun: Vec<Acquired> = bed
         .effects()
         .into_iter()
@@ -227,7 +227,7 @@ fn what_is_withdrawn_or_named_no_more_or_in_another_epoch_is_lost() {
 
 #[test]
 fn what_was_owned_of_a_dropped_table_is_lost_and_told_to_be_deleted() {
-    let mut bed = Bed::with(None, &[host(0, 5)]);
+    let mut bed = TestBed::with(None, &[host(0, 5)]);
     let owned = bed.owning(0);
     bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
     bed.told(&[Duty::Unload { partition: id(0), placement: OWN }], 10);
@@ -238,7 +238,7 @@ fn what_was_owned_of_a_dropped_table_is_lost_and_told_to_be_deleted() {
 /// The list of those withdrawn grew with each lapse for as long as the life went on.
 #[test]
 fn a_leadership_that_lapsed_was_listed_for_ever() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let owned = bed.owning(1);
     bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
     bed.it.tick(at(5_000));
@@ -256,7 +256,7 @@ fn a_leadership_that_lapsed_was_listed_for_ever() {
 /// It was paused while it was the owner in epoch 4, and heard of epoch 6 first.
 #[test]
 fn an_epoch_that_a_participant_never_heard_of_was_listed_for_ever() {
-    let mut bed = Bed::with(None, &[host(1, 6)]);
+    let mut bed = TestBed::with(None, &[host(1, 6)]);
     bed.owning(1);
     bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
     bed.lease(2, &[(1, 4)]);
@@ -266,7 +266,7 @@ fn an_epoch_that_a_participant_never_heard_of_was_listed_for_ever() {
 
 #[test]
 fn older_duties_and_those_of_another_life_change_nothing() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     bed.owning(1);
     for (life, term, version) in [(LIFE, 1, 1), (LIFE, 0, 9), (Incarnation::new(2), 9, 9)] {
         assert!(!bed.it.duties(life, term, Version::new(version), &[], at(2)), "{term} {version}");
@@ -279,7 +279,7 @@ fn older_duties_and_those_of_another_life_change_nothing() {
 
 #[test]
 fn with_another_registration_everything_is_lost() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.it.begin_life(NodeId::new(2), Incarnation::new(9), at(2));
     assert_eq!((bed.effects(), bed.facts()), (vec![Effect::Lost(of)], vec![]));
@@ -289,7 +289,7 @@ fn with_another_registration_everything_is_lost() {
 
 #[test]
 fn whoever_stops_releases_everything_and_acquires_nothing() {
-    let mut bed = Bed::with(None, &[host(1, 4), host(2, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4)]);
     let [Effect::Acquire(first), Effect::Acquire(second)] = bed.effects()[..] else { panic!() };
     bed.it.acquired(first, true, at(1));
     bed.it.stop(at(2));
@@ -309,7 +309,7 @@ fn whoever_stops_releases_everything_and_acquires_nothing() {
 }
 
 fn it_is_looked_at_anew_at_each_use(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::with(mutant, &[host(1, 4)]);
+    let mut bed = TestBed::with(mutant, &[host(1, 4)]);
     let of = bed.owning(1);
     let holdings = bed.it.holdings().clone();
     assert!(holdings.check(of, at(LEASE_MS - 1)));
@@ -317,14 +317,14 @@ fn it_is_looked_at_anew_at_each_use(mutant: Option<Mutant>) -> bool {
 }
 
 fn what_is_lost_is_not_told_as_released(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::with(mutant, &[host(1, 4)]);
+    let mut bed = TestBed::with(mutant, &[host(1, 4)]);
     bed.owning(1);
     bed.it.tick(at(LEASE_MS));
     bed.facts().is_empty()
 }
 
 fn what_is_dropped_is_told_after_it_ended(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::with(mutant, &[host(1, 4)]);
+    let mut bed = TestBed::with(mutant, &[host(1, 4)]);
     let of = bed.owning(1);
     assert!(bed.it.drop(id(1), at(2)));
     let early = bed.facts().iter().any(|(_, fact)| *fact == Fact::Declined) && bed.it.holdings().check(of, at(2));
@@ -342,7 +342,7 @@ archon_types::shown_by! {
 /// The duties that ask for it are not told twice, so the next owner waited until the leadership was withdrawn.
 #[test]
 fn what_was_to_be_handed_over_was_acquired_again_when_the_lease_had_lapsed() {
-    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(0);
     bed.told(&[hand_over(1, 4)], 10);
     assert!(matches!(bed.effects()[..], [Effect::Release(..)]));

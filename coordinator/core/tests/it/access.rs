@@ -1,6 +1,6 @@
 //! Rights of clients: granted, taken back, and told to nodes.
 
-use crate::bed::{Bed, TABLE, settings};
+use crate::bed::{TABLE, TestBed, settings};
 use crate::pushes::{all_taken, next};
 use archon_coordinator_core::term::Due;
 use archon_coordinator_core::*;
@@ -23,14 +23,14 @@ fn shop() -> Scope {
 
 /// Changes a right as an operator does. Returns whether there was anything to change.
 #[track_caller]
-fn changed(bed: &mut Bed, scope: &Scope, change: AccessChange) -> bool {
+fn changed(bed: &mut TestBed, scope: &Scope, change: AccessChange) -> bool {
     let command = check_access(&bed.state, scope, change).expect("it may");
     command.is_some_and(|command| matches!(bed.ok(command), Response::Done { .. }))
 }
 
 #[test]
 fn who_may_write_may_read_and_keeps_that_when_writing_is_taken_back() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     // Of each change: whether it does anything, and what is granted then.
     let steps = [
         (ONCE[2], false, None),
@@ -55,7 +55,7 @@ fn who_may_write_may_read_and_keeps_that_when_writing_is_taken_back() {
 
 #[test]
 fn a_right_that_somebody_else_changed_meanwhile_is_looked_at_again() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let grant = check_access(&bed.state, &shop(), ONCE[1]).unwrap().expect("a change");
     assert!(changed(&mut bed, &shop(), ONCE[0]));
     assert_eq!(bed.refused(grant), ErrorKind::StaleVersion);
@@ -64,7 +64,7 @@ fn a_right_that_somebody_else_changed_meanwhile_is_looked_at_again() {
 
 #[test]
 fn rights_to_a_table_end_with_it_and_do_not_come_back_with_its_name() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     assert!(changed(&mut bed, &shop(), ONCE[1]) && changed(&mut bed, &scope(Some("ops"), None), ONCE[0]));
     let version = bed.state.access_version;
     let name = bed.state.tables[&TABLE].name.clone();
@@ -83,7 +83,7 @@ fn rights_to_a_table_end_with_it_and_do_not_come_back_with_its_name() {
 
 #[test]
 fn what_cannot_be_granted_is_refused_and_nothing_changes() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let wrong = check_access(&bed.state, &scope(Some("*"), None), ONCE[0]).expect_err("no client has that name");
     assert_eq!(wrong.kind, ErrorKind::InvalidArgument);
     let partitioning = Partitioning::Hash { partitions: 1 };

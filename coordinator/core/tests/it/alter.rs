@@ -1,13 +1,13 @@
 //! Nodes changed while they are there: what counts, and for how long.
 
-use crate::bed::{Bed, TABLE, boxed, part, register, settings};
+use crate::bed::{TABLE, TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 /// How many copies each partition of the first table has that count, and how many it takes for writes.
-fn copies(bed: &Bed) -> Vec<(usize, u8)> {
+fn copies(bed: &TestBed) -> Vec<(usize, u8)> {
     bed.state.partitions.of_table(TABLE).map(|row| (row.live().count(), row.min_in_sync)).collect()
 }
 
@@ -15,12 +15,12 @@ fn so_many(replication: u8) -> TableChange {
     TableChange { replication: Some(replication), ..TableChange::default() }
 }
 
-fn wants(bed: &mut Bed, replication: u8) {
+fn wants(bed: &mut TestBed, replication: u8) {
     let command = check_alter_table(&bed.state, &bed.state.tables[&TABLE], &so_many(replication)).expect("it may");
     bed.ok(command.expect("a change"));
 }
 
-fn altered(bed: &mut Bed, node: NodeId, change: &TraitsChange) {
+fn altered(bed: &mut TestBed, node: NodeId, change: &TraitsChange) {
     let command = check_alter_node(&bed.state, node, change).expect("it may").command.expect("a change");
     bed.ok(command);
 }
@@ -30,7 +30,7 @@ fn weight(weight: u32) -> TraitsChange {
 }
 
 /// The node comes back with these flags.
-fn restarted(bed: &mut Bed, node: NodeId, boot: u128, flags: &NodeTraits) {
+fn restarted(bed: &mut TestBed, node: NodeId, boot: u128, flags: &NodeTraits) {
     let row = bed.state.node(node).expect("known").clone();
     let held = bed.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|copy| copy.id);
     let boot = BootId::new(uuid::Uuid::from_u128(boot));
@@ -47,7 +47,7 @@ fn restarted(bed: &mut Bed, node: NodeId, boot: u128, flags: &NodeTraits) {
 
 #[test]
 fn what_an_operator_gave_a_node_outlives_its_restarts_until_its_flags_change() {
-    let mut bed = Bed::running(settings(6, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(6, 3, 2), &CITIES);
     let athens = bed.node("athens");
     let version = bed.state.nodes_version;
     let change = TraitsChange { zone: Some(Some("east".into())), partitions_max: Some(Some(9)), ..weight(50) };
@@ -76,9 +76,10 @@ fn what_an_operator_gave_a_node_outlives_its_restarts_until_its_flags_change() {
 
 #[test]
 fn what_no_node_can_have_is_refused() {
-    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     let athens = bed.node("athens");
-    let kind = |bed: &Bed, node, change: &TraitsChange| check_alter_node(&bed.state, node, change).unwrap_err().kind;
+    let kind =
+        |bed: &TestBed, node, change: &TraitsChange| check_alter_node(&bed.state, node, change).unwrap_err().kind;
     assert_eq!(kind(&bed, athens, &weight(0)), ErrorKind::InvalidArgument);
     let none = TraitsChange { partitions_max: Some(Some(0)), ..TraitsChange::default() };
     assert_eq!(kind(&bed, athens, &none), ErrorKind::InvalidArgument);
@@ -93,7 +94,7 @@ fn what_no_node_can_have_is_refused() {
 /// Of another directory under the name nobody has said anything.
 #[test]
 fn a_node_with_another_directory_has_what_its_flags_say() {
-    let mut bed = Bed::running(settings(3, 1, 3), &CITIES);
+    let mut bed = TestBed::running(settings(3, 1, 3), &CITIES);
     let athens = bed.node("athens");
     altered(&mut bed, athens, &weight(50));
     bed.fail(athens);
@@ -104,7 +105,7 @@ fn a_node_with_another_directory_has_what_its_flags_say() {
 
 #[test]
 fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
-    let mut bed = Bed::running(settings(8, 4, 2), &["a", "b", "c", "d"]);
+    let mut bed = TestBed::running(settings(8, 4, 2), &["a", "b", "c", "d"]);
     assert!(plan(&bed.state, Goal::default()).moves.is_empty());
     let (a, b) = (bed.node("a"), bed.node("b"));
     let limit = |most| TraitsChange { partitions_max: Some(most), ..TraitsChange::default() };
@@ -139,7 +140,7 @@ fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
 
 #[test]
 fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
-    let mut bed = Bed::running(settings(4, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(4, 3, 1), &CITIES);
     let version = bed.state.tables[&TABLE].version;
     wants(&mut bed, 3);
     assert_eq!(copies(&bed), [(1, 1); 4], "two copies that are to count would keep every write waiting for the second");
@@ -163,7 +164,7 @@ fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
 
 #[test]
 fn a_table_gets_fewer_copies_and_never_loses_the_last() {
-    let mut bed = Bed::running(settings(4, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(4, 3, 3), &CITIES);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     bed.fail(athens);
     bed.fail(byzantium);
@@ -184,7 +185,7 @@ fn a_table_gets_fewer_copies_and_never_loses_the_last() {
 
 #[test]
 fn wishes_that_change_follow_each_other() {
-    let mut bed = Bed::running(settings(4, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(4, 3, 3), &CITIES);
     wants(&mut bed, 1);
     bed.round(&[]);
     wants(&mut bed, 3);
@@ -194,7 +195,7 @@ fn wishes_that_change_follow_each_other() {
     bed.settle();
     assert_eq!(copies(&bed), [(2, 1); 4]);
     // A table that waits for its first nodes is assigned as it is wanted by then.
-    let mut bed = Bed::new(settings(4, 3, 3));
+    let mut bed = TestBed::new(settings(4, 3, 3));
     wants(&mut bed, 1);
     for (number, name) in CITIES.into_iter().enumerate() {
         bed.join(name, 1 + number as u128);
@@ -206,7 +207,7 @@ fn wishes_that_change_follow_each_other() {
 
 #[test]
 fn a_table_that_could_never_be_whole_is_refused() {
-    let mut bed = Bed::running(settings(3, 1, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens", "byzantium"]);
     let table = bed.state.tables[&TABLE].clone();
     let error = check_alter_table(&bed.state, &table, &so_many(3)).unwrap_err();
     assert_eq!((error.kind, error.have, error.need), (ErrorKind::Refused, Some(2), Some(3)));

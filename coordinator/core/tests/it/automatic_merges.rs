@@ -1,6 +1,6 @@
 //! Partitions of a table by ranges that are merged without anybody asking: which are, when, how many at once, and how soon again.
 
-use crate::bed::{Bed, settings};
+use crate::bed::{TestBed, settings};
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -20,8 +20,8 @@ fn times(index: u32) -> PartitionId {
 }
 
 /// Three nodes and a table by ranges, split at these keys, with limits.
-fn ranges(split_at: &[&'static str], limits: RangeLimits) -> Bed {
-    let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
+fn ranges(split_at: &[&'static str], limits: RangeLimits) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES);
     let split_at = split_at.iter().map(|at| (*at).into()).collect();
     let partitioning = Partitioning::Range { split_at, limits };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication: 3, holds: Holds::Data });
@@ -29,7 +29,7 @@ fn ranges(split_at: &[&'static str], limits: RangeLimits) -> Bed {
     bed
 }
 
-impl Bed {
+impl TestBed {
     fn row_of(&self, index: u32) -> &Partition {
         self.state.partition(times(index)).expect("a partition")
     }
@@ -130,7 +130,7 @@ fn it_is_judged_as_an_operators_merge_is() {
 #[test]
 fn one_that_was_given_up_is_tried_again_later_and_later() {
     let mut bed = ranges(&["g"], LIMITS);
-    let both = |bed: &mut Bed| Ok::<_, ErrorDetail>(bed.undersized(0, SMALL)? || bed.undersized(1, SMALL)?);
+    let both = |bed: &mut TestBed| Ok::<_, ErrorDetail>(bed.undersized(0, SMALL)? || bed.undersized(1, SMALL)?);
     for rest_ms in [10_000, 20_000, 40_000] {
         assert_eq!(both(&mut bed), Ok(true));
         let (_, cancel) = check_cancel_merge(&bed.state, times(0)).expect("under way");
@@ -166,7 +166,7 @@ fn few_are_under_way_at_once() {
 fn such_limits_are_for_tables_by_ranges_and_do_not_undo_splits() {
     let mut bed = ranges(&[], LIMITS);
     let below = |bytes| TableChange { merge_below_bytes: Some(bytes), ..TableChange::default() };
-    let check = |bed: &Bed, table, change| check_alter_table(&bed.state, &bed.state.tables[&table], &change);
+    let check = |bed: &TestBed, table, change| check_alter_table(&bed.state, &bed.state.tables[&table], &change);
     for limit in [None, Some(MIB)] {
         let error = check(&bed, TableId::new(1), below(limit)).unwrap_err();
         assert!(error.kind == ErrorKind::InvalidArgument && error.message.contains("--range"), "{error:?}");

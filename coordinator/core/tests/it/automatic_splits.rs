@@ -1,6 +1,6 @@
 //! Partitions of a table by ranges that are split without anybody asking: which are, when, how many at once, and how soon again.
 
-use crate::bed::{Bed, FORMED_AT, settings};
+use crate::bed::{FORMED_AT, TestBed, settings};
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -24,8 +24,8 @@ fn key(text: &str) -> Bytes {
 }
 
 /// So many nodes and a table by ranges, split at these keys, with limits.
-fn ranges(nodes: usize, replication: u8, split_at: &[&'static str]) -> Bed {
-    let mut bed = Bed::running(settings(1, 3, 1), &CITIES[..nodes]);
+fn ranges(nodes: usize, replication: u8, split_at: &[&'static str]) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES[..nodes]);
     let split_at = split_at.iter().map(|at| (*at).into()).collect();
     let partitioning = Partitioning::Range { split_at, limits: LIMITS };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
@@ -33,7 +33,7 @@ fn ranges(nodes: usize, replication: u8, split_at: &[&'static str]) -> Bed {
     bed
 }
 
-impl Bed {
+impl TestBed {
     fn grown(&self, index: u32) -> &Partition {
         self.state.partition(times(index)).expect("a partition")
     }
@@ -191,7 +191,7 @@ fn a_proposal_that_came_to_nothing_is_made_again() {
 fn limits_are_for_tables_by_ranges_and_not_for_dust() {
     let mut bed = ranges(3, 3, &[]);
     let bytes = |bytes| TableChange { split_above_bytes: Some(bytes), ..TableChange::default() };
-    let check = |bed: &Bed, table, change| check_alter_table(&bed.state, &bed.state.tables[&table], &change);
+    let check = |bed: &TestBed, table, change| check_alter_table(&bed.state, &bed.state.tables[&table], &change);
     let hashed = TableId::new(1);
     for limit in [None, Some(4 * MIB)] {
         let error = check(&bed, hashed, bytes(limit)).unwrap_err();
@@ -247,7 +247,7 @@ proptest! {
         let mut bed = ranges(5, 1, &["d", "k", "r"]);
         let mut rests: std::collections::BTreeMap<PartitionId, Millis> = Default::default();
         for step in steps {
-            let splitting = |bed: &Bed| -> Vec<PartitionId> { bed.state.partitions.splitting().map(|row| row.id).collect() };
+            let splitting = |bed: &TestBed| -> Vec<PartitionId> { bed.state.partitions.splitting().map(|row| row.id).collect() };
             let before = splitting(&bed);
             let rows: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
             let of = |number: usize| rows[number % rows.len()].index;

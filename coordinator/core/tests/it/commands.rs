@@ -1,13 +1,13 @@
 //! What becomes of commands: the first one of all, bounds, repeated requests, and how they are written.
 
-use crate::bed::{Bed, boxed, register, settings};
+use crate::bed::{TestBed, boxed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
 
 #[test]
 fn before_bootstrap_everything_is_retryable() {
-    let mut bed = Bed::empty();
+    let mut bed = TestBed::empty();
     let kind = bed.refused(boxed(register("athens", 1, 1)));
     assert_eq!(kind, ErrorKind::Unavailable);
     assert!(kind.is_retryable());
@@ -15,7 +15,7 @@ fn before_bootstrap_everything_is_retryable() {
 
 #[test]
 fn bootstrap_happens_once() {
-    let mut bed = Bed::new(settings(9, 3, 1));
+    let mut bed = TestBed::new(settings(9, 3, 1));
     let again = |id| Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(id)), settings: settings(9, 3, 1) };
     let before = bed.state.clone();
     bed.ok(again(7));
@@ -26,7 +26,7 @@ fn bootstrap_happens_once() {
 
 #[test]
 fn settings_that_would_break_leases_are_refused() {
-    let mut bed = Bed::empty();
+    let mut bed = TestBed::empty();
     let mut bad = settings(9, 3, 1);
     bad.timing.failure_timeout_ms = 1_000;
     let bootstrap = Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(7)), settings: bad.clone() };
@@ -37,7 +37,7 @@ fn settings_that_would_break_leases_are_refused() {
 
 #[test]
 fn a_repeated_request_gets_its_first_answer() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let create = Command::CreateTable {
         name: "orders".into(),
         partitioning: Partitioning::Hash { partitions: 4 },
@@ -66,7 +66,7 @@ fn a_repeated_request_gets_its_first_answer() {
 
 #[test]
 fn tables_have_bounds() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let create = |name: &str, partitions, replication| Command::CreateTable {
         name: name.into(),
         partitioning: Partitioning::Hash { partitions },
@@ -89,7 +89,7 @@ fn tables_have_bounds() {
 
 #[test]
 fn commands_survive_being_written_and_read() {
-    let mut bed = Bed::running(settings(9, 3, 1), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(9, 3, 1), &["athens", "byzantium", "cyrene"]);
     let athens = bed.node("athens");
     let commands = vec![
         boxed(register("x", 1, 2)),
@@ -108,13 +108,13 @@ fn commands_survive_being_written_and_read() {
     assert_eq!(rmp_serde::from_slice::<Vec<Response>>(&bytes).unwrap(), responses);
 }
 
-fn failed_command(bed: &Bed, node: NodeId) -> Command {
+fn failed_command(bed: &TestBed, node: NodeId) -> Command {
     on_stopping(&bed.state, &bed.liveness, node, bed.incarnation(node)).expect("its present life").remove(0)
 }
 
 #[test]
 fn a_void_entry_changes_nothing_but_the_index() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let before = bed.state.clone();
     skip(&mut bed.state, 50);
     assert_eq!(bed.state, ClusterState { applied: 50, ..before });
@@ -122,7 +122,7 @@ fn a_void_entry_changes_nothing_but_the_index() {
 
 #[test]
 fn a_table_by_ranges_begins_as_it_is_split() {
-    let mut bed = Bed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let create = |points: &[&'static str], holds| {
         let split_at = points.iter().map(|point| (*point).into()).collect();
         let replication = if holds == Holds::Lease { 1 } else { 2 };

@@ -1,6 +1,6 @@
 //! Settings changed while the cluster runs: which may be, and from when on the new ones count.
 
-use crate::bed::{Bed, settings};
+use crate::bed::{TestBed, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
@@ -12,14 +12,14 @@ fn change(setting: Setting, value: u64) -> SettingChange {
 }
 
 /// Changes one setting as an operator does.
-fn configured(bed: &mut Bed, setting: Setting, value: u64) {
+fn configured(bed: &mut TestBed, setting: Setting, value: u64) {
     let command = check_configure(&bed.state, &[change(setting, value)], None).expect("it may").command;
     bed.ok(command.expect("a change"));
 }
 
 #[test]
 fn a_change_counts_from_its_commit_and_stands_in_the_events() {
-    let mut bed = Bed::running(settings(3, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let before = bed.state.settings_version;
     let wanted = [
         change(Setting::CopiesPerNodeMax, 5),
@@ -50,7 +50,7 @@ fn a_change_counts_from_its_commit_and_stands_in_the_events() {
 
 #[test]
 fn what_leases_rest_on_stays_and_what_does_not_fit_is_refused() {
-    let mut bed = Bed::running(settings(3, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let kind = |wanted: &[SettingChange]| {
         ErrorDetail::from(check_configure(&bed.state, wanted, None).expect_err("it may not")).kind
     };
@@ -84,7 +84,7 @@ fn what_leases_rest_on_stays_and_what_does_not_fit_is_refused() {
 /// The coordinator that decides, and every node, was told the settings when it began.
 #[test]
 fn the_next_turn_and_the_next_answer_go_by_the_new_settings() {
-    let mut bed = Bed::running(settings(3, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let athens = bed.node("athens");
     assert_eq!(bed.heartbeat(athens).unwrap().replication_timeout_ms, 1_000);
     configured(&mut bed, Setting::ReplicationTimeoutMs, 2_500);
@@ -109,7 +109,7 @@ fn the_next_turn_and_the_next_answer_go_by_the_new_settings() {
 /// Another coordinator has heard of nobody yet, and goes by the time-out that is committed.
 #[test]
 fn a_shorter_failure_timeout_is_no_shorter_than_a_lease() {
-    let mut bed = Bed::running(settings(3, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let (athens, granted) = (bed.node("athens"), bed.now);
     let lease_ms = bed.heartbeat(athens).unwrap().lease_ms;
     configured(&mut bed, Setting::FailureTimeoutMs, 1_111);
@@ -130,7 +130,7 @@ proptest! {
         )
     ) {
         let wanted: Vec<SettingChange> = wanted.into_iter().map(|(setting, value)| change(setting, value)).collect();
-        let mut bed = Bed::new(settings(3, 1, 1));
+        let mut bed = TestBed::new(settings(3, 1, 1));
         let before = bed.state.settings.clone();
         if let Ok(Configuration { changes, command: Some(command) }) = check_configure(&bed.state, &wanted, None) {
             bed.ok(command);

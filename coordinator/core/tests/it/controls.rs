@@ -1,29 +1,29 @@
 //! What operators order of partitions and members, and what follows from it.
 
-use crate::bed::{Bed, TABLE, part, settings};
+use crate::bed::{TABLE, TestBed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
-fn order(bed: &mut Bed, order: Order) {
+fn order(bed: &mut TestBed, order: Order) {
     let command = check_order(&bed.state, order, "a test").expect("possible").expect("news");
     bed.ok(command);
 }
 
-fn three() -> Bed {
-    Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"])
+fn three() -> TestBed {
+    TestBed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"])
 }
 
-fn why(bed: &Bed, index: u32) -> Vec<Why> {
+fn why(bed: &TestBed, index: u32) -> Vec<Why> {
     let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
     explain(&bed.state, &remembered, part(index)).expect("a partition")
 }
 
-fn holds(bed: &Bed, index: u32, node: NodeId) -> bool {
+fn holds(bed: &TestBed, index: u32, node: NodeId) -> bool {
     bed.row(index).placement_on(node).is_some()
 }
 
 /// As a node does that hears of a withdrawal: it stops, and says so.
-fn release(bed: &mut Bed, index: u32) {
+fn release(bed: &mut TestBed, index: u32) {
     let leader = *bed.row(index).leader_placement().expect("a leader");
     let listed = bed.heartbeat(leader.node).expect("an answer").withdrawn;
     assert_eq!(listed, [(part(index), bed.row(index).epoch)]);
@@ -88,7 +88,7 @@ fn the_leader_of_a_partition_taken_offline_fell_silent_and_its_lease_is_waited_f
 
 #[test]
 fn a_partition_of_a_new_table_can_be_taken_offline_before_it_is_assigned() {
-    let mut bed = Bed::new(settings(2, 1, 1));
+    let mut bed = TestBed::new(settings(2, 1, 1));
     order(&mut bed, Order::Offline { partition: part(0) });
     bed.join("athens", 1);
     bed.settle();
@@ -145,7 +145,7 @@ fn a_node_that_is_barred_from_a_table_holds_nothing_of_it() {
 
 #[test]
 fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
-    let mut bed = Bed::running(
+    let mut bed = TestBed::running(
         Settings { replace_after_ms: 2_000, ..settings(6, 3, 2) },
         &["athens", "byzantium", "cyrene", "delphi"],
     );
@@ -167,7 +167,7 @@ fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
 /// A copy more than wanted came to be because a third node failed and returned: it was the one in maintenance that went.
 #[test]
 fn a_copy_in_maintenance_is_not_too_many_when_another_failed_node_returns() {
-    let mut bed = Bed::running(
+    let mut bed = TestBed::running(
         Settings { replace_after_ms: 2_000, ..settings(8, 4, 3) },
         &["athens", "byzantium", "cyrene", "delphi"],
     );
@@ -214,7 +214,7 @@ fn maintenance_ends_with_what_was_wanted_before() {
 #[test]
 fn an_order_judged_on_other_orders_is_refused() {
     let mut bed = three();
-    let bar = |bed: &Bed, name: &str| {
+    let bar = |bed: &TestBed, name: &str| {
         check_order(&bed.state, Order::Bar { bar: Bar::Table(TABLE), member: bed.node(name) }, "").unwrap().unwrap()
     };
     let (first, second) = (bar(&bed, "athens"), bar(&bed, "byzantium"));
@@ -226,7 +226,7 @@ fn an_order_judged_on_other_orders_is_refused() {
 fn what_should_be_looked_at_before_anything_is_not_served() {
     let thresholds = Thresholds { stale_after_ms: Some(300_000), members_min: None, held_for_ms: 3_600_000 };
     let mut bed = three();
-    let found = |bed: &Bed, thresholds| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+    let found = |bed: &TestBed, thresholds| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
     assert_eq!(found(&bed, thresholds), []);
     let members_min = Some((None, 4));
     let alert = Alert::TooFewMembers { table: None, have: 3, need: 4 };

@@ -1,6 +1,6 @@
 //! Tables dropped: whatever else goes on, nothing is left of them but orders to delete.
 
-use crate::bed::{Bed, TABLE, part, register, settings};
+use crate::bed::{TABLE, TestBed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-impl Bed {
+impl TestBed {
     fn drop_table(&mut self) -> u32 {
         match self.ok(Command::DropTable { table: TABLE }) {
             Response::TableDropped { table: TABLE, copies } => copies,
@@ -49,8 +49,8 @@ impl Bed {
     }
 }
 
-fn running(partitions: u32) -> (Bed, [NodeId; 3]) {
-    let bed = Bed::running(settings(partitions, 3, 3), &CITIES);
+fn running(partitions: u32) -> (TestBed, [NodeId; 3]) {
+    let bed = TestBed::running(settings(partitions, 3, 3), &CITIES);
     let nodes = CITIES.map(|name| bed.node(name));
     (bed, nodes)
 }
@@ -153,7 +153,7 @@ fn a_node_that_is_lost_replaced_or_removed_is_waited_for_no_more() {
     assert_eq!(bed.state.node(node).map(|row| row.node.status), Some(NodeStatus::Lost));
 }
 
-impl Bed {
+impl TestBed {
     /// Everybody else does its duties.
     fn settle_but(&mut self, away: NodeId) {
         for _ in 0..20 {
@@ -165,7 +165,7 @@ impl Bed {
 
 #[test]
 fn a_table_dropped_while_it_is_moved_leaves_no_move_behind() {
-    let mut bed = Bed::running(settings(4, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(4, 3, 2), &CITIES);
     let delos = bed.join("delos", 9);
     bed.ok(plan(&bed.state, Goal::default()).start());
     let commands = bed.turn();
@@ -193,7 +193,7 @@ fn a_leader_of_a_dropped_table_is_covered_by_no_lease_until_it_has_deleted_its_c
     let placement = bed.row(0).leader.expect("a leader");
     assert_eq!(bed.heartbeat(leader).map(|answer| answer.withdrawn), Some(vec![]));
     bed.drop_table();
-    let withdrawn = |bed: &mut Bed| bed.heartbeat(leader).expect("an answer").withdrawn;
+    let withdrawn = |bed: &mut TestBed| bed.heartbeat(leader).expect("an answer").withdrawn;
     assert_eq!(withdrawn(&mut bed), [(part(0), epoch)]);
     // It says that it stopped, which ends nothing; then that the copy is gone.
     let released = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact: Fact::Released };
@@ -274,7 +274,7 @@ fn a_drained_node_that_held_nothing_else_is_empty() {
 #[test]
 fn many_copies_of_dropped_tables_are_ordered_deleted_in_portions() {
     const PARTITIONS: u32 = 5_000;
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let orders = bed.create("orders", PARTITIONS, 1);
     for _ in 0..4 {

@@ -1,6 +1,6 @@
 //! First assignment, failure, election, withdrawal, reports, deltas.
 
-use crate::bed::{Bed, TABLE, part, register, settings};
+use crate::bed::{TABLE, TestBed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -8,7 +8,7 @@ const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 #[test]
 fn nine_partitions_go_round_robin_over_three_nodes() {
-    let mut bed = Bed::new(settings(9, 3, 1));
+    let mut bed = TestBed::new(settings(9, 3, 1));
     bed.join("athens", 1);
     bed.join("byzantium", 2);
     assert_eq!(bed.turn(), vec![]);
@@ -40,7 +40,7 @@ fn nine_partitions_go_round_robin_over_three_nodes() {
 
 #[test]
 fn replicas_stand_on_distinct_nodes_and_zones() {
-    let mut bed = Bed::new(settings(12, 4, 2));
+    let mut bed = TestBed::new(settings(12, 4, 2));
     for (number, zone) in ["east", "east", "west", "west"].iter().enumerate() {
         let register = register(&format!("n{number}"), 1 + number as u128, 50 + number as u128);
         bed.join_with(Register { zone: Some((*zone).into()), ..register });
@@ -56,7 +56,7 @@ fn replicas_stand_on_distinct_nodes_and_zones() {
 
 #[test]
 fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
-    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
     bed.heartbeat_all();
@@ -96,7 +96,7 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
 
 #[test]
 fn a_late_answer_puts_the_failure_off() {
-    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     bed.heartbeat_all();
     // The quorum round for this heartbeat takes a second; the lease it grants is counted from its sending, the
@@ -114,7 +114,7 @@ fn a_late_answer_puts_the_failure_off() {
 
 #[test]
 fn one_entry_fails_a_node_and_names_every_successor() {
-    let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     bed.heartbeat_all();
     bed.pass(1_200, &[athens]);
@@ -135,7 +135,7 @@ fn one_entry_fails_a_node_and_names_every_successor() {
 
 #[test]
 fn a_successor_that_cannot_lead_any_more_is_left_out() {
-    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let mut commands = on_stopping(&bed.state, &bed.liveness, athens, bed.incarnation(athens)).unwrap();
     let Command::NodeFailed { successors, .. } = &mut commands[0] else { panic!() };
@@ -152,7 +152,7 @@ fn a_successor_that_cannot_lead_any_more_is_left_out() {
 
 #[test]
 fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
-    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.heartbeat_all();
     let commands = on_stopping(&bed.state, &bed.liveness, athens, bed.incarnation(athens)).unwrap();
@@ -164,7 +164,7 @@ fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
 
 #[test]
 fn a_released_leadership_is_elected_anew() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let placement = bed.row(0).leader.unwrap();
     let released = bed.fact(0, placement, Fact::Released);
@@ -181,7 +181,7 @@ fn a_released_leadership_is_elected_anew() {
 
 #[test]
 fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
-    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let epoch = bed.row(0).epoch;
     assert_eq!(bed.leader(0), Some(athens));
@@ -207,7 +207,7 @@ fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
 
 #[test]
 fn a_leader_cannot_shrink_the_live_set_below_the_minimum() {
-    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let leader = bed.leader(0).unwrap();
     let row = bed.row(0).clone();
     let others: Vec<ReplicaName> = row
@@ -244,7 +244,7 @@ fn a_leader_cannot_shrink_the_live_set_below_the_minimum() {
 
 #[test]
 fn a_damaged_copy_counts_no_more() {
-    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let leader = bed.leader(0).unwrap();
     let own = bed.row(0).leader.unwrap();
     let damaged = bed.fact(0, own, Fact::Damaged { why: "bad checksum".into() });
@@ -261,7 +261,7 @@ fn a_damaged_copy_counts_no_more() {
 
 #[test]
 fn a_copy_that_contradicts_its_leader_is_an_event_that_names_both() {
-    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let leader = bed.row(0).leader.unwrap();
     let other = *bed.row(0).placements.iter().find(|copy| copy.id != leader).unwrap();
     let before = bed.row(0).clone();
@@ -282,11 +282,11 @@ fn a_copy_that_contradicts_its_leader_is_an_event_that_names_both() {
 
 #[test]
 fn reports_that_do_not_fit_change_nothing() {
-    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let placement = bed.row(0).leader.unwrap();
     let good = bed.fact(0, placement, Fact::Unloaded);
-    let kind = |bed: &mut Bed, node, report: &Report| bed.report(node, report).unwrap_err().kind;
+    let kind = |bed: &mut TestBed, node, report: &Report| bed.report(node, report).unwrap_err().kind;
     assert_eq!(kind(&mut bed, athens, &good), ErrorKind::Refused);
     let other = Report { fact: Fact::Online, ..good.clone() };
     assert_eq!(kind(&mut bed, byzantium, &other), ErrorKind::NotFound);
@@ -305,7 +305,7 @@ fn reports_that_do_not_fit_change_nothing() {
 
 #[test]
 fn a_delta_brings_an_older_table_up_to_date() {
-    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     let mut cached =
         PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap();
     let since = cached.version();
@@ -324,7 +324,7 @@ fn a_delta_brings_an_older_table_up_to_date() {
 
 #[test]
 fn a_change_is_all_or_nothing() {
-    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let good = PartitionChange::one(part(0), bed.row(0).version, Edit::Vacate(Ending::Released));
     let stale = PartitionChange::one(part(1), Version::new(1), Edit::Refuse);
     assert_eq!(bed.refused(Command::Change(vec![good.clone(), stale])), ErrorKind::StaleVersion);
@@ -339,7 +339,7 @@ fn a_change_is_all_or_nothing() {
 
 #[test]
 fn a_node_that_is_stopping_is_not_granted_what_it_just_released() {
-    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     bed.settle();
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
@@ -358,7 +358,7 @@ fn a_node_that_is_stopping_is_not_granted_what_it_just_released() {
 
 #[test]
 fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
-    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
     assert!(bed.liveness.note_stopping(athens, incarnation));
@@ -386,7 +386,7 @@ fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
 
 #[test]
 fn a_copy_on_a_stopping_node_counts_on_as_long_as_too_few_others_are_on_live_nodes() {
-    let mut bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
     let leader = bed.leader(0).unwrap();
     let others: Vec<NodeId> = bed.row(0).live().map(|live| live.node).filter(|node| *node != leader).collect();
     // One follower's node has failed, and its copy still counts: the leader has not dropped it.

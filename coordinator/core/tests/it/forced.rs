@@ -1,6 +1,6 @@
 //! Forced elections: which copy leads when none that counts is left on a node that is alive, and what is said of it.
 
-use crate::bed::{Bed, part, settings};
+use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
@@ -10,14 +10,14 @@ const CITIES: [&str; 4] = ["athens", "byzantium", "cyrene", "delphi"];
 /// One partition with four copies, of which two were dropped one after the other and a third is the last that counts:
 /// the first leader failed and its data was declared lost.
 struct Scene {
-    bed: Bed,
+    bed: TestBed,
     first: Placement,
     second: Placement,
     last: Placement,
 }
 
 fn scene() -> Scene {
-    let mut bed = Bed::running(settings(1, 4, 4), &CITIES);
+    let mut bed = TestBed::running(settings(1, 4, 4), &CITIES);
     let (leader, own) = (bed.leader(0).expect("set up"), bed.row(0).leader.expect("set up"));
     let others: Vec<Placement> = bed.row(0).live().filter(|live| live.id != own).copied().collect();
     let [first, second, last] = others[..] else { panic!("four copies are expected: {others:?}") };

@@ -1,13 +1,13 @@
 //! Leaders that hear too few followers (PROTOCOL rule 6).
 
-use crate::bed::{Bed, part, settings};
+use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::{Explainer, Remembered, Why};
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 /// The leader of partition 0 hears nobody; returns its node and the others'.
-fn cut_off(bed: &mut Bed, say: bool) -> (NodeId, Vec<ReplicaName>) {
+fn cut_off(bed: &mut TestBed, say: bool) -> (NodeId, Vec<ReplicaName>) {
     let leader = bed.leader(0).expect("a leader");
     let own = bed.row(0).leader.expect("a leader");
     let others: Vec<ReplicaName> = bed
@@ -25,7 +25,7 @@ fn cut_off(bed: &mut Bed, say: bool) -> (NodeId, Vec<ReplicaName>) {
 
 #[test]
 fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, _) = cut_off(&mut bed, true);
     let epoch = bed.row(0).epoch;
     bed.pass(1_900, &[]);
@@ -53,13 +53,13 @@ fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
 #[test]
 fn the_leadership_stays_where_no_other_copy_is_known_to_reach_more() {
     // Nobody but its leader serves anything, so nothing is known of the others.
-    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let (leader, _) = cut_off(&mut bed, true);
     bed.pass(20_000, &[]);
     assert_eq!(bed.leader(0), Some(leader));
 
     // The others do not hear each other either.
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, true);
     for index in 1..9 {
         let (Some(node), Some(own)) = (bed.leader(index), bed.row(index).leader) else { continue };
@@ -74,7 +74,7 @@ fn the_leadership_stays_where_no_other_copy_is_known_to_reach_more() {
 
 #[test]
 fn the_leadership_moves_to_the_last_follower_if_the_other_was_dropped_before_it_was_found_silent() {
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, false);
     let own = bed.row(0).leader.expect("a leader");
     for follower in &others {
@@ -91,10 +91,10 @@ fn the_leadership_moves_to_the_last_follower_if_the_other_was_dropped_before_it_
 
 #[test]
 fn a_leader_that_admits_no_write_looked_healthy() {
-    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, true);
     assert_eq!((bed.row(0).status, others.len()), (PartitionStatus::Online, 2));
-    let why = |bed: &Bed| {
+    let why = |bed: &TestBed| {
         let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
         let explainer = Explainer::new(&bed.state, &remembered);
         (explainer.isolated().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
@@ -108,7 +108,7 @@ fn a_leader_that_admits_no_write_looked_healthy() {
 
 #[test]
 fn a_leader_that_hears_enough_keeps_its_leadership() {
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, false);
     let own = bed.row(0).leader.expect("a leader");
     let silent = bed.fact(0, own, Fact::Silent { followers: others[..1].to_vec() });
@@ -120,13 +120,14 @@ fn a_leader_that_hears_enough_keeps_its_leadership() {
 
 #[test]
 fn a_successor_that_fails_before_it_leads_does_not_keep_the_others_from_leading() {
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, _) = cut_off(&mut bed, true);
     bed.pass(2_100, &[]);
     let own = bed.row(0).leader.expect("a leader");
     // Whoever was found falls silent while the old leader lets go.
     let released = bed.fact(0, own, Fact::Released);
-    let mut probe = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };
+    let mut probe =
+        TestBed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };
     probe.report(leader, &released).expect("a release");
     let chosen = probe.leader(0).expect("a leader, in the same commit");
     bed.fail(chosen);

@@ -1,13 +1,13 @@
 //! No copy is deleted while it may be the last one.
 
-use crate::bed::{Bed, part, settings};
+use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
 
 const REPLACE_MS: u64 = 300_000;
 
-impl Bed {
+impl TestBed {
     /// The node comes back in another process, from a directory that says this of itself.
     fn return_with(&mut self, node: NodeId, held: Vec<PlacementId>, last_incarnation: Option<Incarnation>) {
         let row = self.state.node(node).expect("known").clone();
@@ -57,14 +57,14 @@ impl Bed {
     }
 }
 
-fn two() -> (Bed, NodeId, NodeId) {
-    let bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+fn two() -> (TestBed, NodeId, NodeId) {
+    let bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     (bed, athens, byzantium)
 }
 
-fn three() -> (Bed, [NodeId; 3]) {
-    let bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "corinth"]);
+fn three() -> (TestBed, [NodeId; 3]) {
+    let bed = TestBed::running(settings(1, 3, 3), &["athens", "byzantium", "corinth"]);
     let nodes = ["athens", "byzantium", "corinth"].map(|name| bed.node(name));
     (bed, nodes)
 }
@@ -83,7 +83,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
     let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Older)));
     let kept = Why::LostCopyKept { node: athens, alive: 0, need: 1 };
-    let explained = |bed: &Bed| explain(&bed.state, &Remembered::default(), part(0)).unwrap();
+    let explained = |bed: &TestBed| explain(&bed.state, &Remembered::default(), part(0)).unwrap();
     assert!(explained(&bed).contains(&kept), "{:?}", explained(&bed));
     // Byzantium has all of it: nothing needs to be given up, and the older copy makes room.
     bed.rejoin(byzantium, 900);
@@ -200,7 +200,7 @@ fn two_damaged_copies_of_three_are_replaced_one_after_the_other() {
 
 #[test]
 fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died_meanwhile() {
-    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let corinth = bed.join("corinth", 40);
     bed.fail(athens);

@@ -1,13 +1,13 @@
 //! The lives of a node: what a restart ends, what it has to prove, and what an older life still says.
 
-use crate::bed::{Bed, boxed, part, register, settings};
+use crate::bed::{TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
 
 #[test]
 fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
-    let mut bed = Bed::running(settings(4, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let old = bed.incarnation(athens);
     bed.heartbeat_all();
@@ -41,7 +41,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
 
 #[test]
 fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.pass(5_000, &[athens].map(|_| NodeId::new(99)));
     bed.rejoin(athens, 77);
@@ -55,7 +55,7 @@ fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
 
 #[test]
 fn a_node_acts_only_in_an_activated_life() {
-    let mut bed = Bed::new(settings(3, 1, 1));
+    let mut bed = TestBed::new(settings(3, 1, 1));
     bed.ok(boxed(register("athens", 1, 1)));
     let athens = bed.node("athens");
     assert_eq!(duties(&bed.state, athens), None);
@@ -75,7 +75,7 @@ fn a_copy_that_is_not_held_whole_or_is_rolled_back_is_lost() {
         ("no incarnation", |r| r.last_incarnation = None),
     ];
     for (what, damage) in cases {
-        let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+        let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
         let athens = bed.node("athens");
         let mut back = register("athens", 1, 90);
         back.held = bed.row(0).placements.iter().map(|p| p.id).collect();
@@ -91,7 +91,7 @@ fn a_copy_that_is_not_held_whole_or_is_rolled_back_is_lost() {
 
 #[test]
 fn a_life_that_was_stored_and_not_confirmed_loses_nothing() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let held: Vec<PlacementId> = bed.row(0).placements.iter().map(|p| p.id).collect();
     let athens = bed.node("athens");
     let last_incarnation = bed.state.node(athens).unwrap().activated;
@@ -112,11 +112,11 @@ fn a_life_that_was_stored_and_not_confirmed_loses_nothing() {
 
 #[test]
 fn stale_lives_are_told_to_register_again() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let old = bed.incarnation(athens);
     bed.rejoin(athens, 90);
-    let kind = |bed: &mut Bed, incarnation| {
+    let kind = |bed: &mut TestBed, incarnation| {
         let now = bed.now;
         bed.liveness.heard(&bed.state, athens, incarnation, 1_000, now).unwrap_err().kind
     };
@@ -129,7 +129,7 @@ fn stale_lives_are_told_to_register_again() {
 
 #[test]
 fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() {
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let athens = bed.join("athens", 1);
     // Assigned, and nothing reported yet: the push never arrived.
     for command in bed.turn() {
@@ -153,7 +153,7 @@ fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() 
 /// truly, but of long ago, that an older incarnation was the last one stored, and every copy of the node was given up.
 #[test]
 fn a_registration_that_was_overtaken_does_not_give_up_the_copies_of_a_later_life() {
-    let mut bed = Bed::running(settings(4, 1, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 1, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let late = Register {
         held: bed.state.partitions.on_node(athens).filter_map(|row| row.placement_on(athens)).map(|p| p.id).collect(),
@@ -163,7 +163,7 @@ fn a_registration_that_was_overtaken_does_not_give_up_the_copies_of_a_later_life
     };
     bed.rejoin(athens, 71);
     bed.rejoin(athens, 72);
-    let live = |bed: &Bed| bed.state.partitions.iter().map(|row| row.live().count()).collect::<Vec<_>>();
+    let live = |bed: &TestBed| bed.state.partitions.iter().map(|row| row.live().count()).collect::<Vec<_>>();
     let (before, present) = (live(&bed), bed.incarnation(athens));
     let Response::Refused(error) = bed.one(boxed(late.clone())) else { panic!("an old registration took effect") };
     assert_eq!((error.kind, error.have), (ErrorKind::StaleVersion, Some(present.get())));

@@ -1,12 +1,12 @@
 //! Registration: who is let in, and which strangers are forgotten.
 
-use crate::bed::{Bed, boxed, register, settings};
+use crate::bed::{TestBed, boxed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 #[test]
 fn the_same_process_gets_the_same_answer() {
-    let mut bed = Bed::new(settings(3, 1, 1));
+    let mut bed = TestBed::new(settings(3, 1, 1));
     let first = bed.ok(boxed(register("athens", 1, 1)));
     let version = bed.state.table_version();
     assert_eq!(bed.ok(boxed(register("athens", 1, 1))), first);
@@ -15,7 +15,7 @@ fn the_same_process_gets_the_same_answer() {
 
 #[test]
 fn bad_registrations_change_nothing() {
-    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     let good = || register("corinth", 9, 9);
     let cases = [
         (Register { name: "a b".into(), ..good() }, ErrorKind::InvalidArgument),
@@ -39,11 +39,11 @@ fn bad_registrations_change_nothing() {
 
 #[test]
 fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
-    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let own = [bed.node("athens"), bed.node("byzantium")];
     let most = archon_coordinator_core::state::STRANGERS_MAX;
     let name = |number: usize| format!("stranger-{number:04}");
-    let arrives = |bed: &mut Bed, number: usize| {
+    let arrives = |bed: &mut TestBed, number: usize| {
         let number_of_directory = 1_000 + number as u128;
         bed.ok(boxed(register(&name(number), number_of_directory, number_of_directory)));
         bed.node(&name(number))
@@ -54,7 +54,7 @@ fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
     bed.ok(Command::Activate { node: first[0], incarnation });
     bed.fail(own[0]);
     bed.pass(2_000, &[&first[..], &own[..1]].concat());
-    let strangers = |bed: &Bed| bed.state.nodes.keys().filter(|node| bed.state.is_stranger(**node)).count();
+    let strangers = |bed: &TestBed| bed.state.nodes.keys().filter(|node| bed.state.is_stranger(**node)).count();
     assert_eq!(strangers(&bed), most + 4);
     // The next newcomer finds room, and those that went away longest ago are forgotten for it.
     let last = arrives(&mut bed, most + 5);
@@ -67,15 +67,15 @@ fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
 
 #[test]
 fn a_stranger_is_forgotten_after_a_while_and_a_node_that_acted_is_not() {
-    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.ok(boxed(register("stranger", 50, 50)));
     let stranger = bed.node("stranger");
     bed.pass(2_000, &[athens, stranger]);
-    let failed = |bed: &Bed, node| bed.state.node(node).map(|row| row.node.status);
+    let failed = |bed: &TestBed, node| bed.state.node(node).map(|row| row.node.status);
     assert_eq!(failed(&bed, stranger), Some(NodeStatus::Failed));
     let age_ms = archon_coordinator_core::state::STRANGER_AGE_MS;
-    let late = |bed: &mut Bed, millis: u64| {
+    let late = |bed: &mut TestBed, millis: u64| {
         bed.now = bed.now.plus(millis);
         bed.heartbeat_all();
         bed.pass(300, &[athens, stranger]);

@@ -1,6 +1,6 @@
 //! Partitions of a table by ranges, merged with their right neighbours: done, given up, and what happens to it when nodes fail.
 
-use crate::bed::{Bed, settings};
+use crate::bed::{TestBed, settings};
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -24,8 +24,8 @@ fn key(text: &str) -> Bytes {
 }
 
 /// Three nodes and a table by ranges of three partitions, split at g and p, with copies on each.
-fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
-    let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
+fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES);
     bed.state.mutant = mutant;
     let partitioning = Partitioning::Range { split_at: vec![key("g"), key("p")], limits: RangeLimits::NONE };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
@@ -33,11 +33,11 @@ fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
     bed
 }
 
-fn can_be(bed: &Bed, index: u32) -> Result<MergePlan, ErrorDetail> {
+fn can_be(bed: &TestBed, index: u32) -> Result<MergePlan, ErrorDetail> {
     check_merge(&bed.state, times(index), |_| None)
 }
 
-impl Bed {
+impl TestBed {
     fn of_times(&self, index: u32) -> &Partition {
         self.state.partition(times(index)).expect("a partition")
     }
@@ -144,7 +144,7 @@ fn a_partition_that_is_too_large_is_left_as_it_is() {
 #[test]
 fn an_operator_cancels_a_merge_until_it_is_done() {
     let mut bed = ranges(3, None);
-    let cancelled = |bed: &Bed, index| check_cancel_merge(&bed.state, times(index)).map_err(|error| error.message);
+    let cancelled = |bed: &TestBed, index| check_cancel_merge(&bed.state, times(index)).map_err(|error| error.message);
     assert!(cancelled(&bed, 0).unwrap_err().contains("times/0 is not being merged"));
     let attempt = bed.begin_merge(0);
     assert!(cancelled(&bed, 1).unwrap_err().contains("cancel the merge of times/0"));
@@ -178,7 +178,7 @@ fn what_begins_and_what_gives_up_exclude_each_other_and_any_change_in_between() 
 #[test]
 fn what_cannot_be_merged_says_why() {
     let mut bed = ranges(3, None);
-    let check = |bed: &Bed, id| {
+    let check = |bed: &TestBed, id| {
         let error = check_merge(&bed.state, id, |_| None).expect_err("it cannot be");
         (error.kind, error.message)
     };
@@ -237,7 +237,7 @@ fn an_accepted_loss_ends_a_merge_on_either_side() {
 fn nothing_is_repaired_or_moved_while_it_is_merged() {
     let mut bed = ranges(2, None);
     bed.begin_merge(0);
-    let copies = |bed: &Bed| [0, 1].map(|index| bed.of_times(index).placements.clone());
+    let copies = |bed: &TestBed| [0, 1].map(|index| bed.of_times(index).placements.clone());
     let before = copies(&bed);
     let traits = TableTraits { replication: 3, limits: RangeLimits::NONE };
     bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, traits });

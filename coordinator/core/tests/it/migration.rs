@@ -1,12 +1,12 @@
 //! Migrations, phase by phase, and what happens to them when things fail.
 
-use crate::bed::{Bed, part, settings};
+use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 /// One partition on athens that is being moved to byzantium; nothing has happened yet.
-fn moving() -> Bed {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+fn moving() -> TestBed {
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let placement = bed.row(0).leader.expect("a leader");
@@ -25,7 +25,7 @@ fn moving() -> Bed {
     bed
 }
 
-impl Bed {
+impl TestBed {
     fn phase(&self) -> Phase {
         self.phases()[0].clone()
     }
@@ -193,7 +193,7 @@ fn the_target_fails_in_every_phase() {
     bed.ends_on("byzantium", Phase::Done);
 }
 
-impl Bed {
+impl TestBed {
     fn settle_without(&mut self, deaf: NodeId) {
         for _ in 0..60 {
             self.heartbeat_all();
@@ -247,7 +247,7 @@ fn a_hand_over_that_hangs_is_taken_away_when_the_lease_is_over() {
 
 #[test]
 fn only_so_many_copies_are_under_way_per_node() {
-    let mut bed = Bed::running(settings(12, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(12, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
     let balance = plan(&bed.state, Goal::default());
     assert_eq!(balance.moves.len(), 6);

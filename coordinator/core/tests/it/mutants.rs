@@ -2,7 +2,7 @@
 //! Each function here says whether its rule held, with or without a mutant.
 //! What comes of it in a whole cluster the simulator shows.
 
-use crate::bed::{Bed, TABLE, part, register, settings};
+use crate::bed::{TABLE, TestBed, part, register, settings};
 use crate::{merges, splits};
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -59,29 +59,29 @@ fn every_mutant_has_a_case() {
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-fn running(replication: u8, mutant: Option<Mutant>) -> Bed {
-    let mut bed = Bed::running(settings(1, 3, replication), &CITIES);
+fn running(replication: u8, mutant: Option<Mutant>) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, replication), &CITIES);
     bed.heartbeat_all();
     bed.state.mutant = mutant;
     bed
 }
 
-fn leads(bed: &Bed) -> (NodeId, PlacementId) {
+fn leads(bed: &TestBed) -> (NodeId, PlacementId) {
     (bed.leader(0).expect("a leader"), bed.row(0).leader.expect("a leader"))
 }
 
-fn others(bed: &Bed) -> Vec<ReplicaName> {
+fn others(bed: &TestBed) -> Vec<ReplicaName> {
     let own = bed.row(0).leader;
     let name = |live: &Placement| ReplicaName { placement: live.id, incarnation: bed.incarnation(live.node) };
     bed.row(0).live().filter(|live| Some(live.id) != own).map(name).collect()
 }
 
-fn live(bed: &Bed) -> usize {
+fn live(bed: &TestBed) -> usize {
     bed.row(0).live().count()
 }
 
 /// Drops a follower and gives its name.
-fn dropped(bed: &mut Bed) -> ReplicaName {
+fn dropped(bed: &mut TestBed) -> ReplicaName {
     let (leader, own) = leads(bed);
     let follower = others(bed)[0];
     bed.report(leader, &bed.fact(0, own, Fact::Silent { followers: vec![follower] })).expect("a drop");
@@ -196,7 +196,7 @@ fn a_lost_copy_is_left_as_it_is(mutant: Option<Mutant>) -> bool {
 }
 
 /// A follower's node comes back from an older directory after both others failed.
-fn back_alone(mutant: Option<Mutant>) -> (Bed, PlacementId) {
+fn back_alone(mutant: Option<Mutant>) -> (TestBed, PlacementId) {
     let mut bed = running(3, mutant);
     let back_on = others(&bed)[0].placement;
     let rest = bed.row(0).live().filter(|live| live.id != back_on).map(|live| live.node).collect::<Vec<_>>();
@@ -206,7 +206,7 @@ fn back_alone(mutant: Option<Mutant>) -> (Bed, PlacementId) {
 }
 
 fn after_the_hand_over_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
     let (from, to) = (bed.node("athens"), bed.node("byzantium"));
     let placement = bed.row(0).leader.expect("a leader");
@@ -262,7 +262,7 @@ fn only_a_live_copy_is_elected(mutant: Option<Mutant>) -> bool {
 }
 
 fn a_release_is_for_its_epoch(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     bed.state.mutant = mutant;
     let (athens, own) = leads(&bed);
     let released = bed.fact(0, own, Fact::Released);
@@ -274,7 +274,7 @@ fn a_release_is_for_its_epoch(mutant: Option<Mutant>) -> bool {
 }
 
 fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::running(settings(1, 1, 3), &CITIES);
+    let mut bed = TestBed::running(settings(1, 1, 3), &CITIES);
     bed.state.mutant = mutant;
     let (leader, own) = leads(&bed);
     let before = bed.row(0).clone();
@@ -295,7 +295,7 @@ fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bo
 }
 
 fn an_epoch_that_no_election_reaches_is_not_passed(mutant: Option<Mutant>) -> bool {
-    let mut bed = Bed::running(settings(1, 1, 3), &CITIES);
+    let mut bed = TestBed::running(settings(1, 1, 3), &CITIES);
     bed.state.mutant = mutant;
     let (leader, own) = leads(&bed);
     let before = bed.row(0).clone();
@@ -365,7 +365,7 @@ fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> boo
 }
 
 /// A heartbeat of a node's present life, which is news.
-fn heard(term: &mut Term, bed: &Bed, node: NodeId, number: u64) -> term::Unconfirmed {
+fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> term::Unconfirmed {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }
@@ -471,7 +471,7 @@ fn what_a_replaced_directory_held_is_lost(mutant: Option<Mutant>) -> bool {
 }
 
 /// A follower's node comes back with what `change` makes of its word.
-fn back(bed: &mut Bed, change: fn(&mut Register)) -> PlacementId {
+fn back(bed: &mut TestBed, change: fn(&mut Register)) -> PlacementId {
     let copy = *bed.row(0).placement(others(bed)[0].placement).expect("a copy");
     let row = bed.state.node(copy.node).expect("a node").clone();
     let mut register = Register {

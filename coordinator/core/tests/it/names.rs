@@ -1,12 +1,12 @@
 //! Whose name and whose directory it is: takeovers, copied and wiped directories, removed nodes.
 
-use crate::bed::{Bed, boxed, part, register, settings};
+use crate::bed::{TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 #[test]
 fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
-    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let first = bed.state.node(athens).unwrap().clone();
     let last_incarnation = Some(first.node.incarnation);
@@ -26,7 +26,7 @@ fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
 
 #[test]
 fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address() {
-    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let first = bed.state.node(athens).unwrap().clone();
     let again = Register {
@@ -35,7 +35,8 @@ fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address()
         last_incarnation: Some(first.node.incarnation),
         ..register("athens", 1, 99)
     };
-    let asked = |bed: &Bed, register: &Register| to_confirm(&bed.state, register).map(|row| row.node.address.clone());
+    let asked =
+        |bed: &TestBed, register: &Register| to_confirm(&bed.state, register).map(|row| row.node.address.clone());
     assert_eq!(asked(&bed, &again), Some(first.node.address.clone()));
     // Nobody is asked where no life would end, nor at an address that only the registration names.
     let repeated = Register { boot: first.boot, ..again.clone() };
@@ -55,7 +56,7 @@ fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address()
 
 #[test]
 fn another_data_directory_takes_over_only_a_failed_nodes_name() {
-    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     assert_eq!(bed.refused(boxed(register("athens", 50, 50))), ErrorKind::NameTaken);
     bed.pass(2_000, &[athens]);
@@ -98,7 +99,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
 
 #[test]
 fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served() {
-    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.fail(athens);
     let new = bed.join("athens", 50);
@@ -106,7 +107,7 @@ fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served(
     bed.settle();
     assert!((0..2).all(|index| bed.row(index).placement_on(new).is_some()));
 
-    let mut bed = Bed::new(settings(1, 1, 1));
+    let mut bed = TestBed::new(settings(1, 1, 1));
     let athens = bed.join("athens", 1);
     for command in bed.turn() {
         bed.ok(command);
@@ -118,7 +119,7 @@ fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served(
 
 #[test]
 fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
-    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let activated = bed.state.node(athens).unwrap().activated;
     bed.fail(athens);
@@ -150,7 +151,7 @@ fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
 
 #[test]
 fn a_known_directory_does_not_take_its_name_from_a_node_that_acted() {
-    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let old = bed.node("athens");
     let activated = bed.state.node(old).unwrap().activated;
     bed.fail(old);
@@ -168,7 +169,7 @@ fn a_known_directory_does_not_take_its_name_from_a_node_that_acted() {
 
 #[test]
 fn a_removed_nodes_directory_is_refused_at_once_and_leaves_no_row() {
-    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let row = bed.state.node(athens).unwrap().clone();
     bed.fail(athens);

@@ -1,18 +1,18 @@
 //! What an operator may do to nodes and partitions: refused beforehand with reasons, or carried out whole.
 
-use crate::bed::{Bed, part, register, settings};
+use crate::bed::{TestBed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-fn events(bed: &Bed, wanted: impl Fn(&EventKind) -> bool) -> usize {
+fn events(bed: &TestBed, wanted: impl Fn(&EventKind) -> bool) -> usize {
     bed.state.events.iter().filter(|event| wanted(&event.what)).count()
 }
 
 /// A single copy of partition 0 that counted is gone with its failed node; the follower was dropped before.
-fn bereft() -> (Bed, NodeId, NodeId) {
-    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+fn bereft() -> (TestBed, NodeId, NodeId) {
+    let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let leader = bed.leader(0).expect("set up");
     let own = bed.row(0).leader.expect("set up");
     let other = *bed.row(0).live().find(|live| live.id != own).expect("set up");
@@ -25,7 +25,7 @@ fn bereft() -> (Bed, NodeId, NodeId) {
 
 #[test]
 fn a_drain_that_cannot_end_is_refused_with_every_reason() {
-    let bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let obstacles = check_drain(&bed.state, athens).unwrap_err();
     let short = Obstacle::TooFewNodes { table: "default".into(), node: "athens".into(), have: 2, need: 3 };
@@ -42,7 +42,7 @@ fn a_drain_that_cannot_end_is_refused_with_every_reason() {
 /// A node that `node list` shows as Live was no place to go until it had heard that it is registered.
 #[test]
 fn a_drain_counts_nodes_that_have_just_registered() {
-    let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     bed.ok(Command::Register(Box::new(register("delos", 9, 9))));
     let drain = check_drain(&bed.state, bed.node("athens")).unwrap();
     assert_eq!(drain.gains, [(bed.node("delos"), 6)].into());
@@ -50,7 +50,7 @@ fn a_drain_counts_nodes_that_have_just_registered() {
 
 #[test]
 fn a_drain_says_where_the_copies_go() {
-    let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let ephesus = bed.join_with(Register { partitions_max: Some(5), ..register("ephesus", 9, 9) });
     assert_eq!(check_drain(&bed.state, athens).unwrap_err(), vec![Obstacle::NodesAtLimit { placements: 1 }]);
@@ -72,7 +72,7 @@ fn a_drain_says_where_the_copies_go() {
 
 #[test]
 fn two_drains_that_are_feasible_alone_do_not_both_pass() {
-    let mut bed = Bed::running(settings(6, 4, 3), &["a", "b", "c", "d"]);
+    let mut bed = TestBed::running(settings(6, 4, 3), &["a", "b", "c", "d"]);
     let first = check_drain(&bed.state, bed.node("a")).unwrap();
     let second = check_drain(&bed.state, bed.node("b")).unwrap();
     bed.ok(first.command);
@@ -82,7 +82,7 @@ fn two_drains_that_are_feasible_alone_do_not_both_pass() {
 
 #[test]
 fn a_failed_node_with_the_only_copy_cannot_be_drained() {
-    let mut bed = Bed::running(settings(4, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.fail(athens);
     let obstacles = check_drain(&bed.state, athens).unwrap_err();
@@ -91,7 +91,7 @@ fn a_failed_node_with_the_only_copy_cannot_be_drained() {
 
 #[test]
 fn only_a_failed_nodes_data_can_be_declared_lost() {
-    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     assert!(matches!(check_lose_node(&bed.state, athens).unwrap_err()[..], [Obstacle::Alive { .. }]));
     let version = bed.state.node(athens).unwrap().node.version;
@@ -111,7 +111,7 @@ fn only_a_failed_nodes_data_can_be_declared_lost() {
 
 #[test]
 fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
-    let mut bed = Bed::running(settings(3, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let athens = bed.node("athens");
     let obstacles = check_remove(&bed.state, athens).unwrap_err();
     assert!(
@@ -133,7 +133,7 @@ fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
 
 #[test]
 fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.fail(athens);
     let lost = check_lose_node(&bed.state, athens).unwrap();
@@ -144,7 +144,7 @@ fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
 
 #[test]
 fn loss_cannot_be_accepted_where_a_copy_that_counts_is_alive() {
-    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let now = bed.now;
     let served = check_force_leader(&bed.state, &bed.liveness, now, part(0), None).unwrap_err();
     assert!(matches!(served[..], [Obstacle::StillCounts { .. }]));
@@ -197,7 +197,7 @@ fn a_leader_can_be_named_and_must_be_there() {
 
 #[test]
 fn a_partition_of_which_nothing_is_left_begins_empty() {
-    let mut bed = Bed::running(settings(1, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(1, 2, 1), &["athens", "byzantium"]);
     let athens = bed.leader(0).unwrap();
     bed.fail(athens);
     let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
@@ -212,7 +212,7 @@ fn a_partition_of_which_nothing_is_left_begins_empty() {
 
 #[test]
 fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
-    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     bed.fail(athens);
     bed.settle();
@@ -228,7 +228,8 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
     assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 0, 0));
     let removal = check_remove(&bed.state, athens).unwrap();
     assert_eq!(removal.placements, 3);
-    let mut other = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };
+    let mut other =
+        TestBed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };
     assert_eq!(other.ok(lost.command), Response::NodeLost { placements: 3, counting: 0, last_copies: 0 });
     assert_eq!(bed.ok(removal.command), Response::NodeRemoved { placements: 3 });
     assert_eq!(events(&bed, |what| matches!(what, EventKind::NodeRemoved { placements: 3, .. })), 1);
@@ -236,7 +237,7 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
 
 #[test]
 fn a_refusal_names_partitions_as_people_do() {
-    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let served = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
     assert_eq!(
         served[0].to_string(),

@@ -1,16 +1,16 @@
 //! Orders of operators stand until they are taken back or done, whatever becomes of whom they are about; and whatever follows asks
 //! for them.
 
-use crate::bed::{Bed, JOBS, TABLE, boxed, part, register, settings, worker};
+use crate::bed::{JOBS, TABLE, TestBed, boxed, part, register, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
-fn order(bed: &mut Bed, order: Order) {
+fn order(bed: &mut TestBed, order: Order) {
     let command = check_order(&bed.state, order, "a test").expect("possible").expect("news");
     bed.ok(command);
 }
 
-fn goal(bed: &mut Bed, node: NodeId, goal: NodeGoal) {
+fn goal(bed: &mut TestBed, node: NodeId, goal: NodeGoal) {
     bed.ok(Command::SetNode { node, goal, if_nodes: None });
 }
 
@@ -18,12 +18,12 @@ fn job(index: u32) -> PartitionId {
     PartitionId::new(JOBS, index)
 }
 
-fn owner(bed: &Bed, index: u32) -> Option<NodeId> {
+fn owner(bed: &TestBed, index: u32) -> Option<NodeId> {
     bed.state.partition(job(index)).expect("a partition").leader_placement().map(|copy| copy.node)
 }
 
 /// The leader of a partition says that it has stopped.
-fn release(bed: &mut Bed, partition: PartitionId) {
+fn release(bed: &mut TestBed, partition: PartitionId) {
     let row = bed.state.partition(partition).expect("a partition").clone();
     let leader = *row.leader_placement().expect("a leader");
     let (placement, epoch, version) = (leader.id, row.epoch, row.version);
@@ -34,14 +34,14 @@ fn release(bed: &mut Bed, partition: PartitionId) {
 /// It came back under its name free of what had been ordered of it.
 #[test]
 fn a_participant_of_which_something_was_ordered_was_forgotten_after_an_hour() {
-    let mut bed = Bed::jobs(4, 4);
+    let mut bed = TestBed::jobs(4, 4);
     bed.settle();
     let [barred, cordoned, free] = ["worker-0", "worker-1", "worker-2"].map(|name| bed.node(name));
     order(&mut bed, Order::Bar { bar: Bar::Table(JOBS), member: barred });
     goal(&mut bed, cordoned, NodeGoal::Cordon);
     bed.pass(2_000, &[barred, cordoned, free]);
     bed.settle();
-    let an_hour_later = |bed: &mut Bed| {
+    let an_hour_later = |bed: &mut TestBed| {
         bed.heartbeat_all();
         bed.now = bed.now.plus(3_600_000);
         bed.heartbeat_all();
@@ -57,7 +57,7 @@ fn a_participant_of_which_something_was_ordered_was_forgotten_after_an_hour() {
 
 #[test]
 fn what_ends_a_maintenance_beside_its_own_verb_says_so() {
-    let mut bed = Bed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let node = bed.node("athens");
     let until = bed.now.plus(60_000);
     order(&mut bed, Order::Maintain { member: node, until });
@@ -71,7 +71,7 @@ fn what_ends_a_maintenance_beside_its_own_verb_says_so() {
 /// Every verb that takes a name or a number took this name for one.
 #[test]
 fn a_name_of_digits_alone_hid_the_node_of_that_number() {
-    let mut bed = Bed::jobs(1, 0);
+    let mut bed = TestBed::jobs(1, 0);
     assert_eq!(bed.refused(boxed(register("1", 7, 8))), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(boxed(Register { name: "007".into(), ..worker(1) })), ErrorKind::InvalidArgument);
     bed.join("1a", 7);
@@ -80,7 +80,7 @@ fn a_name_of_digits_alone_hid_the_node_of_that_number() {
 
 #[test]
 fn a_renewed_leadership_does_not_go_back_to_whom_it_is_to_leave() {
-    let mut bed = Bed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let (leader, epoch) = (bed.leader(0).unwrap(), bed.row(0).epoch);
     order(&mut bed, Order::Bump { partition: part(0), epoch });
     bed.turn();
@@ -94,7 +94,7 @@ fn a_renewed_leadership_does_not_go_back_to_whom_it_is_to_leave() {
     release(&mut bed, part(1));
     assert!(bed.leader(1).is_some_and(|next| next != leader), "being emptied");
 
-    let mut bed = Bed::jobs(1, 2);
+    let mut bed = TestBed::jobs(1, 2);
     bed.settle();
     let (former, epoch) = (owner(&bed, 0).unwrap(), bed.state.partition(job(0)).unwrap().epoch);
     order(&mut bed, Order::Bump { partition: job(0), epoch });
@@ -108,7 +108,7 @@ fn a_renewed_leadership_does_not_go_back_to_whom_it_is_to_leave() {
 
 #[test]
 fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
-    let mut bed = Bed::jobs(1, 1);
+    let mut bed = TestBed::jobs(1, 1);
     bed.settle();
     let (only, epoch) = (bed.node("worker-0"), bed.state.partition(job(0)).unwrap().epoch);
     goal(&mut bed, only, NodeGoal::Drain);
@@ -116,7 +116,7 @@ fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
     bed.turn();
     release(&mut bed, job(0));
     assert_eq!((owner(&bed, 0), bed.state.partition(job(0)).unwrap().epoch), (Some(only), epoch.next().unwrap()));
-    let mut bed = Bed::running(settings(2, 1, 1), &["athens"]);
+    let mut bed = TestBed::running(settings(2, 1, 1), &["athens"]);
     let epoch = bed.row(0).epoch;
     let athens = bed.node("athens");
     goal(&mut bed, athens, NodeGoal::Drain);
@@ -129,7 +129,7 @@ fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
 /// The last owner stands in the row of a lease until there is another one.
 #[test]
 fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_that() {
-    let mut bed = Bed::jobs(2, 1);
+    let mut bed = TestBed::jobs(2, 1);
     bed.settle();
     let dead = bed.node("worker-0");
     bed.pass(2_000, &[dead]);
@@ -149,7 +149,7 @@ fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_t
 
 #[test]
 fn a_drain_that_a_bar_stands_in_the_way_of_says_so() {
-    let mut bed = Bed::running(settings(2, 4, 2), &["athens", "byzantium", "cyrene", "delphi"]);
+    let mut bed = TestBed::running(settings(2, 4, 2), &["athens", "byzantium", "cyrene", "delphi"]);
     let [athens, byzantium] = ["athens", "byzantium"].map(|name| bed.node(name));
     order(&mut bed, Order::Bar { bar: Bar::Table(TABLE), member: athens });
     order(&mut bed, Order::Bar { bar: Bar::Table(TABLE), member: byzantium });
@@ -160,10 +160,10 @@ fn a_drain_that_a_bar_stands_in_the_way_of_says_so() {
 
 #[test]
 fn maintenance_says_what_nobody_else_takes() {
-    let mut bed = Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
     let nodes = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
     let thresholds = Thresholds { stale_after_ms: Some(300_000), members_min: None, held_for_ms: 3_600_000 };
-    let warned = |bed: &Bed| {
+    let warned = |bed: &TestBed| {
         let found = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
         found.iter().any(|alert| matches!(alert, Alert::OnlyInMaintenance { table: TABLE, .. }))
     };
@@ -182,7 +182,7 @@ fn maintenance_says_what_nobody_else_takes() {
     bed.settle();
     assert!(!warned(&bed));
 
-    let mut bed = Bed::jobs(4, 2);
+    let mut bed = TestBed::jobs(4, 2);
     bed.settle();
     let [first, second] = ["worker-0", "worker-1"].map(|name| bed.node(name));
     order(&mut bed, Order::Maintain { member: first, until });

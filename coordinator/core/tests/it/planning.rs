@@ -1,6 +1,6 @@
 //! Plans: even, small, stable, honest about what cannot be reached.
 
-use crate::bed::{Bed, register, settings};
+use crate::bed::{TestBed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 #[test]
 fn nine_partitions_on_three_nodes_and_a_fourth() {
-    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
     let ephesus = bed.join("ephesus", 4);
     let first = plan(&bed.state, Goal::default());
@@ -30,7 +30,7 @@ fn nine_partitions_on_three_nodes_and_a_fourth() {
 
 #[test]
 fn thirty_partitions_on_three_nodes_and_a_fourth() {
-    let mut bed = Bed::running(settings(30, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(30, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     bed.ok(plan(&bed.state, Goal::default()).start());
     bed.settle();
@@ -40,7 +40,7 @@ fn thirty_partitions_on_three_nodes_and_a_fourth() {
 
 #[test]
 fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
-    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     let old = plan(&bed.state, Goal::default());
     let athens = bed.node("athens");
@@ -58,7 +58,7 @@ fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
 
 #[test]
 fn a_plan_made_while_leaderships_moved_took_them_for_copies_and_could_be_applied_later() {
-    let mut bed = Bed::running(settings(12, 4, 2), &["a", "b", "c", "d"]);
+    let mut bed = TestBed::running(settings(12, 4, 2), &["a", "b", "c", "d"]);
     let a = bed.node("a");
     bed.fail(a);
     bed.settle();
@@ -80,7 +80,7 @@ fn a_plan_made_while_leaderships_moved_took_them_for_copies_and_could_be_applied
 
 #[test]
 fn a_cancellation_that_is_repeated_says_again_what_it_undid() {
-    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     bed.ok(plan(&bed.state, Goal::default()).start());
     let request = Some(RequestId::new(uuid::Uuid::from_u128(9)));
@@ -93,7 +93,7 @@ fn a_cancellation_that_is_repeated_says_again_what_it_undid() {
 
 #[test]
 fn plans_that_name_wrong_things_are_refused() {
-    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     let good = plan(&bed.state, Goal::default());
     let spoil = |spoil: fn(&mut Move)| {
@@ -116,7 +116,7 @@ fn plans_that_name_wrong_things_are_refused() {
 
 #[test]
 fn a_drained_node_empties_itself_and_a_cordoned_one_keeps_what_it_has() {
-    let mut bed = Bed::running(settings(12, 4, 1), &["a", "b", "c", "d"]);
+    let mut bed = TestBed::running(settings(12, 4, 1), &["a", "b", "c", "d"]);
     let (a, b) = (bed.node("a"), bed.node("b"));
     bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain, if_nodes: None });
     bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon, if_nodes: None });
@@ -135,7 +135,7 @@ fn a_drained_node_empties_itself_and_a_cordoned_one_keeps_what_it_has() {
 
 #[test]
 fn what_cannot_be_reached_is_said() {
-    let mut bed = Bed::running(settings(6, 2, 1), &["a", "b"]);
+    let mut bed = TestBed::running(settings(6, 2, 1), &["a", "b"]);
     let (a, b) = (bed.node("a"), bed.node("b"));
     bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain, if_nodes: None });
     bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon, if_nodes: None });
@@ -158,7 +158,7 @@ fn what_cannot_be_reached_is_said() {
 
 #[test]
 fn weights_are_followed() {
-    let mut bed = Bed::running(settings(12, 2, 1), &["a", "b"]);
+    let mut bed = TestBed::running(settings(12, 2, 1), &["a", "b"]);
     bed.join_with(Register { weight: 200, ..register("c", 3, 3) });
     bed.ok(plan(&bed.state, Goal::default()).start());
     bed.settle();
@@ -167,7 +167,7 @@ fn weights_are_followed() {
 
 #[test]
 fn replicas_of_a_partition_stay_on_distinct_nodes() {
-    let mut bed = Bed::running(settings(12, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(12, 3, 2), &CITIES);
     bed.join("ephesus", 4);
     let first = plan(&bed.state, Goal::default());
     assert_eq!(first.moves.len(), 6);
@@ -179,8 +179,8 @@ fn replicas_of_a_partition_stay_on_distinct_nodes() {
 }
 
 /// Nine partitions on three nodes; athens failed and came back, and leads nothing.
-fn athens_is_back() -> (Bed, NodeId) {
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+fn athens_is_back() -> (TestBed, NodeId) {
+    let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let athens = bed.node("athens");
     bed.fail(athens);
     bed.settle();
@@ -204,7 +204,7 @@ fn a_plan_can_consist_of_leaderships_alone() {
 }
 
 /// Athens is to lead three again; the plan has just begun.
-fn leaderships_under_way() -> (Bed, NodeId) {
+fn leaderships_under_way() -> (TestBed, NodeId) {
     let (mut bed, athens) = athens_is_back();
     bed.ok(plan(&bed.state, Goal::default()).start());
     let commands = bed.turn();
@@ -236,7 +236,7 @@ fn the_move_of_a_leadership_that_failover_brought_elsewhere_is_no_failure() {
 fn the_move_of_a_leadership_waits_for_a_copy_that_fell_behind_for_a_moment() {
     let (mut bed, athens) = leaderships_under_way();
     let migration = bed.state.migrations.active().next().unwrap().clone();
-    let behind = |bed: &mut Bed| {
+    let behind = |bed: &mut TestBed| {
         let row = bed.state.partition(migration.partition).unwrap().clone();
         let copy = row.placement_on(athens).unwrap();
         assert_eq!(copy.state, ReplicaState::Live);
@@ -282,7 +282,7 @@ fn the_move_of_a_leadership_ends_when_its_target_fails_or_it_is_cancelled() {
 
 #[test]
 fn a_plan_before_the_first_assignment_says_what_is_missing() {
-    let mut bed = Bed::new(settings(9, 3, 3));
+    let mut bed = TestBed::new(settings(9, 3, 3));
     bed.join("athens", 1);
     let early = plan(&bed.state, Goal::default());
     let waits =
@@ -305,7 +305,7 @@ proptest! {
         let replication = replication.min(first as u8);
         let names: Vec<String> = (0..first).map(|n| format!("n{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut bed = Bed::running(settings(partitions, first as u32, replication), &names);
+        let mut bed = TestBed::running(settings(partitions, first as u32, replication), &names);
         for n in 0..more {
             bed.join(&format!("m{n}"), 100 + n as u128);
         }
@@ -349,7 +349,7 @@ proptest! {
 #[test]
 fn the_reason_of_a_moved_leadership_says_what_is_uneven() {
     // Seven partitions on three nodes, led 3, 3 and 1: no share is exceeded, and it is uneven all the same.
-    let mut bed = Bed::running(settings(7, 3, 3), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(7, 3, 3), &["athens", "byzantium", "cyrene"]);
     for (index, name) in (0..7).zip(["athens", "athens", "athens", "byzantium", "byzantium", "byzantium", "cyrene"]) {
         let node = bed.node(name);
         let (row, incarnation) = (bed.row(index).clone(), bed.incarnation(node));

@@ -1,6 +1,6 @@
 //! What a node is pushed, and what its answers mean.
 
-use crate::bed::{Bed, TABLE, settings};
+use crate::bed::{TABLE, TestBed, settings};
 use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promised};
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -21,20 +21,20 @@ impl Pieces for Whole {
     }
 }
 
-fn bed() -> (Bed, NodeId) {
-    let mut bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
+fn bed() -> (TestBed, NodeId) {
+    let mut bed = TestBed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
     bed.heartbeat_all();
     let node = bed.node("athens");
     (bed, node)
 }
 
 #[track_caller]
-pub(crate) fn next(bed: &Bed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
+pub(crate) fn next(bed: &TestBed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
     acknowledged.next(&bed.state, node, &Whole).expect("it lacks something")
 }
 
 /// A node that has taken everything.
-pub(crate) fn all_taken() -> (Bed, NodeId, Acknowledged) {
+pub(crate) fn all_taken() -> (TestBed, NodeId, Acknowledged) {
     let (bed, node) = bed();
     let mut acknowledged = Acknowledged::default();
     assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));

@@ -1,6 +1,6 @@
 //! Nodes removed: whoever keeps nodes by deltas forgets them too.
 
-use crate::bed::{Bed, TABLE, register, settings};
+use crate::bed::{TABLE, TestBed, register, settings};
 use archon_coordinator_core::state::STRANGERS_MAX;
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -10,8 +10,8 @@ const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Whoever kept nodes by deltas kept those that were removed too, with their addresses, for as long as it ran.
 #[test]
 fn a_node_that_was_removed_stayed_in_every_cache_for_ever() {
-    let mut bed = Bed::running(settings(9, 3, 2), &CITIES);
-    let whole = |bed: &Bed| {
+    let mut bed = TestBed::running(settings(9, 3, 2), &CITIES);
+    let whole = |bed: &TestBed| {
         PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap()
     };
     let (mut cached, everyone) = (whole(&bed), nodes_delta(&bed.state, Version::ZERO, 1 << 20));
@@ -42,7 +42,7 @@ fn a_node_that_was_removed_stayed_in_every_cache_for_ever() {
 
 #[test]
 fn strangers_that_are_forgotten_for_lack_of_space_are_told_of() {
-    let mut bed = Bed::running(settings(9, 3, 2), &CITIES);
+    let mut bed = TestBed::running(settings(9, 3, 2), &CITIES);
     let first = NodeId::new(4);
     for number in 0..=STRANGERS_MAX as u128 + 1 {
         let Response::Registered { node, incarnation } =

@@ -1,17 +1,17 @@
 //! Copies in place of failed, lost, damaged and leaving ones.
 
-use crate::bed::{Bed, part, register, settings};
+use crate::bed::{TestBed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 const FOUR: [&str; 4] = ["athens", "byzantium", "cyrene", "ephesus"];
 const REPLACE_MS: u64 = 300_000;
 
-fn events(bed: &Bed, wanted: impl Fn(&EventKind) -> bool) -> usize {
+fn events(bed: &TestBed, wanted: impl Fn(&EventKind) -> bool) -> usize {
     bed.state.events.iter().filter(|event| wanted(&event.what)).count()
 }
 
-impl Bed {
+impl TestBed {
     /// Lets this much time pass at once; all nodes but the silent ones are heard.
     fn skip_to(&mut self, millis: u64) {
         self.now = self.now.plus(millis);
@@ -39,7 +39,7 @@ impl Bed {
 #[test]
 fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
     for dropped in [false, true] {
-        let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+        let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
         let athens = bed.node("athens");
         bed.fail(athens);
         bed.settle();
@@ -74,7 +74,7 @@ fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
 
 #[test]
 fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
-    let mut bed = Bed::running(settings(4, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(4, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.fail(athens);
     bed.settle();
@@ -92,7 +92,7 @@ fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
 
 #[test]
 fn only_so_many_replacements_are_under_way_per_node() {
-    let mut bed = Bed::running(settings(16, 4, 2), &FOUR);
+    let mut bed = TestBed::running(settings(16, 4, 2), &FOUR);
     bed.fail(bed.node("athens"));
     bed.settle();
     bed.skip_to(REPLACE_MS + 1_000);
@@ -115,7 +115,7 @@ fn only_so_many_replacements_are_under_way_per_node() {
 
 #[test]
 fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
-    let mut bed = Bed::running(settings(6, 5, 3), &["a", "b", "c", "d", "e"]);
+    let mut bed = TestBed::running(settings(6, 5, 3), &["a", "b", "c", "d", "e"]);
     for name in ["a", "b"] {
         bed.fail(bed.node(name));
         bed.settle();
@@ -132,7 +132,7 @@ fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
 
 #[test]
 fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_replaced() {
-    let mut bed = Bed::running(settings(12, 3, 2), &["a", "b", "c", "d", "e", "f"]);
+    let mut bed = TestBed::running(settings(12, 3, 2), &["a", "b", "c", "d", "e", "f"]);
     for name in ["d", "e"] {
         let node = bed.node(name);
         bed.ok(Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None });
@@ -157,7 +157,7 @@ fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_repl
 
 #[test]
 fn nobody_was_told_that_copies_of_failed_nodes_are_not_replaced() {
-    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let down = [bed.node("athens"), bed.node("byzantium")];
     down.iter().for_each(|node| bed.fail(*node));
     bed.settle();
@@ -176,7 +176,7 @@ fn nobody_was_told_that_copies_of_failed_nodes_are_not_replaced() {
 
 #[test]
 fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
-    let mut bed = Bed::new(settings(6, 3, 2));
+    let mut bed = TestBed::new(settings(6, 3, 2));
     for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
         bed.join_with(Register { partitions_max: Some(4), ..register(name, 1 + n as u128, 1_001 + n as u128) });
     }
@@ -201,7 +201,7 @@ fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
 
 #[test]
 fn a_replacement_whose_node_fails_is_begun_elsewhere_at_once() {
-    let mut bed = Bed::running(settings(1, 3, 2), &["a", "b", "c"]);
+    let mut bed = TestBed::running(settings(1, 3, 2), &["a", "b", "c"]);
     let follower = bed.row(0).live().find(|live| Some(live.id) != bed.row(0).leader).unwrap().node;
     bed.join("d", 40);
     bed.join("e", 50);
@@ -227,7 +227,7 @@ fn a_replacement_whose_node_fails_is_begun_elsewhere_at_once() {
 
 #[test]
 fn copies_of_a_node_declared_lost_are_replaced_at_once() {
-    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.fail(athens);
     bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
@@ -238,7 +238,7 @@ fn copies_of_a_node_declared_lost_are_replaced_at_once() {
 
 #[test]
 fn a_node_that_took_over_a_name_gets_the_copies_again() {
-    let mut bed = Bed::running(settings(6, 3, 3), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(6, 3, 3), &["athens", "byzantium", "cyrene"]);
     bed.fail(bed.node("athens"));
     let new = bed.join("athens", 77);
     bed.settle();
@@ -248,7 +248,7 @@ fn a_node_that_took_over_a_name_gets_the_copies_again() {
 
 #[test]
 fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
-    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     let drain = check_drain(&bed.state, athens).unwrap();
     assert_eq!((drain.leaderships, drain.placements), (2, 6));
@@ -277,7 +277,7 @@ fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
 
 #[test]
 fn a_drain_without_other_copies_moves_the_only_one() {
-    let mut bed = Bed::running(settings(6, 2, 1), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(6, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
     bed.settle();
@@ -286,7 +286,7 @@ fn a_drain_without_other_copies_moves_the_only_one() {
 
 #[test]
 fn an_undrained_node_keeps_what_is_still_there() {
-    let mut bed = Bed::running(settings(40, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(40, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
     for _ in 0..4 {
@@ -301,7 +301,7 @@ fn an_undrained_node_keeps_what_is_still_there() {
 
 #[test]
 fn a_node_that_fails_during_its_drain_is_repaired() {
-    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
     bed.heartbeat_all();
@@ -315,7 +315,7 @@ fn a_node_that_fails_during_its_drain_is_repaired() {
 
 #[test]
 fn a_cordoned_node_is_given_no_leadership_that_another_can_take() {
-    let mut bed = Bed::running(settings(9, 3, 3), &["athens", "byzantium", "cyrene"]);
+    let mut bed = TestBed::running(settings(9, 3, 3), &["athens", "byzantium", "cyrene"]);
     let (byzantium, cyrene) = (bed.node("byzantium"), bed.node("cyrene"));
     let before = bed.state.partitions.leaders_on(cyrene);
     bed.ok(Command::SetNode { node: cyrene, goal: NodeGoal::Cordon, if_nodes: None });
@@ -330,7 +330,7 @@ fn a_cordoned_node_is_given_no_leadership_that_another_can_take() {
 
 #[test]
 fn a_repair_goes_on_under_another_coordinator() {
-    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.fail(athens);
     bed.skip_to(REPLACE_MS + 1_000);
@@ -348,7 +348,7 @@ fn a_repair_goes_on_under_another_coordinator() {
 
 #[test]
 fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
-    let mut bed = Bed::running(settings(6, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(6, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     // Byzantium comes back empty and begins two copies, as many as it may; then athens is lost too, but for one partition
     // that counts elsewhere by then.
@@ -357,7 +357,7 @@ fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
     bed.ok(check_lose_node(&bed.state, byzantium).unwrap().command);
     let begun = bed.turn();
     bed.commit(begun);
-    let loading = |bed: &Bed| {
+    let loading = |bed: &TestBed| {
         let on = |row: &&Partition| row.placement_on(corinth).is_some_and(|copy| copy.state == ReplicaState::Load);
         bed.state.partitions.on_node(corinth).filter(on).map(|row| row.id.index).collect::<Vec<_>>()
     };

@@ -1,21 +1,21 @@
 //! What a split waits for before keys are given up: copies that have them and get whatever is written.
 
-use crate::bed::{Bed, FORMED_AT};
+use crate::bed::{FORMED_AT, TestBed};
 use crate::splits::{last_event, ranges, times};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 /// Turns until nothing is left to commit.
-fn turn(bed: &mut Bed) {
+fn turn(bed: &mut TestBed) {
     let commands = bed.turn();
     bed.commit(commands);
 }
 
-fn is_cut(bed: &Bed) -> bool {
+fn is_cut(bed: &TestBed) -> bool {
     bed.times(0).split.as_ref().is_some_and(|split| split.cut)
 }
 
-fn stages(bed: &Bed) -> Vec<RightStage> {
+fn stages(bed: &TestBed) -> Vec<RightStage> {
     bed.times(0).split.iter().flat_map(|split| &split.copies).map(|copy| copy.stage).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Partitions of a table by ranges, split: done, given up, and what happens to it when nodes fail.
 
-use crate::bed::{Bed, FORMED_AT, boxed, register, settings};
+use crate::bed::{FORMED_AT, TestBed, boxed, register, settings};
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -27,8 +27,8 @@ fn key(text: &str) -> Bytes {
 }
 
 /// Three nodes and a table by ranges of one partition with a copy on each; and nothing has happened in it yet.
-pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
-    let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
+pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES);
     bed.state.mutant = mutant;
     let partitioning = Partitioning::Range { split_at: vec![], limits: RangeLimits::NONE };
     bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
@@ -36,7 +36,7 @@ pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
     bed
 }
 
-impl Bed {
+impl TestBed {
     pub(crate) fn times(&self, index: u32) -> &Partition {
         self.state.partition(times(index)).expect("a partition")
     }
@@ -98,7 +98,7 @@ impl Bed {
     }
 }
 
-pub(crate) fn last_event(bed: &Bed, fits: impl Fn(&EventKind) -> bool) -> bool {
+pub(crate) fn last_event(bed: &TestBed, fits: impl Fn(&EventKind) -> bool) -> bool {
     bed.state.events.iter().any(|event| fits(&event.what))
 }
 
@@ -134,7 +134,7 @@ fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
     let why =
         |what: &EventKind| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("waited for: athens"));
     assert!(last_event(&bed, why), "{:#?}", bed.state.events.back());
-    let condemned = |bed: &Bed| bed.state.condemned.iter().map(|(node, copy, _)| (node, copy)).collect::<Vec<_>>();
+    let condemned = |bed: &TestBed| bed.state.condemned.iter().map(|(node, copy, _)| (node, copy)).collect::<Vec<_>>();
     assert_eq!(condemned(&bed), split.copies.iter().map(|copy| (copy.node, copy.id)).collect::<Vec<_>>());
     bed.settle();
     assert!(condemned(&bed).is_empty(), "they are deleted");
@@ -255,7 +255,7 @@ fn a_lost_node_takes_its_copies_out_of_both() {
 #[test]
 fn what_cannot_be_split_says_why() {
     let mut bed = ranges(3, None);
-    let check = |bed: &Bed, id, at: &str| {
+    let check = |bed: &TestBed, id, at: &str| {
         let error = check_split(&bed.state, id, &key(at)).expect_err("it cannot be");
         // Wherever it were to be: what is not about the key says the same.
         let leads = |copy: Placement| bed.state.partitions.get(id).and_then(|row| row.leader) == Some(copy.id);

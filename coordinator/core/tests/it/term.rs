@@ -1,19 +1,19 @@
 //! What a coordinator does with heartbeats and reports while it leads.
 
-use crate::bed::{Bed, part, register, settings};
+use crate::bed::{TestBed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 const NUMBER: u64 = 7;
 
-fn bed() -> (Bed, Term) {
-    let bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
+fn bed() -> (TestBed, Term) {
+    let bed = TestBed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
     let term = Term::new(NUMBER, bed.now);
     (bed, term)
 }
 
 /// The lives that a turn activates.
-fn activated(term: &mut Term, bed: &Bed) -> Vec<(NodeId, Incarnation)> {
+fn activated(term: &mut Term, bed: &TestBed) -> Vec<(NodeId, Incarnation)> {
     let commands = term.turn(&bed.state, bed.now).commands;
     let life = |command: &Command| match command {
         Command::Activate { node, incarnation } => Some((*node, *incarnation)),
@@ -23,7 +23,7 @@ fn activated(term: &mut Term, bed: &Bed) -> Vec<(NodeId, Incarnation)> {
 }
 
 /// A heartbeat of a node's present life, which is news.
-fn heard(term: &mut Term, bed: &Bed, node: NodeId, number: u64, stopping: bool) -> term::Unconfirmed {
+fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64, stopping: bool) -> term::Unconfirmed {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }

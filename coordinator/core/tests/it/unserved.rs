@@ -1,6 +1,6 @@
 //! Since when what ought to be served is not, and from when on people are called.
 
-use crate::bed::{Bed, JOBS, TABLE, part, settings, worker};
+use crate::bed::{JOBS, TABLE, TestBed, part, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -8,16 +8,16 @@ fn job(index: u32) -> PartitionId {
     PartitionId::new(JOBS, index)
 }
 
-fn remembered(bed: &Bed) -> Remembered {
+fn remembered(bed: &TestBed) -> Remembered {
     Remembered::new(&bed.state, &bed.liveness, bed.now)
 }
 
-fn not_served_of(bed: &Bed) -> Vec<Alert> {
+fn not_served_of(bed: &TestBed) -> Vec<Alert> {
     not_served(&bed.state, &remembered(bed), bed.now)
 }
 
 /// Every owner says that it could not acquire what it was given.
-fn nothing_is_acquired(bed: &mut Bed) {
+fn nothing_is_acquired(bed: &mut TestBed) {
     for row in bed.state.partitions.of_table(JOBS).cloned().collect::<Vec<_>>() {
         let Some(owner) = row.leader_placement().copied() else { continue };
         let (partition, placement, epoch) = (row.id, owner.id, row.epoch);
@@ -28,7 +28,7 @@ fn nothing_is_acquired(bed: &mut Bed) {
 
 #[test]
 fn an_owner_that_never_acquires_what_it_was_given_is_an_alarm() {
-    let mut bed = Bed::jobs(2, 1);
+    let mut bed = TestBed::jobs(2, 1);
     bed.liveness.set_wall(bed.now, bed.now.plus(7_000));
     bed.pass(100, &[]);
     let began = remembered(&bed).unserved_since(job(0)).expect("not served");
@@ -46,7 +46,7 @@ fn an_owner_that_never_acquires_what_it_was_given_is_an_alarm() {
 
 #[test]
 fn what_every_participant_gives_up_at_once_is_told_so_and_becomes_an_alarm() {
-    let mut bed = Bed::jobs(2, 2);
+    let mut bed = TestBed::jobs(2, 2);
     for _ in 0..13 {
         bed.pass(1_000, &[]);
         nothing_is_acquired(&mut bed);
@@ -62,7 +62,7 @@ fn what_every_participant_gives_up_at_once_is_told_so_and_becomes_an_alarm() {
 
 #[test]
 fn data_that_nobody_serves_is_an_alarm_and_what_is_offline_is_not() {
-    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     bed.pass(60_000, &[]);
     assert_eq!(not_served_of(&bed), []);
     let order = Order::Offline { partition: part(3) };
@@ -89,7 +89,7 @@ fn data_that_nobody_serves_is_an_alarm_and_what_is_offline_is_not() {
 #[test]
 fn a_member_with_long_time_outs_is_waited_for_longer_and_a_new_coordinator_counts_anew() {
     let timing = LeaseTiming { heartbeat_ms: 2_000, lease_ms: 8_000, failure_timeout_ms: 10_000, margin_ms: 500 };
-    let mut bed = Bed::jobs(2, 0);
+    let mut bed = TestBed::jobs(2, 0);
     let participant = Some(Participant { tables: vec!["jobs".into()], timing: Some(timing) });
     bed.join_with(Register { participant, ..worker(0) });
     bed.pass(29_900, &[]);

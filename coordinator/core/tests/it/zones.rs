@@ -1,6 +1,6 @@
 //! Zones and limits: where copies are first put, and what plans make of them.
 
-use crate::bed::{Bed, register, settings};
+use crate::bed::{TestBed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ fn limited(name: &str, number: u128, most: u32) -> Register {
 }
 
 /// A cluster of nodes in these zones, everything assigned.
-fn in_zones(settings: Settings, zones: &[&str]) -> Bed {
-    let mut bed = Bed::new(settings);
+fn in_zones(settings: Settings, zones: &[&str]) -> TestBed {
+    let mut bed = TestBed::new(settings);
     for (number, zone) in zones.iter().enumerate() {
         bed.join_with(zoned(&format!("n{number}"), 1 + number as u128, zone));
     }
@@ -25,7 +25,7 @@ fn in_zones(settings: Settings, zones: &[&str]) -> Bed {
 }
 
 /// Partitions with two copies, of those that stay, in one zone.
-fn doubled(bed: &Bed) -> usize {
+fn doubled(bed: &TestBed) -> usize {
     let is = |row: &&Partition| {
         let kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
         let zones = kept.filter_map(|copy| bed.state.node(copy.node).expect("a node").node.zone.clone());
@@ -35,14 +35,14 @@ fn doubled(bed: &Bed) -> usize {
     bed.state.partitions.iter().filter(is).count()
 }
 
-fn carry_out(bed: &mut Bed) -> Plan {
+fn carry_out(bed: &mut TestBed) -> Plan {
     let planned = plan(&bed.state, Goal::default());
     bed.ok(planned.start());
     bed.settle();
     planned
 }
 
-fn leads(bed: &Bed) -> Vec<u32> {
+fn leads(bed: &TestBed) -> Vec<u32> {
     bed.state.nodes.keys().map(|node| bed.state.partitions.leaders_on(*node)).collect()
 }
 
@@ -98,7 +98,7 @@ fn the_first_assignment_gave_one_node_of_a_zone_five_times_as_much_as_the_other(
     // A large zone has its share of every partition, and no partition two copies there.
     let bed = in_zones(settings(60, 6, 2), &["a", "b", "c", "d", "d", "d"]);
     assert_eq!((bed.spread(), doubled(&bed)), (vec![20; 6], 0));
-    let mut bed = Bed::new(settings(60, 4, 2));
+    let mut bed = TestBed::new(settings(60, 4, 2));
     for (number, (zone, weight)) in [("a", 100), ("a", 300), ("b", 100), ("b", 300)].into_iter().enumerate() {
         bed.join_with(Register { weight, ..zoned(&format!("n{number}"), 1 + number as u128, zone) });
     }
@@ -108,7 +108,7 @@ fn the_first_assignment_gave_one_node_of_a_zone_five_times_as_much_as_the_other(
 
 #[test]
 fn without_zones_it_goes_round() {
-    let bed = Bed::running(settings(7, 3, 2), &["a", "b", "c"]);
+    let bed = TestBed::running(settings(7, 3, 2), &["a", "b", "c"]);
     for index in 0..7u32 {
         let nodes: Vec<u64> = bed.row(index).placements.iter().map(|copy| copy.node.get()).collect();
         assert_eq!(nodes, [u64::from(index) % 3 + 1, u64::from(index + 1) % 3 + 1]);
@@ -117,7 +117,7 @@ fn without_zones_it_goes_round() {
 
 #[test]
 fn room_for_every_copy_was_given_away_by_turns_until_there_was_none() {
-    let mut bed = Bed::new(settings(6, 3, 2));
+    let mut bed = TestBed::new(settings(6, 3, 2));
     for (number, (name, most)) in [("a", 6), ("b", 3), ("c", 3)].into_iter().enumerate() {
         bed.join_with(limited(name, 1 + number as u128, most));
     }
@@ -127,7 +127,7 @@ fn room_for_every_copy_was_given_away_by_turns_until_there_was_none() {
 
 #[test]
 fn full_nodes_were_about_to_be_assigned_to_for_ever() {
-    let mut bed = Bed::new(settings(6, 3, 3));
+    let mut bed = TestBed::new(settings(6, 3, 3));
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
         bed.join_with(limited(name, 1 + number as u128, 6));
     }
@@ -140,7 +140,7 @@ fn full_nodes_were_about_to_be_assigned_to_for_ever() {
     });
     bed.settle();
     let waits = PartitionId::new(TableId::new(2), 0);
-    let why = |bed: &Bed| explain(&bed.state, &Remembered::default(), waits).unwrap();
+    let why = |bed: &TestBed| explain(&bed.state, &Remembered::default(), waits).unwrap();
     assert_eq!(why(&bed), [Why::NodesAtLimit { full: 3, plan: false }]);
     bed.join("d", 9);
     bed.settle();
@@ -161,7 +161,7 @@ fn full_nodes_were_about_to_be_assigned_to_for_ever() {
 
 #[test]
 fn a_plan_moved_leaders_and_then_their_leaderships_back() {
-    let mut bed = Bed::running(settings(12, 3, 3), &["a", "b", "c"]);
+    let mut bed = TestBed::running(settings(12, 3, 3), &["a", "b", "c"]);
     // Leads nothing: whatever it gives is followed elsewhere.
     let a = bed.node("a");
     bed.fail(a);
@@ -206,12 +206,12 @@ proptest! {
             weight,
             ..register(&format!("n{number}"), 1 + number as u128, 1_001 + number as u128)
         };
-        let mut bed = Bed::new(settings(partitions, first.len() as u32, replication));
+        let mut bed = TestBed::new(settings(partitions, first.len() as u32, replication));
         for (number, zone) in first.iter().enumerate() {
             bed.join_with(node(number, *zone, 100));
         }
         bed.settle();
-        let zones_of = |bed: &Bed| {
+        let zones_of = |bed: &TestBed| {
             let zones: BTreeSet<(Option<String>, u64)> = bed.state.nodes.values().map(|row| {
                 (row.node.zone.clone(), if row.node.zone.is_none() { row.node.id.get() } else { 0 })
             }).collect();

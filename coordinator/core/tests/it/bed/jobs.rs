@@ -1,11 +1,11 @@
 //! A lease table and its participants.
 
-use super::{Bed, register, settings};
+use super::{TestBed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use std::collections::BTreeMap;
 
-/// The lease table of [`Bed::jobs`].
+/// The lease table of [`TestBed::jobs`].
 pub const JOBS: TableId = TableId::new(2);
 
 /// A participant of the table `jobs`.
@@ -15,7 +15,7 @@ pub fn worker(number: u32) -> Register {
     Register { participant, ..register(&format!("worker-{number}"), 10_000 + number, 20_000 + number) }
 }
 
-impl Bed {
+impl TestBed {
     /// A node, and a lease table `jobs`, of which so many participants take partitions.
     pub fn jobs(partitions: u32, workers: u32) -> Self {
         let mut bed = Self::running(settings(4, 1, 1), &["athens"]);
@@ -32,20 +32,20 @@ impl Bed {
     }
 }
 
-/// [`Bed::jobs`], with the lease table in view.
+/// [`TestBed::jobs`], with the lease table in view.
 pub struct Jobs {
-    pub bed: Bed,
+    pub bed: TestBed,
 }
 
 impl Jobs {
     /// Nobody takes partitions yet.
     pub fn new(partitions: u32) -> Self {
-        Self { bed: Bed::jobs(partitions, 0) }
+        Self { bed: TestBed::jobs(partitions, 0) }
     }
 
     /// So many participants share them.
     pub fn with_workers(partitions: u32, workers: u32) -> Self {
-        let mut bed = Bed::jobs(partitions, workers);
+        let mut bed = TestBed::jobs(partitions, workers);
         bed.settle();
         Self { bed }
     }

@@ -15,7 +15,7 @@ pub const TABLE: TableId = TableId::new(1);
 /// Where a perfect leader logs that it gives keys up.
 pub const FORMED_AT: Position = Position::new(Epoch::new(1), Seq::new(7));
 
-pub struct Bed {
+pub struct TestBed {
     pub state: ClusterState,
     pub liveness: Liveness,
     pub now: Millis,
@@ -40,7 +40,7 @@ pub fn part(index: u32) -> PartitionId {
     PartitionId::new(TABLE, index)
 }
 
-impl Bed {
+impl TestBed {
     pub fn empty() -> Self {
         let now = Millis::new(1_000_000);
         Self { state: ClusterState::new(), liveness: Liveness::new(now), now, beats: 0 }
