@@ -34,7 +34,7 @@ pub struct AccessRight {
     pub may: Word<Right>,
 }
 
-/// What granting a right, or taking one back, came to.
+/// What granting a right, or taking one back, did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AccessChanged {
     /// The client's name; absent: every client.

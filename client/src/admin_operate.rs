@@ -26,7 +26,7 @@ const SEARCH_MAX: Duration = Duration::from_secs(60 * 60);
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 impl Admin {
-    /// What draining, removing or giving up a node would come to, or what stands in the way. Changes nothing.
+    /// What draining, removing or giving up a node would do, or what stands in the way. Changes nothing.
     ///
     /// # Errors
     /// `NotFound` if no node has this name; otherwise see [`Error`].
@@ -132,7 +132,7 @@ impl Admin {
     /// waited for, an hour at most.
     /// It goes on in the background and is seen in [`Admin::describe_partition`]: the keys are copied first, for half an hour at most, while
     /// everything is served; then those that move wait for a moment, 5 s at most. What is not done by then is given up. With
-    /// `dry_run` it is only said what it would come to.
+    /// `dry_run` it is only said what it would do.
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is not among them or is the
@@ -197,7 +197,7 @@ impl Admin {
 
     /// Merges a partition of a table by ranges with its right neighbour, the one that begins where it ends: that one's keys become its
     /// own, and it is a partition no more. It goes on in the background, is seen in [`Admin::describe_partition`], and is given up if it
-    /// is not done within some seconds. With `dry_run` it is only said what it would come to.
+    /// is not done within some seconds. With `dry_run` it is only said what it would do.
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed; `AssignmentInProgress` while one of

@@ -120,7 +120,7 @@ pub struct NodeSummary {
     pub disk_full: bool,
     /// It is failed since it said itself that it has stopped.
     pub stopped: bool,
-    /// How often it heartbeats, and what silence comes to; null if the coordinator did not say.
+    /// How often it heartbeats, and what follows from its silence; null if the coordinator did not say.
     pub timing: Option<MemberTiming>,
     /// The tables whose leases it takes, if it is a participant; a node of the key-value store serves none.
     pub serves: Vec<String>,
@@ -130,7 +130,7 @@ pub struct NodeSummary {
     pub bars: Vec<BarSummary>,
 }
 
-/// How often a member heartbeats, and what its silence comes to.
+/// How often a member heartbeats, and what follows from its silence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberTiming {
     /// Time between two heartbeats.

@@ -39,7 +39,7 @@ pub struct SettingSummary {
     pub meaning: String,
 }
 
-/// What a change of settings came to, or would.
+/// What a change of settings did, or would do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingsChanged {
     /// The version of the settings as they are now.

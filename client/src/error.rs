@@ -14,7 +14,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Of a write.
+    /// The outcome of a write that failed.
     pub(crate) fn of_write(unknown: bool) -> Self {
         if unknown { Self::Unknown } else { Self::NoEffect }
     }

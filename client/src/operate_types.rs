@@ -14,7 +14,7 @@ use archon_types::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What draining a node would come to.
+/// What draining a node would do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrainCheck {
     /// Why it cannot be done; empty if it can.
@@ -56,7 +56,7 @@ pub struct NodeGain {
     pub copies_gained: u32,
 }
 
-/// What removing a node would come to.
+/// What removing a node would do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RemoveCheck {
     /// Why it cannot be done; empty if it can.
@@ -65,7 +65,7 @@ pub struct RemoveCheck {
     pub copies_removed: u32,
 }
 
-/// What declaring a node's data lost would come to.
+/// What declaring a node's data lost would do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LossCheck {
     /// Why it cannot be done; empty if it can.
@@ -75,7 +75,7 @@ pub struct LossCheck {
     pub loss: NodeLoss,
 }
 
-/// What declaring a node's data lost comes to.
+/// What declaring a node's data lost does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NodeLoss {
     /// Copies that are given up, those that do not count included.
@@ -92,11 +92,11 @@ pub struct NodeCheck {
     /// The node.
     #[serde(flatten)]
     pub node: NodeSummary,
-    /// What draining it would come to.
+    /// What draining it would do.
     pub drain: DrainCheck,
-    /// What removing it would come to.
+    /// What removing it would do.
     pub remove: RemoveCheck,
-    /// What declaring its data lost would come to.
+    /// What declaring its data lost would do.
     pub lost: LossCheck,
 }
 
@@ -139,7 +139,7 @@ pub struct PartitionDescription {
     /// The move under way, if there is one.
     #[serde(rename = "move")]
     pub running_move: Option<MoveStatus>,
-    /// What forcing a leader would come to.
+    /// What forcing a leader would do.
     pub force_leader: ForceLeaderCheck,
     /// Who is barred from it, or from its table.
     pub bars: Vec<BarSummary>,
@@ -201,7 +201,7 @@ impl From<&Merge> for MergeProgress {
     }
 }
 
-/// What merging a partition with its right neighbour comes to, or came to.
+/// What merging a partition with its right neighbour does, or did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionMerge {
     /// The table's number.
@@ -219,7 +219,7 @@ pub struct PartitionMerge {
 }
 
 impl PartitionMerge {
-    /// Of the partition that was asked for.
+    /// The answer about the partition that was asked for.
     pub(crate) fn new(name: PartitionName, wire: v1::MergePartitionResponse) -> Self {
         let keys = wire.keys.unwrap_or_default();
         Self {
@@ -233,7 +233,7 @@ impl PartitionMerge {
     }
 }
 
-/// What splitting a partition comes to, or came to.
+/// What splitting a partition does, or did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionSplit {
     /// The table's number.
@@ -253,7 +253,7 @@ pub struct PartitionSplit {
 }
 
 impl PartitionSplit {
-    /// Of the partition that was asked for.
+    /// The answer about the partition that was asked for.
     pub(crate) fn new(name: PartitionName, wire: v1::SplitPartitionResponse) -> Self {
         let range = |keys: v1::KeyRange| RangeSummary::from(&KeyRange { begin: keys.begin, end: keys.end });
         Self {
@@ -287,7 +287,7 @@ pub struct PartitionCopy {
     pub bytes_stored: u64,
 }
 
-/// What forcing a leader would come to.
+/// What forcing a leader would do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ForceLeaderCheck {
     /// Why it cannot be done, or need not; empty if it can.
@@ -308,7 +308,7 @@ pub struct ForceLeaderCheck {
     pub retired: Vec<NodeName>,
 }
 
-/// What forcing a leader came to.
+/// What forcing a leader did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ForcedLeader {
     /// The table's number.
@@ -372,7 +372,7 @@ impl From<v1::ForceLeaderCheck> for ForceLeaderCheck {
 }
 
 impl ForcedLeader {
-    /// Of the partition that was asked for.
+    /// The answer about the partition that was asked for.
     pub(crate) fn new(name: PartitionName, wire: v1::ForceLeaderResponse) -> Self {
         let (leader_id, leader) = number_and_name(wire.leader);
         let table_id = wire.partition.map_or(0, |partition| partition.table);

@@ -17,7 +17,7 @@ pub struct CheckThresholds {
     pub stale_after: Option<Duration>,
     /// Fewer members than this that take partitions.
     pub members_min: Option<u32>,
-    /// Of this table; `None`: nodes.
+    /// The table whose participants they are; `None`: nodes.
     pub members_of: Option<String>,
     /// An order that stands for so long is a warning, before that a notice: a bar, a partition offline, a cordon, a drain, maintenance.
     pub held_for: Duration,

@@ -98,7 +98,7 @@ impl Coordinators {
     /// once, so that a change of the leading coordinator does not cost the lease.
     ///
     /// # Errors
-    /// What the attempts came to, if nobody grants anything.
+    /// The outcome of the attempts, if nobody grants anything.
     pub async fn heartbeat(
         &self,
         attempt: impl AsyncFn(&str) -> Result<(), NotGranted>,

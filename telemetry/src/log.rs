@@ -1,4 +1,4 @@
-//! What a member's write-ahead log comes to: nodes and coordinators have the same log.
+//! Readings of a member's write-ahead log: nodes and coordinators have the same log.
 
 use crate::definition::Definition;
 use crate::histogram::Distribution;

@@ -17,7 +17,7 @@ impl<T: Default> PerThread<T> {
 }
 
 impl<T> PerThread<T> {
-    /// What all of them come to.
+    /// The sum of all of them.
     pub fn sum<S: std::iter::Sum<S>>(&self, read: impl Fn(&T) -> S) -> S {
         self.0.lock().iter().map(|member| read(member)).sum()
     }

@@ -29,7 +29,7 @@ metrics! {
 }
 
 impl TransportReadings {
-    /// Of a member that is reached by `transport`. Its files are looked at first, if that is due.
+    /// The readings of a member that is reached by `transport`. Its files are looked at first, if that is due.
     pub fn of(transport: &Transport) -> Self {
         let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let tls = transport.tls().inspect(|tls| tls.look());

@@ -44,13 +44,13 @@ pub(crate) struct NodeChanged {
     /// Copies it holds; absent if it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copies_held: Option<u32>,
-    /// What draining it comes to.
+    /// What draining it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drain: Option<DrainCheck>,
     /// Copies that went with it when it was removed, or would; none of them counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copies_removed: Option<u32>,
-    /// What declaring its data lost came to, or would come to.
+    /// What declaring its data lost did, or would do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) loss: Option<NodeLoss>,
 }
@@ -63,7 +63,7 @@ impl NodeChanged {
     }
 }
 
-/// What an order about a partition came to.
+/// The outcome of an order about a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct PartitionOrdered {
     /// The table's name.
@@ -77,7 +77,7 @@ pub(crate) struct PartitionOrdered {
     pub(crate) changed: bool,
 }
 
-/// What an order about a node or participant came to.
+/// The outcome of an order about a node or participant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct NodeOrdered {
     /// Its name.
@@ -99,7 +99,7 @@ impl NodeOrdered {
     }
 }
 
-/// What carrying out a plan came to.
+/// The outcome of carrying out a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Applied {
     /// The table version that the plan was made for.

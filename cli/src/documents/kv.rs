@@ -38,10 +38,10 @@ pub(crate) struct Key {
     /// The revision of the value that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
-    /// Of a stale read: as of which revision of the key's partition it was so.
+    /// The revision of the key's partition as of which it was so; only of a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_of_revision: Option<u64>,
-    /// Of a stale read: the address of the node whose copy it is.
+    /// The address of the node whose copy was read; only of a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
     pub(crate) key: String,
     /// Whether it was carried out. A `get` of a key that is absent was, and `existed` says so.
     pub(crate) ok: bool,
-    /// Of `get` and `del`: whether the key was there.
+    /// Whether the key was there; only of `get` and `del`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) existed: Option<bool>,
     /// The value that was read, or the sum.

@@ -9,7 +9,7 @@ pub type AcquireError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a service does when it is given partitions and when it loses them.
 ///
-/// Of one partition one of these runs at a time. Of each [`Callbacks::acquire`] there is one ending: it failed, a
+/// One of these runs at a time for a partition. Each [`Callbacks::acquire`] has one ending: it failed, a
 /// [`Callbacks::release`] came to its end, or [`Callbacks::lost`]. What is lost while `acquire` or `release` runs is broken off
 /// first: its future is dropped where it waits.
 ///

@@ -31,7 +31,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Session {
     shared: Arc<Shared>,
     coordinators: Coordinators,
-    /// Of this process, which keeps nothing on disk.
+    /// The storage id of this process, which keeps nothing on disk.
     storage: StorageId,
     push_key: PushKey,
 }

@@ -20,7 +20,7 @@ pub(crate) enum Told {
 #[derive(Clone, Default)]
 pub(crate) struct Service {
     pub(crate) told: Arc<Mutex<Vec<Told>>>,
-    /// Of all services of a test: who owns what.
+    /// Who owns what, among all services of a test.
     pub(crate) owners: Arc<Mutex<BTreeMap<PartitionId, Epoch>>>,
     /// It refuses this partition.
     pub(crate) refuses: Option<u32>,

@@ -22,7 +22,7 @@ pub(crate) type OpRequest = archon_host::Request<ReplyTo>;
 /// A copy that this leader gives.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyOffer {
-    /// Of which partition.
+    /// The partition.
     pub(crate) partition: PartitionId,
     /// Where it begins.
     pub(crate) start: CopyStart,

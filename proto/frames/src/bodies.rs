@@ -33,7 +33,7 @@ pub struct PartialBodies {
 }
 
 impl PartialBodies {
-    /// Of calls whose path begins with `members_call` (`/package.Service/`), `members` is the budget; of all others, `others`.
+    /// `members` is the budget of calls whose path begins with `members_call` (`/package.Service/`), `others` that of all others.
     pub const fn new(others: PartialBudget, members: PartialBudget, members_call: &'static str) -> Self {
         Self { others, members, members_call }
     }

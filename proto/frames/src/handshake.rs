@@ -14,7 +14,7 @@ const FIRST_BYTE: u8 = MAGIC[0];
 pub const HANDSHAKE_BYTES: usize = MAGIC.len() + 2;
 
 const MAGIC: &[u8; 6] = b"ARCHON";
-/// Of the frames. Another one is refused.
+/// The format of the frames. Another one is refused.
 const FORMAT: u8 = 1;
 /// How long the handshake of a connection that was begun may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

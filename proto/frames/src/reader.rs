@@ -26,7 +26,7 @@ pub struct FrameReader {
     received: BytesMut,
     bytes_max: usize,
     heard: bool,
-    /// Of a reader that takes what strangers send.
+    /// What has arrived of a message, in a reader that takes what strangers send.
     partial: Option<PartialMessage>,
 }
 

@@ -134,33 +134,33 @@ pub struct Entry {
 /// What became of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Of a get: the value and its revision, or nothing.
+    /// The answer to a get: the value and its revision, or nothing.
     Value(Option<(Bytes, Revision)>),
-    /// Of a put or a compare-and-set that held.
+    /// The answer to a put, or to a compare-and-set that held.
     Written {
         /// The number of the new value.
         revision: Revision,
     },
-    /// Of a delete.
+    /// The answer to a delete.
     Deleted {
         /// Whether there was something to delete.
         existed: bool,
     },
-    /// Of a compare-and-set that did not hold.
+    /// The answer to a compare-and-set that did not hold.
     ConditionFailed {
         /// The revision found; zero if the key is absent.
         revision: Revision,
     },
-    /// Of an increment.
+    /// The answer to an increment.
     Counter {
         /// The sum.
         value: i64,
         /// The number of the new value.
         revision: Revision,
     },
-    /// Of an increment of something that is not a decimal integer, or that would overflow.
+    /// The answer to an increment of something that is not a decimal integer, or that would overflow.
     NotANumber,
-    /// Of a scan.
+    /// The answer to a scan.
     Page {
         /// What was found, in order.
         entries: Vec<Entry>,

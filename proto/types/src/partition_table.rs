@@ -28,7 +28,7 @@ pub struct PartitionTable {
     table: Table,
     version: Version,
     partitions: BTreeMap<u32, Partition>,
-    /// Of a table by ranges: the partition whose range begins there.
+    /// The partition whose range begins there, in a table by ranges.
     begins: BTreeMap<Bytes, u32>,
     nodes: BTreeMap<NodeId, Node>,
     removed: RemovedNodes,

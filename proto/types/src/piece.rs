@@ -102,7 +102,7 @@ pub fn node_bytes(node: &Node) -> usize {
 pub struct Assembly {
     table: Table,
     since: Version,
-    /// Of the oldest piece: what is complete up to it in every piece is complete.
+    /// The version of the oldest piece: what is complete up to it in every piece is complete.
     version: Version,
     rows: BTreeMap<u32, Partition>,
     nodes: BTreeMap<NodeId, Node>,

@@ -68,7 +68,7 @@ impl Move {
 pub struct Unmet {
     /// What kind of goal.
     pub code: Word<UnmetCode>,
-    /// Of what.
+    /// What it is about.
     pub subject: Subject,
     /// Why not, in a sentence.
     pub message: String,

@@ -78,7 +78,7 @@ impl BeatStreams {
     /// Sends a heartbeat to one coordinator and waits for its answer, which [`listen`](Self::listen) takes in.
     ///
     /// # Errors
-    /// Nothing is granted in time, and what that comes to. An answer that comes later still counts, if no later heartbeat's did.
+    /// Nothing is granted in time, and why. An answer that comes later still counts, if no later heartbeat's did.
     pub async fn beat(&self, address: &str, beat: Beat) -> Result<Taken, NotGranted> {
         let (number, until) = (beat.number, Instant::now() + self.deadline);
         let (outcome, answered) = oneshot::channel();
