@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 /// Far above anything a test waits for: only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
 
-/// What a line came to, run in a directory.
+/// The outcome of a command line that was run in a directory.
 struct Ran {
     code: i32,
     stdout: String,

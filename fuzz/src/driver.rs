@@ -23,7 +23,7 @@ pub enum Until {
     Time(Duration),
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// Inputs tried.

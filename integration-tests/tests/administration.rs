@@ -54,7 +54,7 @@ fn a_node_is_cordoned_drained_and_removed() {
     for verb in [&["node", "drain", "sparta"][..], &["node", "remove", "sparta"], &["node", "describe", "sparta"]] {
         assert_eq!(cluster.archon(verb).code, 3, "{verb:?}");
     }
-    // What a drain would come to, and then the drain.
+    // What a drain would do, and then the drain.
     let before = node(&cluster, "athens");
     let plan = cluster.json(&["node", "drain", "athens", "--dry-run"]).expect("a plan");
     assert_eq!(plan["drain"]["copies_moved"], before["copies_held"]);

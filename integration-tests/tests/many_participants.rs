@@ -17,7 +17,7 @@ const ALL: usize = 70;
 /// What 64 can just hold.
 const PARTITIONS_MAX: u32 = 16;
 
-/// Of all participants: who owns what, and how often each partition was acquired.
+/// Who owns what, among all participants, and how often each partition was acquired.
 #[derive(Default)]
 struct Ledger {
     owners: BTreeMap<u32, (Epoch, usize)>,

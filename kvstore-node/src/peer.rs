@@ -47,7 +47,7 @@ struct Link {
 /// The ways to all peers.
 pub(crate) struct Peers {
     shared: Arc<Shared>,
-    /// Of the shards' threads: a peer's task lives on one of them.
+    /// The runtimes of the shards' threads: a peer's task lives on one of them.
     runtimes: Vec<Handle>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     stop: CancellationToken,

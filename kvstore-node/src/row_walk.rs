@@ -1,7 +1,7 @@
 //! Walks over what a reader would see of the rows of a placement, slowly and in the background: the engine's rows, under those that
 //! are committed but still gather in a shard's memtable.
 //!
-//! Of each stretch of keys the memtable is asked first. A row that leaves it meanwhile is in the engine by then, so that none is missed,
+//! The memtable is asked first for each stretch of keys. A row that leaves it meanwhile is in the engine by then, so that none is missed,
 //! and none is seen twice. A walk ends where the rows ended when it began: one that followed a writer who writes in order would not
 //! come to its end.
 

@@ -70,7 +70,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What the rows of users in a range come to; `None` if they cannot be read, or are not here any more.
+/// How the bytes of users' rows lie in a range; `None` if they cannot be read, or are not here any more.
 async fn walk(
     rows: &Rows<'_>,
     search: &SplitSearch,

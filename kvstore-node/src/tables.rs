@@ -56,7 +56,7 @@ impl News {
 pub(crate) struct Tables {
     state: RwLock<State>,
     version: watch::Sender<Version>,
-    /// Of the last removal of a node.
+    /// The version of the last removal of a node.
     removals: watch::Sender<Version>,
 }
 

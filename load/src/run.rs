@@ -1,4 +1,4 @@
-//! A workload under way, and what it came to.
+//! A workload under way, and its outcome.
 
 use crate::failure::Failure;
 use crate::keys::Values;
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// What a workload came to.
+/// The outcome of a workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measured {
     /// How long was measured.
@@ -28,11 +28,11 @@ pub struct Measured {
     pub failed: u64,
     /// The failures, by kind.
     pub failures: BTreeMap<String, Failed>,
-    /// Of reads.
+    /// The latency of reads.
     pub get: Option<Latency>,
-    /// Of writes.
+    /// The latency of writes.
     pub put: Option<Latency>,
-    /// Of scans.
+    /// The latency of scans.
     pub scan: Option<Latency>,
     /// Entries that scans found.
     pub entries_scanned: u64,

@@ -6,7 +6,7 @@ use crate::mutant::{Broken, Mutant};
 use archon_types::{Epoch, Lease, Millis, PartitionId};
 use std::collections::BTreeMap;
 
-/// What the answer to a heartbeat came to.
+/// The outcome of the answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// It answers no heartbeat that this life remembers having sent: it counts for nothing.

@@ -11,7 +11,7 @@
 //! | `grants` | what the lease covers |
 //! | `heartbeat` | heartbeats, and which answer belongs to which |
 //! | `participant/` | which partitions a participant acquires, releases and has lost |
-//! | `registering` | what a refused registration comes to |
+//! | `registering` | what follows from a refused registration |
 //! | `reports` | facts on their way to the coordinator |
 
 mod grants;

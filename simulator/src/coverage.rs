@@ -45,7 +45,7 @@ coverage! {
     placements_lost,
     /// Copies begun in place of one that is missing, failed or to go.
     repairs,
-    /// Of those the ones that came to count.
+    /// Of these, the ones that came to count.
     repairs_done,
     /// Copies that threw their data away, to be copied anew.
     emptied,
@@ -85,7 +85,7 @@ coverage! {
     orphan_commits,
     /// Heartbeats answered.
     leases,
-    /// Of those the ones that shared a quorum round with another.
+    /// Of these, the ones that shared a quorum round with another.
     beats_shared,
     /// Heartbeats that were repeated, or that came after a later one.
     beats_overtaken,
@@ -99,7 +99,7 @@ coverage! {
     registrations,
     /// Writes acknowledged.
     writes,
-    /// Of those the ones without a name.
+    /// Of these, the ones without a name.
     unnamed_writes,
     /// Writes without a name whose outcome their client does not know.
     unnamed_unknown,
@@ -191,7 +191,7 @@ coverage! {
     tables_created,
     /// Losses that an operator accepted.
     losses_accepted,
-    /// Of those the ones after which the partition began empty.
+    /// Of these, the ones after which the partition began empty.
     begun_empty,
     /// Acknowledged positions of partitions that were given up so.
     positions_given_up,
@@ -203,7 +203,7 @@ coverage! {
     names_reused,
     /// Copies of dropped tables that their nodes deleted.
     condemned_deleted,
-    /// Of those the ones on nodes that were away when the table was dropped.
+    /// Of these, the ones on nodes that were away when the table was dropped.
     condemned_deleted_late,
     /// Answers of dropped tables that clients were given before everybody had heard of it.
     answers_after_drop,

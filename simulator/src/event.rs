@@ -125,7 +125,7 @@ pub(crate) enum PeerMessage {
         attempt: u64,
         ask: u64,
         start: Position,
-        /// Of the row under which the copy is given.
+        /// The version of the row under which the copy is given.
         version: Version,
         after: Bytes,
         rows: Vec<Row>,

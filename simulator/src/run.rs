@@ -8,7 +8,7 @@ use crate::scenario::{Scenario, Theme};
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its seed.

@@ -154,7 +154,7 @@ fn a_recycled_segment_ends_where_it_was_written_to() {
     }
 }
 
-/// Of a write over two blocks only the second reached the disk: cut, though whole batches follow; unless a note says that
+/// Only the second block of a write over two reached the disk: cut, though whole batches follow; unless a note says that
 /// it was durable.
 #[test]
 fn a_write_that_lost_its_first_block_is_torn_and_one_that_was_durable_damaged() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long a merge is waited for: it is done or given up after 10 s, unless the coordinators change meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Merges a partition with its right neighbour, says what that would come to, or gives it up.
+/// Merges a partition with its right neighbour, says what that would do, or gives it up.
 pub(crate) async fn run(
     args: &MergePartitionArgs,
     admin: &Admin,

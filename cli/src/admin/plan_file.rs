@@ -31,7 +31,7 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
-    /// Of a plan just made.
+    /// The file of a plan that was just made.
     pub(super) fn new(cluster_id: &str, plan: Plan) -> Self {
         let Plan { table_version, moves_version, moves, unmet } = plan;
         Self { cluster_id: cluster_id.to_owned(), table_version, moves_version, moves, unmet }

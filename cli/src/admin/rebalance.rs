@@ -123,7 +123,7 @@ fn applied(plan: &Plan, moves_started: u32, result: Option<Rebalance>) -> Applie
     Applied { table_version: plan.table_version.get(), moves_started, result }
 }
 
-/// What a plan came to of which no move was cancelled or failed. A move that lost its point because a failover changed
+/// The outcome of a plan of which no move was cancelled or failed. A move that lost its point because a failover changed
 /// more is no failure: whether anything is left to move, the next plan says.
 fn done_text(result: &Rebalance) -> String {
     let superseded = result.summary.superseded;
@@ -167,7 +167,7 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
 struct Moves<'a> {
     admin: &'a Admin,
     progress: Progress,
-    /// Of how many moves it is told each time: of many, their summary does.
+    /// Most moves that are told one by one each time; the summary tells of more.
     most: u32,
     /// Whether the outcome is to have every move.
     whole: bool,

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// coordinators change meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(35 * 60);
 
-/// Splits a partition, says what that would come to, or gives it up.
+/// Splits a partition, says what that would do, or gives it up.
 pub(crate) async fn run(
     args: &SplitPartitionArgs,
     admin: &Admin,

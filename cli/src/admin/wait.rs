@@ -8,7 +8,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// What is waited for, and how its progress is shown.
 pub(crate) trait Watched {
-    /// What it comes to.
+    /// The outcome.
     type Outcome;
 
     /// Looks, and shows how far it is. `None`: it goes on.

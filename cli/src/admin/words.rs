@@ -15,7 +15,7 @@ pub(super) struct Words {
     pub(super) drained: &'static str,
     /// And while it was in maintenance.
     pub(super) maintained: &'static str,
-    /// What maintenance comes to.
+    /// What maintenance does.
     pub(super) in_maintenance: &'static str,
     /// What is to be known once it was removed.
     pub(super) removed: &'static str,

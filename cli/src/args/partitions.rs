@@ -66,7 +66,7 @@ pub(crate) enum PartitionVerb {
     /// than a third of the nodes are.
     #[command(after_help = "\
 Examples:
-  archon partition split 0 --table times --at 2026-06 --dry-run    what it would come to
+  archon partition split 0 --table times --at 2026-06 --dry-run    what it would do
   archon partition split 0 --table times --at 2026-06 --wait
   archon partition split 0 --table times --dry-run                 where its middle is
   archon partition split 0 --table times --wait
@@ -83,7 +83,7 @@ Examples:
     /// than a third of the nodes are; and if the neighbour has more than 16 MiB.
     #[command(after_help = "\
 Examples:
-  archon partition merge 0 --table times --dry-run    what it would come to
+  archon partition merge 0 --table times --dry-run    what it would do
   archon partition merge 0 --table times --wait
   archon partition merge 0 --table times --cancel     as long as it is not done")]
     Merge(MergePartitionArgs),
@@ -128,7 +128,7 @@ pub(crate) struct SplitPartitionArgs {
     /// The first key of the new partition; if it is not given, the one in the middle of what the partition holds.
     #[arg(long, value_name = "KEY", conflicts_with = "cancel")]
     pub(crate) at: Option<String>,
-    /// Only say what it would come to.
+    /// Only say what it would do.
     #[arg(long, conflicts_with_all = ["cancel", "wait"])]
     pub(crate) dry_run: bool,
     /// Wait until it is done or given up.
@@ -145,7 +145,7 @@ pub(crate) struct MergePartitionArgs {
     /// Which one gets the keys of its right neighbour.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// Only say what it would come to.
+    /// Only say what it would do.
     #[arg(long, conflicts_with_all = ["cancel", "wait"])]
     pub(crate) dry_run: bool,
     /// Wait until it is done or given up.

@@ -46,7 +46,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Of reads and writes together, the worse.
+    /// The worse of reads and writes.
     fn of(measured: &Measured) -> Self {
         let worst = |of: fn(&Latency) -> u64| [&measured.get, &measured.put].into_iter().flatten().map(of).max();
         Self {

@@ -157,7 +157,7 @@ impl Report {
         output.line(format!("acknowledged writes missing: {}", self.missing.len()))
     }
 
-    /// Of what was done more than once, how the longest gaps of its rounds are spread.
+    /// How the longest gaps of rounds are spread, for each thing that was done more than once.
     fn gaps(&self) -> Vec<String> {
         let mut gaps: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for round in &self.rounds {

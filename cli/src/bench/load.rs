@@ -33,7 +33,7 @@ pub(super) struct Running {
 }
 
 impl Load {
-    /// Of so many keys, with so many readers and as many writers.
+    /// A load on so many keys, with so many readers and as many writers.
     pub(super) fn new(
         keys: u64,
         value_bytes: u32,

@@ -10,7 +10,7 @@ use archon_load::Look;
 use archon_local_cluster::{Cluster, FIRST_NODES, SMALL};
 use std::time::Instant;
 
-/// What a node's death and return came to.
+/// The outcome of a node's death and return.
 pub(super) struct LostNode {
     /// Until other nodes led everything.
     pub(super) failed_ms: u64,

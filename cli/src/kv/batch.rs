@@ -194,7 +194,7 @@ fn row(outcome: &Outcome, result: String) -> Vec<String> {
     ]
 }
 
-/// Of an operation, as if nothing came of it.
+/// The outcome of an operation, as if nothing came of it.
 fn blank(step: &Step) -> Outcome {
     let operation = match &step.op {
         Op::Get { .. } => "get",

@@ -38,7 +38,7 @@ const BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What every request of a console comes to.
+/// What all requests of a console share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,

@@ -18,7 +18,7 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Of the function that answers it.
+    /// From the function that answers it.
     pub(super) fn of<Takes, F: Answers<Takes>>(_: &F, generator: &mut SchemaGenerator) -> Self {
         let mut description = Self::default();
         F::describe(generator, &mut description);
@@ -130,7 +130,7 @@ impl Taken for Octets {
     }
 }
 
-/// Of headers only those of rows are looked at.
+/// Only the headers of rows are looked at.
 impl Taken for HeaderMap {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         for (name, says) in

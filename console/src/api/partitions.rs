@@ -38,7 +38,7 @@ pub(crate) struct Reasoned {
 pub(crate) struct SplitAt {
     /// The first key of the new partition; in the middle of its bytes where it is not said.
     at: Option<String>,
-    /// Only says what it would come to.
+    /// Only says what it would do.
     #[serde(default)]
     dry_run: bool,
 }

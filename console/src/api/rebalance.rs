@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Most moves that are told.
 pub(crate) const MOVES_MAX: u32 = 256;
 
-/// What carrying out a plan came to.
+/// The outcome of carrying out a plan.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Applied {
     /// The table version that the plan was made for.

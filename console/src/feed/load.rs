@@ -30,7 +30,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Of what nodes told.
+    /// The load that nodes told.
     pub(crate) fn of(stats: impl IntoIterator<Item = NodeStats>) -> Self {
         let buckets =
             |stats: &NodeStats, name: &str| buckets(stats, "archon_node_operation_seconds", &format!("op=\"{name}\","));

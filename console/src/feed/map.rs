@@ -50,7 +50,7 @@ fn as_text<S: Serializer>(states: &[State], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl TableMap {
-    /// Of a table as it is held.
+    /// The map of a table as it is held.
     pub(crate) fn of(table: &PartitionTable) -> Self {
         let about = table.table();
         let rows = || (0..about.keys.numbers_end()).map(|number| table.partition(number));

@@ -92,7 +92,7 @@ fn settle(state: &mut ClusterState, liveness: &mut Liveness, now: &mut Millis) {
     }
 }
 
-/// Makes every move of a plan at once: what the migrations come to in the end.
+/// Makes every move of a plan at once: the end of all migrations.
 fn carry_out(state: &mut ClusterState, plan: &Plan, now: Millis) {
     for planned in &plan.moves {
         let Some(row) = state.partitions.get(planned.partition).cloned() else { continue };

@@ -44,7 +44,7 @@ pub enum Held {
 pub enum Alert {
     /// Partitions that ought to be served are not, for longer than a failover takes, whatever the reason.
     NotServed {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// How many of it.
         partitions: u32,
@@ -55,7 +55,7 @@ pub enum Alert {
     },
     /// All members together take fewer partitions, or copies, than there are. `None`: of all tables that hold data.
     TooLittleRoom {
-        /// Of which lease table.
+        /// The lease table.
         table: Option<TableId>,
         /// How many they take.
         have: u64,
@@ -75,7 +75,7 @@ pub enum Alert {
     },
     /// Fewer members take partitions than should.
     TooFewMembers {
-        /// Of which table; `None`: nodes.
+        /// The table; `None`: nodes.
         table: Option<TableId>,
         /// How many do.
         have: u32,
@@ -108,7 +108,7 @@ pub enum Alert {
     /// Nodes in maintenance lead partitions of a table, since nobody else takes them. Of leases [`crate::Why::OwnerStays`] says
     /// it.
     OnlyInMaintenance {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// How many of it.
         partitions: u32,

@@ -202,7 +202,7 @@ pub enum Command {
     },
     /// Grants a right to clients, or takes one back. Judged by [`crate::check_access`].
     SetAccess {
-        /// Of which clients, to which tables.
+        /// Whose rights, to which tables.
         scope: Scope,
         /// What was granted for exactly this when the operator decided.
         before: Option<Right>,

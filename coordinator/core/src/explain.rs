@@ -56,7 +56,7 @@ pub enum Why {
     AllBarred { participants: u32 },
     /// Its owner is to give it up, and stays: nobody else may own it.
     OwnerStays { node: NodeId },
-    /// Of the participants that could own it each, so many, gave it up a moment ago.
+    /// All participants that could own it, so many, gave it up a moment ago.
     GivenUp { participants: u32 },
     /// It is being moved, and the move waits.
     MoveWaits { migration: MigrationId, why: String },

@@ -43,7 +43,7 @@ pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Milli
         .collect()
 }
 
-/// What an election came to.
+/// The outcome of an election.
 pub(crate) enum Election {
     /// Commit this.
     Elect(Command),

@@ -83,7 +83,7 @@ archon_types::mutants! {
     JudgedAtArrival = 54,
     /// The leaderships that the state has ended without their holder's word are not listed as withdrawn.
     FormerNotListed = 54,
-    /// Of those that are answered after one round only the first is noted.
+    /// Only the first of those that are answered after one round is noted.
     AnsweredPerRound = 55,
     /// A heartbeat counts although a later one of the same life was heard.
     OldBeatCounts = 56,

@@ -1,10 +1,10 @@
-//! What a committed command came to.
+//! The outcome of a committed command.
 
 use crate::migration::MigrationId;
 use archon_types::{ErrorDetail, Incarnation, NodeId, SettingStep, TableId, Version};
 use serde::{Deserialize, Serialize};
 
-/// What a command came to.
+/// The outcome of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Response {
     /// It holds.

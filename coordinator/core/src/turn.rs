@@ -34,7 +34,7 @@ const LEADS_LOOKED_AT_MAX: usize = 1_024;
 /// are the longer each lasts, since all wait for the same nodes.
 const HAND_OVERS_MAX: usize = 4;
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
     /// To be committed, each under its own guard.

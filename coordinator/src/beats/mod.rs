@@ -1,5 +1,5 @@
 //! Heartbeats, from the streams on which they come to their answers: each one a lease, given only after a quorum round that began
-//! after it arrived (PROTOCOL rules 13 to 16 and 54 to 56). What each comes to is decided in `core`.
+//! after it arrived (PROTOCOL rules 13 to 16 and 54 to 56). What follows from each is decided in `core`.
 //!
 //! | file | holds |
 //! |---|---|

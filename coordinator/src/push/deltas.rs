@@ -17,7 +17,7 @@ const KEPT_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// An encoded delta.
 type Encoded = Piece<Bytes>;
 
-/// Of a table, or of the nodes; since when; and from which position.
+/// A table, or the nodes; since which version; and from which position.
 type Key = (Option<TableId>, Version, u64);
 
 struct Kept {

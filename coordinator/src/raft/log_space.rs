@@ -48,7 +48,7 @@ pub(crate) enum Purpose {
 /// Bytes that were admitted and may not be in the log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reserved {
-    /// Of changes and entries.
+    /// Bytes of changes and entries.
     changes: u64,
     leading: u64,
 }

@@ -175,7 +175,7 @@ impl Quorum {
         &self.wal
     }
 
-    /// What the log's files came to.
+    /// The sizes of the log's files.
     pub(crate) fn log_readings(&self) -> LogReadings {
         let progress = self.wal.progress();
         LogReadings {

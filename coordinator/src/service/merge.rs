@@ -11,7 +11,7 @@ use archon_proto::v1;
 use archon_types::PartitionId;
 
 impl Admins {
-    /// Begins a merge, says what it would come to, or gives one up.
+    /// Begins a merge, says what it would do, or gives one up.
     pub(super) async fn merge(
         &self,
         request: v1::MergePartitionRequest,

@@ -20,7 +20,7 @@ use archon_types::{ErrorDetail, ErrorKind, Keys, NodeGoal, NodeId, NodeStatus, P
 use std::time::Duration;
 
 impl Admins {
-    /// What draining, removing or giving up a node would come to.
+    /// What draining, removing or giving up a node would do.
     pub(super) async fn checked_node(
         &self,
         request: &v1::CheckNodeRequest,

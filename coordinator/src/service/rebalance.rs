@@ -18,7 +18,7 @@ const SIZES_AT_ONCE: usize = 256;
 /// A plan in the wire's words, but for the bytes, which change without it.
 pub(crate) struct Planned {
     plan: Plan,
-    /// Of each move that copies, whose size is to be told.
+    /// The copy whose size is to be told, for each move that copies.
     copies: Vec<Option<(NodeId, PlacementId)>>,
 }
 

@@ -15,7 +15,7 @@ use archon_types::{ErrorDetail, ErrorKind, Middle, PartitionId};
 use std::time::Duration;
 
 impl Admins {
-    /// Begins a split, says what it would come to, or gives one up.
+    /// Begins a split, says what it would do, or gives one up.
     pub(super) async fn split(
         &self,
         request: v1::SplitPartitionRequest,

@@ -355,7 +355,7 @@ impl FakeNode {
     }
 }
 
-/// Sends one heartbeat on a stream of its own, and gives what it comes to.
+/// Sends one heartbeat on a stream of its own, and returns its answer.
 pub async fn beat_once(
     coordinator: &str,
     cluster: Option<v1::ClusterRef>,
@@ -365,7 +365,7 @@ pub async fn beat_once(
     answers.outcome?.answers.remove(0).outcome
 }
 
-/// Sends heartbeats on a stream of their own, and gives what they come to.
+/// Sends heartbeats on a stream of their own, and returns their answers.
 pub async fn beats(coordinator: &str, beats: v1::Beats) -> Result<BeatAnswers, ErrorDetail> {
     let (mut reader, mut writer) = beat_stream(coordinator).await;
     writer.push(&beats);

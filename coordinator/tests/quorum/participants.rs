@@ -20,7 +20,7 @@ struct Worker {
     sender: Option<v1::Sender>,
     boot: bytes::Bytes,
     number: u64,
-    /// Of the duties that it obeys.
+    /// Term and version of the duties that it obeys.
     obeys: (u64, u64),
 }
 

@@ -30,7 +30,7 @@ impl FrontEnd {
         Self { routes, connections: BTreeMap::new(), timeout, attempts: 0 }
     }
 
-    /// Counts a request of a user and says what the counter has come to.
+    /// Counts a request of a user and says the value of the counter.
     ///
     /// # Errors
     /// When it was not answered in time: then it may have been counted or not.
@@ -38,7 +38,7 @@ impl FrontEnd {
         self.ask(&Request::Count { counter: counter.to_owned(), user, request }).await
     }
 
-    /// Says what a counter has come to.
+    /// Says the value of a counter.
     ///
     /// # Errors
     /// When nobody answered in time.

@@ -19,9 +19,9 @@ use std::time::Duration;
 pub enum Line {
     /// A process begins.
     Started {
-        /// Of the instance.
+        /// The instance's name.
         name: String,
-        /// Of the process.
+        /// The process's id.
         pid: u32,
         /// When.
         at_ns: u64,

@@ -51,12 +51,12 @@ impl Owned {
         }
     }
 
-    /// Counts a request and says what the counter has come to; an error is told as what it is.
+    /// Counts a request and says the value of the counter; an error is told as what it is.
     pub(super) async fn count(&self, counter: &str, user: u64, request: u64) -> Result<Answer, AcquireError> {
         self.with(counter, |stored| stored.count(counter, user, request)).await
     }
 
-    /// Says what a counter has come to. No store is asked: nobody else can have changed it.
+    /// Says the value of a counter. No store is asked: nobody else can have changed it.
     pub(super) async fn value(&self, counter: &str) -> Result<Answer, AcquireError> {
         self.with(counter, |_| false).await
     }

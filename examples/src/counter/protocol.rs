@@ -21,7 +21,7 @@ pub enum Request {
         /// The user's number for this request; the next one has a higher one.
         request: u64,
     },
-    /// Tells what a counter has come to.
+    /// Tells the value of a counter.
     Read {
         /// Which counter.
         counter: String,
@@ -41,7 +41,7 @@ impl Request {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What the counter has come to.
+    /// The value of the counter.
     Count(u64),
     /// The counter is not this instance's, or is no more: find its owner.
     NotOwner,

@@ -35,7 +35,7 @@ impl Stored {
         true
     }
 
-    /// What a counter has come to.
+    /// The value of a counter.
     pub fn value(&self, counter: &str) -> u64 {
         self.counters.get(counter).map_or(0, |counter| counter.count)
     }

@@ -46,7 +46,7 @@ impl Uses {
         }
     }
 
-    /// Of each partition that was used, the epochs in which it was, in order.
+    /// The epochs in which each partition was used, in order.
     pub const fn by_partition(&self) -> &BTreeMap<u32, BTreeMap<u64, Use>> {
         &self.by_partition
     }

@@ -42,7 +42,7 @@ pub(super) enum Stage {
 pub(super) struct HeldLease {
     pub(super) lease: Lease,
     pub(super) stage: Stage,
-    /// Of the last write that was answered.
+    /// The ETag of the last write that was answered.
     pub(super) etag: Etag,
     /// The first moment that the lease does not cover.
     pub(super) until: u64,

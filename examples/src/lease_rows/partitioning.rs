@@ -27,7 +27,7 @@ pub enum Effect {
     List,
     /// Write a row, and hand what became of it to [`Partitioning::put`]. Of one partition there is one at a time.
     Put {
-        /// Of which partition.
+        /// The partition.
         partition: u32,
         /// Under which ETag.
         etag: Etag,

@@ -50,7 +50,7 @@ impl Default for WorkloadOptions {
 /// What the clients saw and did.
 #[derive(Debug, Default)]
 pub struct WorkloadReport {
-    /// Of each key every operation that may have had an effect or was answered.
+    /// Every operation on each key that may have had an effect or was answered.
     pub histories: BTreeMap<String, Vec<Record>>,
     /// Operations that were answered.
     pub answered: u64,

@@ -16,7 +16,7 @@ use std::fmt;
 pub enum Violation {
     /// A check of an earlier epoch passed after one of a later epoch.
     Overlap {
-        /// Of which partition.
+        /// The partition.
         partition: u32,
         /// The epoch that was over.
         earlier: u64,

@@ -29,7 +29,7 @@ impl Emptied {
         Self { broken, ..Self::default() }
     }
 
-    /// Of a copy that was made in this registration: what never held anything was not emptied.
+    /// The state of a copy that was made in this registration: what never held anything was not emptied.
     pub const fn never_held(self, incarnation: Incarnation) -> Self {
         Self { reported: Some(Reported { incarnation, version: None }), ..self }
     }

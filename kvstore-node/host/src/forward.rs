@@ -48,7 +48,7 @@ pub enum PassedOn {
 }
 
 impl PassedOn {
-    /// Of an operation with this name, or none.
+    /// What an operation with this name, or none, may leave behind.
     pub const fn of(op: &Op, id: Option<&OpId>) -> Self {
         match (op.is_read(), id) {
             (true, _) => Self::Read,

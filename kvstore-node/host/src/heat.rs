@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// Over how long operations are counted before their rate is judged, in milliseconds.
 pub(crate) const WINDOW_MS: u64 = 5_000;
-/// Of fewer keys nothing is said.
+/// Nothing is said of fewer keys.
 const KEYS_MIN: usize = 64;
 /// What the lesser half must get at least, or a split helps little: one part in so many.
 const LESSER_PART: usize = 4;

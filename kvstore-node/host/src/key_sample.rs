@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// Most keys of a sample.
 const KEYS_MAX: usize = 512;
 
-/// Of each run of so many operations the key of one: which one is a matter of a hash, so that clients that take turns are not sampled
+/// The key of one operation out of each run of so many: which one is a matter of a hash, so that clients that take turns are not sampled
 /// at their own pace. When there are too many, every second key goes and runs are twice as long.
 #[derive(Debug)]
 pub(crate) struct KeySample {

@@ -64,7 +64,7 @@ pub struct Retention<G> {
 }
 
 impl<G> Retention<G> {
-    /// Of a log that begins after `trimmed`, over an engine that is complete up to `complete`.
+    /// The retention of a log that begins after `trimmed`, over an engine that is complete up to `complete`.
     pub fn new(complete: Position, trimmed: Seq) -> Self {
         let (pins, lagging) = (BTreeMap::new(), BTreeMap::new());
         Self { complete, trimmed, pins, lagging, logged_bytes: 0, marks: VecDeque::new() }

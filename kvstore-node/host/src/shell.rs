@@ -188,7 +188,7 @@ pub trait Shell: Sized {
     /// Whether the log and the memory have room for another write.
     ///
     /// # Errors
-    /// Of which kind the lack is; every kind is retryable.
+    /// The kind of the lack; every kind is retryable.
     fn room(&self) -> Result<(), ErrorKind>;
     /// What an entry takes in the log, in bytes, about.
     fn logged_bytes(&self, entry: &Entry) -> u64;
@@ -250,7 +250,7 @@ pub trait Shell: Sized {
     fn find_split_point(&mut self, _: SplitSearch) -> bool {
         false
     }
-    /// Of which partition another thread of the node holds this copy, whole.
+    /// The partition of which another thread of the node holds this copy, whole.
     fn holds(&self, _: PlacementId) -> Option<PartitionId> {
         None
     }

@@ -36,7 +36,7 @@ impl SplitWork {
         self.seal.as_ref().is_some_and(|seal| seal.covers(key))
     }
 
-    /// Of some keys of the partition, those that its log does not give away.
+    /// Those of these keys of the partition that its log does not give away.
     pub(crate) fn unsealed(&self, keys: KeyRange) -> KeyRange {
         self.seal.as_ref().map_or_else(|| keys.clone(), |seal| keys.clone().before(seal.at.clone()))
     }

@@ -62,7 +62,7 @@ pub struct Forgetting {
 }
 
 impl ClientIndex {
-    /// Of a new leader, which is yet to [`read`](Self::read) whom its partition remembers.
+    /// The index of a new leader, which is yet to [`read`](Self::read) whom its partition remembers.
     pub fn unread() -> Self {
         Self { unread: Some(Bytes::from_static(&[KIND_CLIENT])), ..Self::default() }
     }

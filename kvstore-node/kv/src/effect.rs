@@ -13,7 +13,7 @@ use archon_types::{KeyRange, Millis};
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 1;
-/// Of an effect that clears a range.
+/// The format of an effect that clears a range.
 const FORMAT_CLEAR: u8 = 2;
 /// Most changes in one effect: forgetting a client with all its outcomes, and some.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;

@@ -4,7 +4,7 @@
 //! Conditions see the newest entry, also what is still uncommitted, since the entry they decide on goes after it. Reads
 //! see the newest at or below the commit position. Truncation cuts the end, when another leader's log replaces it.
 //!
-//! Of a committed row only the newest version is kept: rows are blind, so nothing older is ever needed. From time to time
+//! Only the newest version of a committed row is kept: rows are blind, so nothing older is ever needed. From time to time
 //! the committed rows are frozen and given to the flusher as they are, which sorts them; they leave once the engine holds them. So a
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 //!
@@ -89,7 +89,7 @@ struct Newest {
 pub struct Memtable {
     /// What is not committed, oldest first.
     open: VecDeque<Open>,
-    /// Of each row that `open` writes the newest version, users' rows and others apart; from the first time on that somebody
+    /// The newest version of each row that `open` writes, users' rows and others apart; from the first time on that somebody
     /// asked for such a row, which is only where operations are evaluated: a follower's memtable has none, and a leader of
     /// plain puts none of users' rows.
     newest_values: OnceCell<RowMap<Newest>>,

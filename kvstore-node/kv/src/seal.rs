@@ -22,7 +22,7 @@ pub struct Seal {
     pub at: Bytes,
     /// The least key beyond them; `None`: up to the last one.
     pub end: Option<Bytes>,
-    /// Of the entry that sealed them: where the log of the other partition begins.
+    /// The position of the entry that sealed them: where the log of the other partition begins.
     pub position: Position,
 }
 

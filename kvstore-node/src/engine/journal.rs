@@ -1,6 +1,6 @@
 //! Cuts the torn end off a journal of fjall 3 before fjall reads it.
 //!
-//! Of a batch that was never synced a power failure may leave the end and not the middle. fjall takes a batch with a start,
+//! A power failure may leave the end of a batch that was never synced and not the middle. fjall takes a batch with a start,
 //! an end and another checksum for damage and does not open, although everything synced is there. What follows the last
 //! whole batch is therefore cut here. Should it have been damage after all, synced batches are gone with it, and with them
 //! the position that the flusher writes in the same batches: recovery sees that the engine is behind, and such a replica

@@ -97,7 +97,7 @@ fn fjall_clears_a_large_space_without_passing_what_it_removed_already() {
     assert_eq!(engine.clear(space(7), 64).unwrap(), Cleared { removed: 1, done: true });
 }
 
-/// Of a batch that was never synced a power failure may leave the end and not the middle, which fjall alone takes for
+/// A power failure may leave the end of a batch that was never synced and not the middle, which fjall alone takes for
 /// damage.
 #[test]
 fn fjall_opens_when_a_power_failure_left_a_hole_in_what_was_not_synced() {

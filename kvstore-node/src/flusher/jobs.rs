@@ -55,7 +55,7 @@ pub(super) struct Jobs {
     under_way: VecDeque<(PlacementId, Job)>,
     /// Whose job began in this turn, whose rows are not written yet.
     fresh: BTreeSet<PlacementId>,
-    /// Of each space with a job what was queued for it since, in order. It counts in the queue still.
+    /// What was queued for each space with a job since, in order. It counts in the queue still.
     behind: BTreeMap<PlacementId, VecDeque<Work>>,
     /// To be done before anything that is queued.
     ready: VecDeque<Work>,

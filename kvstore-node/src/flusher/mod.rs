@@ -89,7 +89,7 @@ pub(crate) enum FlushEvent {
     Spoilt {
         /// The copy.
         space: PlacementId,
-        /// Of the job that formed it.
+        /// The attempt of the job that formed it.
         attempt: u64,
     },
     /// What a placement holds cannot be what was written: nothing more was done of what was to be done with it.
@@ -103,14 +103,14 @@ pub(crate) enum FlushEvent {
     RowsFormed {
         /// The copy.
         space: PlacementId,
-        /// Of the job that forms it.
+        /// The attempt of the job that forms it.
         attempt: u64,
     },
     /// A copy is formed, on the disk too. Whoever has given it up since may hear of it all the same.
     Formed {
         /// The copy.
         space: PlacementId,
-        /// Of the job that formed it.
+        /// The attempt of the job that formed it.
         attempt: u64,
     },
     /// The engine failed and the flusher has stopped; the process must end.

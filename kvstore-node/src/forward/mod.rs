@@ -24,9 +24,9 @@ const RETRY_AFTER_MS: u64 = 20;
 /// The ways to all nodes that lead something.
 pub(crate) struct Forwards {
     shared: Arc<Shared>,
-    /// Of operations that other nodes answered.
+    /// The timing of operations that other nodes answered.
     timing: Timing,
-    /// Of the shards' threads: a peer's task lives on one of them.
+    /// The runtimes of the shards' threads: a peer's task lives on one of them.
     runtimes: Vec<Handle>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     stop: CancellationToken,

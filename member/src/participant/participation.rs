@@ -305,7 +305,7 @@ impl Participation {
         }
     }
 
-    /// Of what is withdrawn, epochs below the one in which duties name this life again are over, also those that it never heard of.
+    /// Epochs of what is withdrawn are over below the one in which duties name this life again, also those that it never heard of.
     fn passed(&mut self, withdrawn: &[(PartitionId, Epoch)]) {
         for (partition, epoch) in withdrawn {
             let later = self.holdings.tenures.get(partition).filter(|tenure| tenure.epoch > *epoch).copied();

@@ -38,10 +38,10 @@ pub struct Beat {
     pub load: Option<Load>,
 }
 
-/// What the heartbeats of one frame came to.
+/// The outcomes of the heartbeats of one frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BeatAnswers {
-    /// Of the frame.
+    /// The number of the frame.
     pub batch: u64,
     /// What became of them; or why none of them is answered from here.
     pub outcome: Result<Judged, ErrorDetail>,

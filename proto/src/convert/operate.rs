@@ -58,7 +58,7 @@ pub struct MergePartition {
     pub partition: PartitionName,
     /// The merge that is under way is to be given up.
     pub cancel: bool,
-    /// Only say what it would come to.
+    /// Only say what it would do.
     pub dry_run: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct SplitPartition {
     pub partition: PartitionName,
     /// What is asked for.
     pub goal: SplitGoal,
-    /// Only says what it would come to.
+    /// Only says what it would do.
     pub dry_run: bool,
 }
 

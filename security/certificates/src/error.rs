@@ -66,9 +66,9 @@ pub enum CertificatesError {
     SomebodyElse {
         /// The certificate that is there.
         file: PathBuf,
-        /// Of whom it is.
+        /// Whose it is.
         found: Identity,
-        /// Of whom the new one is.
+        /// Whose the new one is.
         wanted: Identity,
     },
     /// Keys of members do not belong where the authority's is, and it not where they are.

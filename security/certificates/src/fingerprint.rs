@@ -5,7 +5,7 @@ use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::CertificateDer;
 use std::fmt::Write as _;
 
-/// Of this suite only the hash is used: that of the library which is there anyway.
+/// Only the hash of this suite is used: that of the library which is there anyway.
 const SUITE: &Tls13CipherSuite = match TLS13_AES_128_GCM_SHA256.tls13() {
     Some(suite) => suite,
     None => panic!("it is one of TLS 1.3"),

@@ -84,7 +84,7 @@ pub(crate) async fn pair() -> (TcpStream, TcpStream) {
     (dialled.unwrap(), accepted.unwrap().0)
 }
 
-/// What a handshake comes to on both sides.
+/// The outcome of a handshake on both sides.
 pub(crate) async fn shake(
     client: &Tls,
     server: &Tls,

@@ -19,7 +19,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 /// What is known of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Of each key what was written at each position; nothing if it was deleted there.
+    /// What was written to each key at each position; nothing if it was deleted there.
     keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
     /// Deletes without a name that no answer has claimed.
     unclaimed: BTreeSet<(Bytes, u64)>,
@@ -69,7 +69,7 @@ impl History {
         Self { keys: keys.collect(), unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
     }
 
-    /// Of these keys alone.
+    /// The model of these keys alone.
     pub(super) fn within(mut self, range: &KeyRange) -> Self {
         self.keys.retain(|key, _| range.contains(key));
         self.unclaimed.retain(|(key, _)| range.contains(key));

@@ -124,7 +124,7 @@ pub(crate) struct Checks {
     pub(crate) condemned: BTreeMap<PlacementId, bool>,
     /// Copies that their nodes said to be deleted.
     pub(crate) deleted: BTreeSet<PlacementId>,
-    /// Of those the ones that a directory which was set back holds again.
+    /// Of these, the ones that a directory which was set back holds again.
     pub(crate) restored: BTreeSet<PlacementId>,
     /// Clients begin nothing any more.
     pub(crate) quiet: bool,

@@ -21,7 +21,7 @@ const PAGE_MS: u64 = 60;
 pub(super) struct Puller {
     pub(super) job: CopyJob,
     pub(super) start: Option<Position>,
-    /// Of the row under which the last page was given.
+    /// The version of the row under which the last page was given.
     pub(super) version: Version,
     pub(super) after: Bytes,
     /// Counts requests for pages: only the answer to the newest is taken, as on a stream.

@@ -1,4 +1,4 @@
-//! What a comparison comes to: a table, ratios, plots.
+//! The outcome of a comparison: a table, ratios, plots.
 
 use crate::disk::Syncs;
 use crate::measure::Point;

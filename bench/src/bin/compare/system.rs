@@ -42,7 +42,7 @@ pub(crate) trait System {
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen>;
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Seen {
     pub(crate) ops_per_second: f64,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// What one size of cluster came to.
+/// The outcome of one size of cluster.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
     /// Nodes.

@@ -57,7 +57,7 @@ pub(crate) struct Allocations {
 }
 
 impl Allocations {
-    /// Of this process.
+    /// Those of this process.
     pub(crate) fn own() -> Self {
         Self { calls: CALLS.load(Ordering::Relaxed), bytes: BYTES.load(Ordering::Relaxed) }
     }

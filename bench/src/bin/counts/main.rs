@@ -84,7 +84,7 @@ struct Counts {
     switches_involuntary: f64,
 }
 
-/// Of all nodes together, or of the driving program.
+/// The counts of all nodes together, or of the driving program.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Side {
     /// Microseconds.

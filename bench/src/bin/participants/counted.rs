@@ -8,7 +8,7 @@ pub(crate) struct Counted {
     pub(crate) micros: Histogram<u64>,
     /// Heartbeats that were not answered in time.
     pub(crate) missed: u64,
-    /// Of those answered: the lease before had ended.
+    /// Heartbeats that were answered when the lease before had ended.
     pub(crate) lapsed: u64,
     /// Partitions that began to be owned.
     pub(crate) grants: u64,

@@ -68,7 +68,7 @@ struct Report {
     settle_seconds: f64,
     /// More resident memory of the coordinator that leads, per participant with its share of the partitions and its poll.
     leader_bytes_per_participant: f64,
-    /// Of one that follows.
+    /// The same of a follower.
     follower_bytes_per_participant: f64,
     heartbeats: Phase,
     hand_overs: Phase,

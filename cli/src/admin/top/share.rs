@@ -11,7 +11,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of these nodes.
+    /// The share of these nodes.
     pub(super) fn new(nodes: &[Node]) -> Self {
         let takes_part = || nodes.iter().filter(|node| takes_part(node));
         Self {

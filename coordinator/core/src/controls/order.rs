@@ -16,7 +16,7 @@ impl Bar {
     /// The first one in order.
     pub(super) const FIRST: Self = Self::Table(TableId::ZERO);
 
-    /// Of which table it is.
+    /// The table that it is about.
     pub const fn table(self) -> TableId {
         match self {
             Self::Table(table) => table,

@@ -1,4 +1,4 @@
-//! Of a dropped table nothing is left but orders to delete its copies, one for each node that may hold one; and nobody is
+//! Nothing is left of a dropped table but orders to delete its copies, one for each node that may hold one; and nobody is
 //! told to by anything but the drop of a table, a split that came to nothing, and a merge.
 
 use super::merges::merged_away;

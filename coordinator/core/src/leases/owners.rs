@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The participants of each table, with what they have and were given here. Making one costs nothing: most turns need none.
 pub(crate) struct Owners<'a> {
     state: &'a ClusterState,
-    /// Of each table that was asked for, those that can take more of it.
+    /// The participants that can take more, by table that was asked for.
     eligible: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
     /// How many each participant was given here, of all tables.
     given: BTreeMap<NodeId, u32>,

@@ -1,4 +1,4 @@
-//! Rights of clients: what granting one, or taking one back, comes to.
+//! Rights of clients: what granting one, or taking one back, does.
 
 use crate::command::Command;
 use crate::state::ClusterState;

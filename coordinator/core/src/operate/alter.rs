@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TableChange, TraitsChange};
 
-/// What changing a node comes to.
+/// What changing a node does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeAlteration {
     /// What it had.

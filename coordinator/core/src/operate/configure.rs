@@ -38,7 +38,7 @@ impl From<ConfigureError> for ErrorDetail {
     }
 }
 
-/// What changing settings comes to.
+/// What changing settings does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
     /// Those that change; what has its value already does not.

@@ -9,7 +9,7 @@ use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
 use serde::{Deserialize, Serialize};
 
-/// What forcing a leader comes to.
+/// What forcing a leader does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ForcedElection {
     /// Who leads then; `None`: the partition begins empty.

@@ -8,7 +8,7 @@ use archon_types::{
     ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, Partition, PartitionId, PartitionStatus, ReplicaState,
 };
 
-/// What merging a partition with its right neighbour comes to.
+/// What merging a partition with its right neighbour does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MergePlan {
     /// The partition that ends.

@@ -44,7 +44,7 @@ pub enum Obstacle {
     /// The nodes left are full.
     #[error("{placements} copies have nowhere to go: the other nodes are at their limits, or hold a copy already")]
     NodesAtLimit { placements: u32 },
-    /// Of the nodes left some may not hold the copies.
+    /// Some of the nodes left may not hold the copies.
     #[error(
         "{placements} copies have nowhere to go: other nodes are barred from {barred} of them, the rest are at their limits or hold \
          a copy already; take a bar back: `archon node describe` and `archon partition describe` name them"

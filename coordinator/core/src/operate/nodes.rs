@@ -13,7 +13,7 @@ use archon_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What draining a node comes to, as far as can be told beforehand.
+/// What draining a node does, as far as can be told beforehand.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DrainPlan {
     /// Leaderships that go to other nodes.
@@ -117,7 +117,7 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     })
 }
 
-/// What declaring a node's data lost comes to.
+/// What declaring a node's data lost does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LossPlan {
     /// Copies that are given up, those that do not count now included.
@@ -153,7 +153,7 @@ pub fn check_lose_node(state: &ClusterState, node: NodeId) -> Result<LossPlan, V
     })
 }
 
-/// What forgetting a node comes to.
+/// What forgetting a node does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemovalPlan {
     /// Copies that go with it. None of them counts; other copies of their partitions do.

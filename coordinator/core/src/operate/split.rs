@@ -10,7 +10,7 @@ use archon_types::{
 };
 use bytes::Bytes;
 
-/// What splitting a partition comes to.
+/// What splitting a partition does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitPlan {
     /// The new partition.

@@ -104,7 +104,7 @@ impl Term {
     /// sent at once. All are noted before any is given (rule 55): a successor is named only when what is noted allows it.
     ///
     /// # Errors
-    /// Of each, `StaleIncarnation`: that life is over, or its failure is being decided, so no lease is given. The node should
+    /// For each, `StaleIncarnation`: that life is over, or its failure is being decided, so no lease is given. The node should
     /// register again.
     pub fn answers(
         &mut self,

@@ -15,7 +15,7 @@ pub struct Told {
     pub version: Version,
 }
 
-/// What a poll comes to now.
+/// What a poll is answered now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Polled {
     /// Its duties, all of them.

@@ -6,10 +6,10 @@ use crate::report::{on_reports, on_stopping};
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, Report};
 
-/// What reports came to.
+/// The outcomes of reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reported {
-    /// Of each report, in their order, why it is refused, if it is.
+    /// Why each report is refused, if it is, in their order.
     pub refused: Vec<Option<ErrorDetail>>,
     /// To be committed, each with the place of the report that it is for.
     pub commands: Vec<(usize, Command)>,

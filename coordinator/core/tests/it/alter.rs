@@ -91,7 +91,7 @@ fn what_no_node_can_have_is_refused() {
     assert_eq!(bed.refused(Command::AlterNode { node: NodeId::new(99), if_version, traits }), ErrorKind::NotFound);
 }
 
-/// Of another directory under the name nobody has said anything.
+/// Nobody has said anything of another directory under the name.
 #[test]
 fn a_node_with_another_directory_has_what_its_flags_say() {
     let mut bed = TestBed::running(settings(3, 1, 3), &CITIES);

@@ -38,7 +38,7 @@ impl TestBed {
         self.state.partition(times(index)).expect("a partition")
     }
 
-    /// Its leader says that the partition should be split; what that came to, and the error if it is refused.
+    /// Its leader says that the partition should be split; what the coordinator decides, and the error if it is refused.
     fn outgrown(&mut self, index: u32, at: &str, by: Outgrown) -> Result<bool, ErrorDetail> {
         let row = self.grown(index).clone();
         let leader = *row.leader_placement().expect("a leader");

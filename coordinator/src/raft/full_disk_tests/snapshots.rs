@@ -55,7 +55,7 @@ async fn a_snapshot_that_waited_for_space_was_told_of_in_the_log_alone() {
     voters.stop().await;
 }
 
-/// Of a voter that waits for space and is stopped nothing goes on.
+/// Nothing goes on of a voter that waits for space and is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_waits_for_space_ends_with_the_coordinator() {
     let mut voters = Voters::start(1).await;

@@ -34,7 +34,7 @@ pub(super) const HEADER: u16 = 4;
 const TALL: u16 = 32;
 
 impl Heights {
-    /// Of a terminal of `height` lines.
+    /// The heights on a terminal of `height` lines.
     pub(super) fn new(height: u16, wants: Wants) -> Self {
         let tall = height >= TALL;
         let mut left = height;

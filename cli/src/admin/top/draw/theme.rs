@@ -40,7 +40,7 @@ impl Theme {
         self.wanted(Style::new().fg(Color::Yellow))
     }
 
-    /// Of less interest.
+    /// What is of less interest.
     pub(super) fn dim(self) -> Style {
         self.wanted(Style::new().add_modifier(Modifier::DIM))
     }

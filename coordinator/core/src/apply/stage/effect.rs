@@ -1,4 +1,4 @@
-//! What staged edits come to.
+//! The effect of staged edits.
 
 use crate::apply::Entry;
 use crate::apply::dropped::merge_away;
@@ -9,7 +9,7 @@ use crate::state::ClusterState;
 use archon_types::{Epoch, NodeGoal, NodeId, Partition, PartitionId, PlacementId, ReplicaState, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What [`Staged`] came to: owns no borrow, so it can be committed to the state it was worked out from.
+/// The effect of [`Staged`]: owns no borrow, so it can be committed to the state it was worked out from.
 pub(crate) struct Effect {
     pub(super) rows: BTreeMap<PartitionId, Partition>,
     pub(super) former_leaders: Vec<FormerLeaderChange>,
