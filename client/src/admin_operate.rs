@@ -154,11 +154,10 @@ impl Admin {
     async fn split_in_the_middle(&self, table: &str, partition: u32, dry_run: bool) -> Result<PartitionSplit, Error> {
         let search = async {
             loop {
-                match self.ask_split(table, partition, SplitGoal::Middle, dry_run).await {
-                    Ok(None) => tokio::time::sleep(SEARCH_PAUSE).await,
-                    Ok(Some(split)) => return Ok(split),
-                    Err(error) => return Err(error),
+                if let Some(split) = self.ask_split(table, partition, SplitGoal::Middle, dry_run).await? {
+                    return Ok(split);
                 }
+                tokio::time::sleep(SEARCH_PAUSE).await;
             }
         };
         let over = |_| {
