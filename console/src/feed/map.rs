@@ -86,7 +86,7 @@ fn state(row: &Partition, replication: u8) -> State {
     match row.status {
         PartitionStatus::Offline => State::Offline,
         PartitionStatus::Unassigned | PartitionStatus::Unavailable => State::Leaderless,
-        _ if row.split.is_some() || row.merge.is_some() => State::Reshaped,
+        _ if row.is_reshaped() => State::Reshaped,
         _ if row.live().count() < usize::from(replication) => State::Degraded,
         PartitionStatus::Assigned => State::Moving,
         PartitionStatus::Online if row.placements.iter().any(|copy| copy.state != ReplicaState::Live) => State::Moving,

@@ -175,6 +175,6 @@ impl Small {
     /// Whether its leader said so not long ago, and it has the keys still.
     fn is_as_said(&self, state: &ClusterState, now: Millis) -> bool {
         let row = state.partitions.get(self.partition).filter(|_| self.is_fresh(now));
-        row.is_some_and(|row| row.range.end == self.end && row.split.is_none() && row.merge.is_none())
+        row.is_some_and(|row| row.range.end == self.end && !row.is_reshaped())
     }
 }

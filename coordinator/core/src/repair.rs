@@ -127,7 +127,7 @@ impl<'a> Repairs<'a> {
     /// What to do about this row. `copies` are the copies under way to and from each node.
     pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
         // Splits and merges last seconds, and rest on the copies that are there.
-        let stays = row.split.is_none() && row.merge.is_none();
+        let stays = !row.is_reshaped();
         let table = self.state.tables.get(&row.id.table).filter(|_| stays);
         let Some(table) = table else { return Step::Nothing };
         let change = |edits: Vec<Edit>| {

@@ -93,7 +93,7 @@ impl Forming {
 
     /// Whether clearing these keys of a space takes away what is to be copied: then it must be given up.
     pub fn is_spoilt_by(&self, space: PlacementId, keys: &KeyRange) -> bool {
-        self.job.from == space && !keys.clone().and(&self.job.range).is_empty()
+        self.job.from == space && keys.overlaps(&self.job.range)
     }
 
     /// What this change of the source does to the copy, at the same time. A key that is still to be copied needs nothing.

@@ -69,7 +69,7 @@ impl<S: Shell> Partitions<S> {
             self.turn.agree(local);
             self.turn.absorb(local);
             self.turn.form_own(local, taken, |copy| self.dormant.get(&copy).map(|found| found.partition));
-            if local.split.is_idle() && local.row().is_none_or(|row| row.split.is_none() && row.merge.is_none()) {
+            if local.split.is_idle() && local.row().is_none_or(|row| !row.is_reshaped()) {
                 self.turn.splitting.remove(&placement);
             }
         }
@@ -105,7 +105,7 @@ impl<S: Shell> Turn<S> {
     /// Takes in what the row says of a split.
     pub(crate) fn note_split(&mut self, local: &mut LocalCopy<S>, row: &Partition) {
         local.split.told = self.shell.life().map(|life| life.incarnation);
-        if row.split.is_some() || row.merge.is_some() {
+        if row.is_reshaped() {
             self.splitting.insert(local.placement);
         }
     }

@@ -35,7 +35,7 @@ impl Clears {
 
     /// Whether any of them reaches into these keys.
     pub(crate) fn reach(&self, keys: &KeyRange) -> bool {
-        self.0.iter().any(|(_, range)| overlap(range, keys))
+        self.0.iter().any(|(_, range)| range.overlaps(keys))
     }
 
     /// The ranges.
@@ -47,11 +47,6 @@ impl Clears {
 /// Whether clearing `range` removes the row with this key.
 pub(crate) fn clears(range: &KeyRange, key: &[u8]) -> bool {
     is_value(key) && key.get(1..).is_some_and(|key| range.contains(key))
-}
-
-/// Whether some key may be in both.
-pub(crate) fn overlap(range: &KeyRange, keys: &KeyRange) -> bool {
-    !range.clone().and(keys).is_empty()
 }
 
 /// What a cleared range counts against the budget.

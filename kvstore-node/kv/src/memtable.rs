@@ -11,7 +11,7 @@
 //! An entry that clears a range hides what is older there from whoever sees the entry: the rows of entries before it, those
 //! that are frozen, and those that the engine still holds until the flusher has cleared them.
 
-use super::clears::{Clears, clear_cost, overlap};
+use super::clears::{Clears, clear_cost};
 use super::effect::{Effect, RowChange};
 use super::frozen::{Frozen, Held};
 use super::growth::{Growing, Growth};
@@ -356,7 +356,7 @@ impl Memtable {
     /// Whether the engine, which was given everything up to `given`, is yet to clear some of these keys.
     pub fn is_to_clear(&self, keys: &KeyRange, given: Seq) -> bool {
         let frozen = self.frozen.as_ref().filter(|frozen| frozen.upto > given);
-        let frozen = frozen.is_some_and(|frozen| frozen.clears().iter().any(|range| overlap(range, keys)));
+        let frozen = frozen.is_some_and(|frozen| frozen.clears().iter().any(|range| range.overlaps(keys)));
         frozen || self.clears.reach(keys) || self.open_clears.reach(keys)
     }
 

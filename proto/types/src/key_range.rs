@@ -63,6 +63,11 @@ impl KeyRange {
         }
     }
 
+    /// Whether a key can be in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        !self.clone().and(other).is_empty()
+    }
+
     /// Whether the key is in it.
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= &self.begin[..] && self.end.as_ref().is_none_or(|end| key < &end[..])

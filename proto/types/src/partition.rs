@@ -80,6 +80,11 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// Whether it is being split, or takes part in a merge.
+    pub fn is_reshaped(&self) -> bool {
+        self.split.is_some() || self.merge.is_some()
+    }
+
     /// Whether an epoch can be true, as far as whoever knows this row can tell: at most [`EPOCHS_AHEAD_MAX`] above the row's.
     pub fn may_reach(&self, epoch: Epoch) -> bool {
         epoch.get().saturating_sub(self.epoch.get()) <= EPOCHS_AHEAD_MAX

@@ -100,7 +100,7 @@ impl World {
     fn is_sealed(&self, row: &Partition, node: NodeId, copy: PlacementId) -> bool {
         let Some((local, engine)) = self.copy_of(node, copy).zip(self.engine_of(node)) else { return false };
         let view = PartitionView::new(&local.memtable, engine, copy, Reader::Committed);
-        row.split.is_none() && row.merge.is_none() && !matches!(Seal::current(&view), Ok(None))
+        !row.is_reshaped() && !matches!(Seal::current(&view), Ok(None))
     }
 
     fn engine_of(&self, node: NodeId) -> Option<&SimEngine> {

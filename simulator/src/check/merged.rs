@@ -55,10 +55,8 @@ impl Checks {
         self.of(right).merged_into = Some((left, sealed));
         // What it had given up before it may write again.
         for known in self.partitions.values_mut() {
-            let back = known
-                .key_origin
-                .as_mut()
-                .filter(|key_origin| key_origin.of == left && !key_origin.keys.clone().and(range).is_empty());
+            let back =
+                known.key_origin.as_mut().filter(|key_origin| key_origin.of == left && key_origin.keys.overlaps(range));
             if let Some(key_origin) = back {
                 key_origin.until = Some(last);
             }

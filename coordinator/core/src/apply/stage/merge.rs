@@ -36,7 +36,7 @@ impl Staged<'_> {
                 let name = self.state.partition_name(row.id);
                 return Err(refused(format!("partition {name} is offline, as an operator ordered")));
             }
-            if row.split.is_some() || row.merge.is_some() {
+            if row.is_reshaped() {
                 let name = self.state.partition_name(row.id);
                 return Err(refused(format!("partition {name} is being split or merged already")));
             }
