@@ -11,7 +11,7 @@ use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use crate::yielding::{YieldAsk, YieldPage};
 use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape};
-use archon_types::{Fact, Incarnation, MERGE_BYTES_MAX, Millis, PlacementId, Report, Revision, Seq, Version};
+use archon_types::{Fact, Incarnation, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Seq, Version};
 use bytes::Bytes;
 
 /// How long the leader waits before it asks again for a page that it did not get, in milliseconds.
@@ -27,8 +27,8 @@ pub(crate) struct AbsorbWork {
     /// Where the entry stands that says so; zero for one that was there when this copy began to serve.
     merged_at: Seq,
     under_way: Option<UnderWay>,
-    /// In which life and under which version of the row it said last what came of it.
-    said: Option<(Incarnation, Version)>,
+    /// In which life and under which version of the row the coordinators were told last what came of it.
+    reported: Option<(Incarnation, Version)>,
 }
 
 /// Keys that come from the right neighbour.
@@ -102,7 +102,7 @@ impl<S: Shell> Turn<S> {
         if local.absorb.merged.as_ref().is_some_and(|merged| merged.attempt == attempt) {
             let early = self.broken.breaks(Mutant::AbsorbedEarly); // rule 47
             if early || local.replica.commit() >= local.absorb.merged_at {
-                self.say_absorbed(local, Fact::Absorbed { attempt });
+                self.report_absorbed(local, Fact::Absorbed { attempt });
             }
             return;
         }
@@ -125,7 +125,7 @@ impl<S: Shell> Turn<S> {
         let Some(under_way) = &mut local.absorb.under_way else { return };
         if under_way.bytes > MERGE_BYTES_MAX {
             let bytes = under_way.bytes;
-            return self.say_absorbed(local, Fact::Unabsorbable { attempt, bytes });
+            return self.report_absorbed(local, Fact::Unabsorbable { attempt, bytes });
         }
         if let Some(page) = under_way.page.take() {
             return self.take_page(local, attempt, keys.begin, page);
@@ -179,16 +179,14 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Tells the coordinators what came of it, once for each version of the row and life of the node.
-    fn say_absorbed(&mut self, local: &mut LocalCopy<S>, fact: Fact) {
+    fn report_absorbed(&mut self, local: &mut LocalCopy<S>, fact: Fact) {
         let Some(life) = self.shell.life() else { return };
-        let version = local.replica.version();
-        let said = Some((life.incarnation, version));
-        if local.absorb.said == said {
+        let reported = Some((life.incarnation, local.replica.version()));
+        if local.absorb.reported == reported {
             return;
         }
-        let (partition, placement, epoch) = (local.partition, local.placement, local.replica.epoch());
-        if self.shell.report(Report { partition, placement, epoch, version, fact }) {
-            local.absorb.said = said;
+        if self.report(local, fact) {
+            local.absorb.reported = reported;
         }
     }
 

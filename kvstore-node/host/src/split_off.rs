@@ -13,7 +13,7 @@ use crate::split::SplitWork;
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
-use archon_types::{Fact, Incarnation, PartitionId, PlacementId, Report, RightCopy, RightStage, Version};
+use archon_types::{Fact, Incarnation, PartitionId, PlacementId, RightCopy, RightStage, Version};
 
 /// A copy of the partition that is split off, which this node forms.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct OwnCopy {
     partition: PartitionId,
     copy: PlacementId,
     stage: Stage,
-    /// In which life, and under which version of the row, its stage was said last.
-    said: Option<(Incarnation, Version)>,
+    /// In which life, and under which version of the row, its stage was reported last.
+    reported: Option<(Incarnation, Version)>,
 }
 
 /// What a row wants formed on this node.
@@ -63,7 +63,7 @@ pub struct FormedCopy {
 
 impl OwnCopy {
     fn come_to(&mut self, stage: Stage) {
-        (self.stage, self.said) = (stage, None);
+        (self.stage, self.reported) = (stage, None);
     }
 
     /// It reads rows that whoever pulls the other copy anew throws away.
@@ -213,14 +213,14 @@ impl<S: Shell> Turn<S> {
                 return;
             }
             let Some(stage) = self.first_stage(local, wanted, held.is_some()) else { return };
-            local.split.own = Some(OwnCopy { attempt, partition, copy: copy.id, stage, said: None });
+            local.split.own = Some(OwnCopy { attempt, partition, copy: copy.id, stage, reported: None });
         }
         self.end_own(local);
         let Some(own) = &mut local.split.own else { return };
         if let (Stage::Adopting(at), Some(_)) = (own.stage, held) {
             own.come_to(Stage::Formed(at));
         }
-        self.say_own(local, copy.stage);
+        self.report_stage(local, copy.stage);
     }
 
     /// Where forming a copy begins. One that is held is whole: the log knows of it only since it was, before a restart.
@@ -271,20 +271,20 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Says how far the copy is, once in each life and for each version of the row that does not know it.
-    fn say_own(&mut self, local: &mut LocalCopy<S>, known: RightStage) {
+    /// Reports how far the copy is, once in each life and for each version of the row that does not know it.
+    fn report_stage(&mut self, local: &mut LocalCopy<S>, known: RightStage) {
         let Some(life) = self.shell.life() else { return };
         // Before this life is told anything nobody listens to it: what it says would be refused for good.
         if local.split.told != Some(life.incarnation) {
             return;
         }
-        let version = local.replica.version();
-        let said = Some((life.incarnation, version));
-        let Some(own) = local.split.own.as_mut().filter(|own| own.said != said && own.is_at() > known) else { return };
-        let Some(fact) = own.fact() else { return };
-        let (partition, placement, epoch) = (local.partition, local.placement, local.replica.epoch());
-        if self.shell.report(Report { partition, placement, epoch, version, fact }) {
-            own.said = said;
+        let reported = Some((life.incarnation, local.replica.version()));
+        let own = local.split.own.as_ref().filter(|own| own.reported != reported && own.is_at() > known);
+        let Some(fact) = own.and_then(OwnCopy::fact) else { return };
+        if self.report(local, fact)
+            && let Some(own) = &mut local.split.own
+        {
+            own.reported = reported;
         }
     }
 

@@ -14,7 +14,7 @@ use crate::shell::Shell;
 use crate::turn::Turn;
 use crate::undersized::SmallWatch;
 use archon_types::split::check_split_at;
-use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Report, Undersized};
+use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Undersized};
 use bytes::Bytes;
 
 /// How often a leader looks, in milliseconds.
@@ -103,7 +103,7 @@ impl<S: Shell> Partitions<S> {
 
 impl<S: Shell> Turn<S> {
     fn look_for_split(&mut self, local: &mut LocalCopy<S>) {
-        let row = local.row().filter(|row| local.serving && row.split.is_none() && row.merge.is_none());
+        let row = local.row().filter(|row| local.serving && !row.is_reshaped());
         let limits = row.map(|row| self.shell.range_limits(row.id.table)).unwrap_or_default();
         if !limits.is_set() {
             local.watch = None;
@@ -137,7 +137,7 @@ impl<S: Shell> Turn<S> {
         let has = self.shell.stored_bytes(local.placement).map(|bytes| Undersized { bytes, rate });
         let (watch, says) = SmallWatch::look(small, self.now, limits, range, has);
         if let Some(has) = says {
-            self.report_growth(local, Fact::Undersized(has));
+            self.report(local, Fact::Undersized(has));
         }
         watch
     }
@@ -208,14 +208,7 @@ impl<S: Shell> Turn<S> {
         if !local.serving || !local.row().is_some_and(|row| row.split.is_none() && splittable(&row.range)) {
             return;
         }
-        self.report_growth(local, Fact::Outgrown { at, by });
-    }
-
-    /// Tells the coordinator; what does not fit is told again.
-    fn report_growth(&mut self, local: &LocalCopy<S>, fact: Fact) {
-        let (partition, placement) = (local.partition, local.placement);
-        let (epoch, version) = (local.replica.epoch(), local.replica.version());
-        self.shell.report(Report { partition, placement, epoch, version, fact });
+        self.report(local, Fact::Outgrown { at, by });
     }
 }
 

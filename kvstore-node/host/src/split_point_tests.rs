@@ -2,7 +2,7 @@ use super::*;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
-use archon_types::{Partition, RangeLimits, RightCopy, RightStage, Split, Version};
+use archon_types::{Partition, RangeLimits, Report, RightCopy, RightStage, Split, Version};
 
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };

@@ -243,14 +243,19 @@ impl<S: Shell> Turn<S> {
         self.notify_ended(local, ended, Cause::LeaseLost);
     }
 
+    /// Tells the coordinators a fact about this copy, as of the row that it knows. Returns whether that was taken: what does not fit
+    /// is to be told again.
+    pub(crate) fn report(&mut self, local: &LocalCopy<S>, fact: Fact) -> bool {
+        let (partition, placement) = (local.partition, local.placement);
+        let (epoch, version) = (local.replica.epoch(), local.replica.version());
+        self.shell.report(Report { partition, placement, epoch, version, fact })
+    }
+
     /// The copy has thrown its data away: nobody may take it for what it was when it counted.
     pub(crate) fn report_emptied(&mut self, local: &mut LocalCopy<S>) {
         let Some(life) = self.shell.life() else { return };
-        let (partition, placement) = (local.partition, local.placement);
-        let (epoch, version) = (local.replica.epoch(), local.replica.version());
-        if local.emptied.is_due(life.incarnation, version)
-            && self.shell.report(Report { partition, placement, epoch, version, fact: Fact::Emptied })
-        {
+        let version = local.replica.version();
+        if local.emptied.is_due(life.incarnation, version) && self.report(local, Fact::Emptied) {
             local.emptied.said(life.incarnation, version);
             self.shell.observe(local.at(), Observed::Emptied);
         }
