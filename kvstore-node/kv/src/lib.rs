@@ -24,6 +24,7 @@ mod row_map;
 #[cfg(test)]
 mod rows;
 mod seal;
+mod trend;
 pub mod view;
 
 pub use client_index::{ClientCapacity, ClientIndex, Forgetting};
