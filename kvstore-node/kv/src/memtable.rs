@@ -11,20 +11,25 @@
 //! An entry that clears a range hides what is older there from whoever sees the entry: the rows of entries before it, those
 //! that are frozen, and those that the engine still holds until the flusher has cleared them.
 
+#[cfg(test)]
+mod count_tests;
+#[cfg(test)]
+mod model_tests;
+mod read;
+#[cfg(test)]
+mod tests;
+
 use super::clears::{Clears, clear_cost};
 use super::effect::{Effect, RowChange};
 use super::frozen::{Frozen, Held};
 use super::growth::{Growing, Growth};
 use super::memtable_budget::MemtableBudget;
-use super::newer::newer;
 use super::row;
-use super::row_map::{RowMap, is_value, spans_values};
-use super::view::Reader;
+use super::row_map::{RowMap, is_value};
 use archon_types::{KeyRange, Millis, Seq};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
-use std::ops::Bound;
 
 /// What a row costs beside its key and value.
 const ROW_OVERHEAD_BYTES: usize = 128;
@@ -280,13 +285,6 @@ impl Memtable {
         self.growing.reached(key);
     }
 
-    /// The last of users' committed rows of these keys that is here, removed or not.
-    pub fn last_value(&self, keys: &KeyRange) -> Option<Bytes> {
-        let (begin, end) = row::value_bounds(keys);
-        let mut back = self.values_back(Bound::Included(&begin), Bound::Excluded(&end), Reader::Committed);
-        back.next().map(|(key, _)| key.clone())
-    }
-
     /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this memtable,
     /// which was not there when it began.
     pub fn counted(&mut self) -> Option<Growth> {
@@ -353,98 +351,6 @@ impl Memtable {
         Some(frozen)
     }
 
-    /// Whether the engine, which was given everything up to `given`, is yet to clear some of these keys.
-    pub fn is_to_clear(&self, keys: &KeyRange, given: Seq) -> bool {
-        let frozen = self.frozen.as_ref().filter(|frozen| frozen.upto > given);
-        let frozen = frozen.is_some_and(|frozen| frozen.clears().iter().any(|range| range.overlaps(keys)));
-        frozen || self.clears.reach(keys) || self.open_clears.reach(keys)
-    }
-
-    /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed or cleared.
-    /// The log time is always that of the last committed entry.
-    pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
-        if reader == Reader::Newest {
-            if let Some(newest) = self.newest(is_value(key)).get(key) {
-                return Some(newest.value.as_ref());
-            }
-            if self.open_clears.hide(key) {
-                return Some(None);
-            }
-        }
-        match self.rows.get(key) {
-            Some(held) => Some(held.value.as_ref()),
-            None if self.clears.hide(key) => Some(None),
-            None => self.frozen.as_ref()?.get(key),
-        }
-    }
-
-    /// Whether `reader` sees nothing of the engine's row with this key because it was cleared. The engine may hold it until the
-    /// flusher has cleared the range there.
-    pub(crate) fn hides(&self, key: &[u8], reader: Reader) -> bool {
-        (reader == Reader::Newest && self.open_clears.hide(key))
-            || self.clears.hide(key)
-            || self.frozen.as_ref().is_some_and(|frozen| frozen.hides(key))
-    }
-
-    /// What `reader` sees of the rows from `from` to `to`, in order of key; removed rows as `None`, and cleared ones that are
-    /// still here. Of those that only the engine still holds nothing is said.
-    pub fn range<'a>(
-        &'a self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reader: Reader,
-    ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-        let frozen = self.frozen.as_ref().map(|frozen| frozen.range(from, to));
-        let rows = self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()));
-        let newest = |values: bool| {
-            let asked = reader == Reader::Newest && (!values || spans_values(from, to));
-            let rows = asked.then(|| self.newest(values).range(from, to));
-            rows.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()))
-        };
-        let before = |one: &Bytes, other: &Bytes| one.cmp(other);
-        newer(newer(newest(true), newest(false), before), self.merged(rows, frozen, reader, before), before)
-    }
-
-    /// Merges committed rows and frozen ones in the same order of key; what a reader sees no more because it was cleared is
-    /// given as removed.
-    fn merged<'a>(
-        &'a self,
-        rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
-        frozen: Option<impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>>,
-        reader: Reader,
-        order: impl Fn(&Bytes, &Bytes) -> std::cmp::Ordering,
-    ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-        let frozen = frozen.into_iter().flatten();
-        let frozen = frozen.map(|(key, value)| (key, value.filter(|_| !self.clears.hide(key))));
-        let newest = reader == Reader::Newest;
-        let hidden = move |key: &Bytes| newest && self.open_clears.hide(key);
-        newer(rows, frozen, order).map(move |(key, value)| (key, value.filter(|_| !hidden(key))))
-    }
-
-    /// What `reader` sees of users' rows from `from` to `to`, the greatest key first, as in [`Memtable::range`].
-    pub fn values_back<'a>(
-        &'a self,
-        from: Bound<&'a [u8]>,
-        to: Bound<&'a [u8]>,
-        reader: Reader,
-    ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-        let frozen = self.frozen.as_ref().map(|frozen| frozen.values_back(from, to));
-        let rows = self.rows.values_between(from, to).rev().map(|(key, held)| (key, held.value.as_ref()));
-        let newest = (reader == Reader::Newest).then(|| self.newest(true).values_between(from, to).rev());
-        let newest = newest.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()));
-        let before = |one: &Bytes, other: &Bytes| other.cmp(one);
-        newer(newest, self.merged(rows, frozen, reader, before), before)
-    }
-
-    fn newest(&self, values: bool) -> &RowMap<Newest> {
-        let newest = if values { &self.newest_values } else { &self.newest_others };
-        newest.get_or_init(|| {
-            let mut newest = RowMap::default();
-            self.open.iter().for_each(|open| open.note(&mut newest, values));
-            newest
-        })
-    }
-
     fn newest_mut(&mut self, values: bool) -> Option<&mut RowMap<Newest>> {
         if values { self.newest_values.get_mut() } else { self.newest_others.get_mut() }
     }
@@ -498,7 +404,3 @@ fn cost(change: &RowChange) -> usize {
 fn row_cost(key: &Bytes, value: Option<&Bytes>) -> usize {
     ROW_OVERHEAD_BYTES + key.len() + value.map_or(0, Bytes::len)
 }
-
-#[cfg(test)]
-#[path = "memtable_tests.rs"]
-mod tests;

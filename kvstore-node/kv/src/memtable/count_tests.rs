@@ -1,0 +1,116 @@
+//! What a memtable knows of how much its rows have grown since they were counted, and of where.
+
+use super::tests::{key, push, seq};
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Rows that are written, each with the length of its value; one without any is removed.
+fn writes(lengths: std::ops::Range<usize>, most: usize) -> impl Strategy<Value = Vec<(u8, usize)>> {
+    proptest::collection::vec((0..60_u8, lengths), 0..most)
+}
+
+/// Writes rows of 1 KiB at these keys after a count has begun.
+fn grows_at_the_end(keys: impl Iterator<Item = u32>) -> bool {
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    memtable.begin_count(Some(row::value_key(&1_000_u32.to_be_bytes())));
+    for (at, key) in (1..).zip(keys) {
+        let change = RowChange::set(row::value_key(&key.to_be_bytes()), Bytes::from(vec![7; 1_024]));
+        push(&mut memtable, at, [change]).unwrap();
+        memtable.commit(seq(at));
+    }
+    memtable.grows_at_the_end()
+}
+
+#[test]
+fn what_is_known_of_growth_outlives_the_next_count_and_no_clearing() {
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    let mut at = 0;
+    let mut write = |memtable: &mut Memtable, keys: std::ops::Range<u32>, clear: Option<KeyRange>| {
+        for key in keys {
+            at += 1;
+            let change = RowChange::set(row::value_key(&key.to_be_bytes()), Bytes::from(vec![7; 1_024]));
+            let effect = Effect { clear: clear.clone(), ..Effect::new(Millis::new(at), vec![change]) };
+            memtable.push(seq(at), effect).unwrap();
+            memtable.commit(seq(at));
+        }
+    };
+    // The first count found nothing.
+    memtable.begin_count(None);
+    write(&mut memtable, 10_000..11_000, None);
+    assert!(memtable.grows_at_the_end());
+    memtable.begin_count(None);
+    assert!(memtable.grows_at_the_end(), "nothing has come since");
+    write(&mut memtable, 0..300, None);
+    assert!(!memtable.grows_at_the_end());
+    write(&mut memtable, 11_000..14_000, None);
+    assert!(memtable.grows_at_the_end());
+    write(&mut memtable, 14_000..14_001, Some(KeyRange { begin: Bytes::from_static(b"~"), end: None }));
+    assert!(!memtable.grows_at_the_end(), "what grew may be another partition's");
+}
+
+#[test]
+fn a_time_series_grows_at_its_end_and_others_do_not() {
+    assert!(grows_at_the_end(1_001..1_301));
+    assert!(!grows_at_the_end(1_001..1_101), "that is too little to tell");
+    assert!(!grows_at_the_end(0..300));
+    assert!(!grows_at_the_end((0..400).map(|number| if number % 4 == 0 { number } else { 1_000 + number })));
+}
+
+proptest! {
+    /// A count goes from the first row to the last while rows change before and behind it: what it found and what has grown
+    /// since are what is there, at any time.
+    #[test]
+    fn what_was_written_behind_a_count_was_missed_until_the_next(
+        before in writes(1..21, 40),
+        meanwhile in proptest::array::uniform4(writes(0..20, 10)),
+        after in writes(0..20, 30),
+    ) {
+        let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+        let mut rows: BTreeMap<Bytes, usize> = BTreeMap::new();
+        let bytes = |rows: &BTreeMap<Bytes, usize>| rows.iter().map(|(key, value)| key.len() + value).sum::<usize>();
+        let mut at = 0;
+        let mut write = |memtable: &mut Memtable, rows: &mut BTreeMap<Bytes, usize>, writes: Vec<(u8, usize)>| {
+            for (number, length) in writes {
+                at += 1;
+                let row = key(number);
+                let change = match length {
+                    0 if rows.remove(&row).is_none() => continue,
+                    0 => RowChange::remove(row),
+                    _ => {
+                        rows.insert(row.clone(), length);
+                        RowChange::set(row, Bytes::from(vec![7; length]))
+                    }
+                };
+                push(memtable, at, [change]).unwrap();
+                memtable.commit(seq(at));
+            }
+        };
+        write(&mut memtable, &mut rows, before);
+        // The log time, whose row is there as soon as anything was committed, is no user's row and of one length.
+        let (mut found_bytes, mut found_keys) = (0, 0);
+        let mut from = Bytes::new();
+        // What was there is counted; what comes beyond it has grown.
+        let last = memtable.begin_count(None);
+        let counted = |key: &Bytes| last.as_ref().is_some_and(|last| key <= last);
+        for (end, writes) in [10, 25, 40, 255].into_iter().zip(meanwhile) {
+            write(&mut memtable, &mut rows, writes);
+            let end = key(end);
+            let part = rows.range((Bound::Excluded(from), Bound::Included(end.clone())));
+            let part = part.filter(|(key, _)| counted(key));
+            let part: BTreeMap<Bytes, usize> = part.map(|(key, value)| (key.clone(), *value)).collect();
+            (found_bytes, found_keys) = (found_bytes + bytes(&part), found_keys + part.len());
+            memtable.count_reached(end.clone());
+            from = end;
+        }
+        prop_assert!(memtable.counted().is_some());
+        write(&mut memtable, &mut rows, after);
+        let grown = memtable.grown();
+        prop_assert_eq!(found_keys as i64 + grown.keys, rows.len() as i64);
+        let log_time = (row::LOG_TIME_KEY.len() + 8) as i64;
+        let missed = bytes(&rows) as i64 - found_bytes as i64 - grown.bytes;
+        prop_assert!(missed == 0 || missed == -log_time, "{}", missed);
+        prop_assert!(memtable.counted().is_none(), "no count is under way");
+    }
+}

@@ -1,0 +1,178 @@
+//! What readers see of a memtable, and what it gives to the engine.
+
+use super::*;
+use crate::MemoryEngine;
+use crate::engine::{Change, Engine};
+use crate::reshape;
+use crate::view::{PartitionView, Reader, View};
+use archon_types::{ClientId, PlacementId, Version};
+use uuid::Uuid;
+
+pub(super) const SPACE: PlacementId = PlacementId::new(1);
+
+pub(super) fn key(number: u8) -> Bytes {
+    Bytes::from(vec![1, number])
+}
+
+/// Keys of all sorts: users' rows, and outcomes.
+pub(super) fn any_key(number: u8) -> Bytes {
+    if number < 8 { key(number) } else { outcome(u64::from(number)) }
+}
+
+pub(super) fn set(number: u8, value: u64) -> RowChange {
+    RowChange::set(key(number), Bytes::from(value.to_string()))
+}
+
+pub(super) fn seq(number: u64) -> Seq {
+    Seq::new(number)
+}
+
+pub(super) fn push(memtable: &mut Memtable, at: u64, changes: impl Into<Vec<RowChange>>) -> Result<(), MemtableError> {
+    memtable.push(seq(at), Effect::new(Millis::new(at), changes.into()))
+}
+
+fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {
+    found.map(|found| found.map(|value| &value[..]))
+}
+
+/// What is flushed while a copy catches up is of lower positions than what its pages brought.
+#[test]
+fn the_engine_forgot_up_to_where_the_pages_of_a_copy_had_come() {
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    memtable.set_engine_position(seq(9));
+    let mut position_after = |at: u64| {
+        push(&mut memtable, at, [set(1, 10)]).unwrap();
+        memtable.commit(seq(at));
+        let frozen = memtable.freeze().unwrap();
+        memtable.flushed(frozen.upto);
+        frozen.rows().iter().find(|row| row.key == row::POSITION_KEY).and_then(|row| row.value.clone())
+    };
+    let named = |at| Some(row::encode_position(seq(at)));
+    assert_eq!([5, 9, 10].map(&mut position_after), [named(9), named(9), named(10)]);
+}
+
+#[test]
+fn three_readers_see_what_is_theirs() {
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    push(&mut memtable, 5, [set(1, 10)]).unwrap();
+    push(&mut memtable, 6, [set(1, 20), set(2, 1)]).unwrap();
+    push(&mut memtable, 7, [RowChange::remove(key(1))]).unwrap();
+    assert_eq!(memtable.get(&key(1), Reader::Committed), None, "the engine is asked");
+    memtable.commit(seq(6));
+    assert_eq!(value(memtable.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
+    assert_eq!(memtable.get(&key(1), Reader::Newest), Some(None));
+    memtable.truncate(seq(6)).unwrap();
+    assert_eq!(value(memtable.get(&key(1), Reader::Newest)), Some(Some(&b"20"[..])));
+    let frozen = memtable.freeze().unwrap();
+    let rows: Vec<&[u8]> = frozen.rows().iter().map(|row| &row.key[..]).collect();
+    let expected = vec![&[1, 1][..], &[1, 2], row::POSITION_KEY, row::LOG_TIME_KEY];
+    assert_eq!((frozen.upto, rows), (seq(6), expected), "one version of each row");
+    memtable.flushed(seq(5));
+    assert_eq!(value(memtable.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
+    memtable.flushed(seq(6));
+    assert_eq!((memtable.get(&key(1), Reader::Newest), memtable.bytes(), memtable.is_empty()), (None, 0, true));
+}
+
+#[test]
+fn positions_rise_and_the_committed_part_stays() {
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    let last = seq(4);
+    assert_eq!(push(&mut memtable, 4, []), Err(MemtableError::NotNext { found: seq(4), last }));
+    push(&mut memtable, 5, [set(1, 1)]).unwrap();
+    push(&mut memtable, 6, [set(1, 2)]).unwrap();
+    memtable.commit(seq(5));
+    let error = MemtableError::CutBelowCommit { after: seq(4), commit: seq(5) };
+    assert_eq!(memtable.truncate(seq(4)), Err(error));
+    assert_eq!(memtable.last(), seq(6));
+    memtable.freeze();
+    memtable.flushed(seq(6));
+    assert!(memtable.get(&key(1), Reader::Newest).is_some(), "an uncommitted entry does not leave");
+    memtable.truncate(seq(5)).unwrap();
+    push(&mut memtable, 6, [set(1, 3)]).unwrap();
+    assert_eq!(value(memtable.get(&key(1), Reader::Newest)), Some(Some(&b"3"[..])));
+}
+
+#[test]
+fn the_budget_is_shared_and_given_back() {
+    let budget = MemtableBudget::new(600);
+    let mut one = Memtable::new(Seq::ZERO, budget.clone());
+    let mut other = Memtable::new(Seq::ZERO, budget.clone());
+    push(&mut one, 1, [set(1, 1), set(2, 1)]).unwrap();
+    assert!(!budget.is_full());
+    push(&mut other, 1, [set(1, 1), set(2, 1), set(3, 1)]).unwrap();
+    assert!(budget.is_full());
+    drop(other);
+    assert_eq!(budget.bytes_used(), one.bytes());
+    one.truncate(Seq::ZERO).unwrap();
+    assert_eq!(budget.bytes_used(), 0);
+}
+
+pub(super) fn outcome(number: u64) -> Bytes {
+    row::client_outcome_key(ClientId::new(Uuid::from_u128(9)), number)
+}
+
+/// What the flusher is given after an outcome was recorded and removed.
+fn removals(memtable: &mut Memtable, at: u64) -> usize {
+    push(memtable, at, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
+    push(memtable, at + 1, [RowChange::remove(outcome(1))]).unwrap();
+    memtable.commit(seq(at + 1));
+    let frozen = memtable.freeze().unwrap();
+    memtable.flushed(frozen.upto);
+    frozen.rows().iter().filter(|row| row.value.is_none()).count()
+}
+
+#[test]
+fn an_outcome_that_came_and_went_costs_the_engine_nothing_unless_the_engine_may_hold_it() {
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    assert_eq!(removals(&mut memtable, 5), 0);
+    memtable.set_engine_ahead(seq(8));
+    assert_eq!(removals(&mut memtable, 7), 1, "recorded at 7: the engine may hold it from there");
+}
+
+#[test]
+fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    push(&mut memtable, 5, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
+    memtable.commit(seq(5));
+    let on_its_way = memtable.freeze().unwrap();
+    push(&mut memtable, 6, [RowChange::remove(outcome(1))]).unwrap();
+    memtable.commit(seq(6));
+    assert_eq!(memtable.get(&outcome(1), Reader::Newest), Some(None));
+    memtable.flushed(on_its_way.upto);
+    let frozen = memtable.freeze().unwrap();
+    let rows = frozen.rows();
+    assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
+}
+
+/// What a leader evaluates goes after the entry that cleared the range, also while that is not committed.
+#[test]
+fn a_cleared_row_is_gone_for_each_reader_from_when_the_entry_is_his() {
+    let engine = MemoryEngine::new();
+    let stored = |number| Change { space: SPACE, key: key(number), value: Some(Bytes::from_static(b"0")) };
+    engine.write(&[stored(1), stored(2)]).unwrap();
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    push(&mut memtable, 5, [set(2, 10), set(3, 10)]).unwrap();
+    memtable.commit(seq(5));
+    memtable.freeze();
+    push(&mut memtable, 6, [set(3, 20), set(4, 20)]).unwrap();
+    memtable.commit(seq(6));
+    push(&mut memtable, 7, [set(5, 30)]).unwrap();
+    let end = Some(Bytes::from_static(&[5]));
+    let clear = reshape::clear(Millis::new(8), KeyRange { begin: Bytes::from_static(&[2]), end }, Version::new(1));
+    memtable.push(seq(8), clear).unwrap();
+    push(&mut memtable, 9, [set(4, 40)]).unwrap();
+    let seen = |memtable: &Memtable, reader| {
+        let view = PartitionView::new(memtable, &engine, SPACE, reader);
+        let rows = (1..6).map(|number| view.get(&key(number)).unwrap());
+        rows.map(|row| row.map_or_else(String::new, |row| String::from_utf8_lossy(&row).into())).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(&memtable, Reader::Newest), ["0", "", "", "40", "30"]);
+    assert_eq!(seen(&memtable, Reader::Committed), ["0", "10", "20", "20", ""]);
+    memtable.commit(seq(8));
+    assert_eq!(seen(&memtable, Reader::Newest), ["0", "", "", "40", "30"]);
+    assert_eq!(seen(&memtable, Reader::Committed), ["0", "", "", "", "30"]);
+    memtable.flushed(seq(5));
+    let frozen = memtable.freeze().unwrap();
+    assert_eq!((frozen.clears().len(), frozen.rows().iter().any(|row| row.key == key(3))), (1, false));
+    assert_eq!(seen(&memtable, Reader::Committed), ["0", "", "", "", "30"], "the engine still has it");
+}
