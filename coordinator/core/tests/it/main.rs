@@ -15,6 +15,7 @@ mod forced;
 mod isolated_leaders;
 mod last_copy;
 mod lease_lives;
+mod lease_mutants;
 mod lease_orders;
 mod lease_tables;
 mod leases;
