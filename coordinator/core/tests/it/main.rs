@@ -33,6 +33,7 @@ mod random;
 mod removed;
 mod repair;
 mod split_copying;
+mod split_random;
 mod splits;
 mod term;
 mod unserved;
