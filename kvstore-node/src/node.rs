@@ -1,15 +1,20 @@
-//! A node's life: what starts in which order, and what ends in which order and by when.
+//! A node's life: what starts in which order; [`stop`] says what ends in which order, and by when.
+
+mod error;
+mod stop;
+
+pub use error::NodeError;
 
 use crate::clock::WallClock;
-use crate::config::{ConfigError, NodeConfig};
+use crate::config::NodeConfig;
 use crate::copy::CopyRunner;
-use crate::engine::{Engine, EngineConfig, EngineError, open_or_quarantine};
-use crate::flusher::{FlushEvent, Flusher, FlusherConfig, FlusherError};
+use crate::engine::{Engine, EngineConfig, open_or_quarantine};
+use crate::flusher::{FlushEvent, Flusher, FlusherConfig};
 use crate::forward::Forwards;
 use crate::health::{Health, Pulse};
 use crate::holdings::Holdings;
 use crate::home::DirectoryHome;
-use crate::identity::{DataDirectory, IdentityError};
+use crate::identity::DataDirectory;
 use crate::peer::Peers;
 use crate::readiness::Readiness;
 use crate::recover::{Recovery, recover};
@@ -22,79 +27,17 @@ use crate::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
 use archon_telemetry::{Family, MetricsServer, Source as _};
-use archon_wal::{Wal, WalConfig, WalError};
+use archon_wal::{Wal, WalConfig};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-const SERVER_DEADLINE: Duration = Duration::from_secs(2);
-const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
-const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
-const WAL_DEADLINE: Duration = Duration::from_secs(5);
-const RELEASE_POLL: Duration = Duration::from_millis(5);
-/// How long a leaving node waits for the coordinator to take note of that.
-const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
-/// How long after the end of the lease a stopping node still hopes for a coordinator, in milliseconds.
-const QUORUM_TIMEOUT_MS: u64 = 1_500;
-/// How long a leaving node, which leads nothing any more, waits for its copies to be dropped from the Live sets.
-const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
-
-/// Why a node cannot start or go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeError {
-    /// An impossible value.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The data directory.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The engine.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The write-ahead log.
-    #[error(transparent)]
-    Wal(#[from] WalError),
-    /// The flusher.
-    #[error(transparent)]
-    Flusher(#[from] FlusherError),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The address for metrics cannot be listened on.
-    #[error("cannot listen on {address} for metrics: {source}")]
-    ListenForMetrics {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The system gave no thread.
-    #[error("cannot start a thread: {0}; raise the limit on threads")]
-    Thread(#[source] std::io::Error),
-    /// The coordinator refuses the node for good.
-    #[error(transparent)]
-    Session(#[from] Box<SessionError>),
-    /// The gRPC server ended by itself.
-    #[error("the gRPC server failed: {0}")]
-    Server(String),
-    /// A part failed beyond repair; the log says which. Nothing acknowledged is lost.
-    #[error("a part of the node failed beyond repair; start it again, and it recovers from its log")]
-    Failed,
-}
 
 /// A running node. Dropping it without [`Node::stop`] leaves threads behind until the process ends.
 pub struct Node {
@@ -321,109 +264,6 @@ impl Node {
             () = self.shared.failed().cancelled() => {}
         }
     }
-
-    /// Stops in order: refuse new work, hand over what is led, say farewell, answer what is under way, flush, close the
-    /// log. Each step has a deadline.
-    ///
-    /// # Errors
-    /// Why the node had ended by itself, or what could not be ended in order; nothing acknowledged is lost either way.
-    pub async fn stop(mut self) -> Result<(), NodeError> {
-        let failed = self.shared.failed().is_cancelled();
-        if !failed && !self.ended.is_cancelled() {
-            self.hand_over().await;
-        }
-        self.shared.stop();
-        self.session_end.cancel();
-        let session = tokio::time::timeout(SERVER_DEADLINE, &mut self.session).await;
-        self.shared.end_life();
-        self.services_end.cancel();
-        // Calls wait for what it brings back. Its tasks are on the shards' threads, one of which may be stuck.
-        if tokio::time::timeout(SERVER_DEADLINE, self.forwards.stop()).await.is_err() {
-            tracing::warn!("streams to leaders have not ended in time");
-        }
-        let server = tokio::time::timeout(SERVER_DEADLINE, &mut self.server).await;
-        if server.is_err() {
-            self.server.abort();
-        }
-        self.service_tasks.close();
-        if tokio::time::timeout(SERVER_DEADLINE, self.service_tasks.wait()).await.is_err() {
-            tracing::warn!(tasks = self.service_tasks.len(), "streams of peers have not ended in time");
-        }
-        self.copies.stop_all().await;
-        // Cancelled with the services; a page under way ends by itself.
-        let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.size_scan).await;
-        let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.split_search).await;
-        let (flusher, threads, wal, shards) =
-            (self.flusher.take(), std::mem::take(&mut self.threads), self.wal.clone(), self.shards.clone());
-        let closed = tokio::task::spawn_blocking(move || {
-            // Before the shards, which note in the log how far it came.
-            let flushed = flusher.map_or(Ok(()), |flusher| flusher.shutdown(FLUSHER_DEADLINE));
-            end_shards(&shards, threads);
-            let closed = wal.close(WAL_DEADLINE);
-            flushed.map_err(NodeError::from).and(closed.map_err(NodeError::from))
-        });
-        let closed = closed.await.unwrap_or(Err(NodeError::Failed));
-        // Their tasks are on the shards' threads, one of which may be stuck.
-        if tokio::time::timeout(SERVER_DEADLINE, self.peers.stop()).await.is_err() {
-            tracing::warn!("streams to peers have not ended in time");
-        }
-        if let Some(metrics_server) = self.metrics_server.take() {
-            metrics_server.close().await;
-        }
-        drop(self.engine);
-        drop(self.directory);
-        if failed {
-            return Err(NodeError::Failed);
-        }
-        if let Ok(Ok(Err(error))) = session {
-            return Err(Box::new(error).into());
-        }
-        if let Ok(Ok(Err(error))) = server {
-            return Err(NodeError::Server(error.to_string()));
-        }
-        closed
-    }
-
-    /// Gives up every leadership, waits until the coordinator knows, and then until nobody counts on this node's copies
-    /// any more: a leader that still counted them would wait for them in vain.
-    async fn hand_over(&self) {
-        self.shared.leaving().cancel();
-        // Heard of first, or the coordinator would grant this node what it has just released.
-        let _ = tokio::time::timeout(LEAVING_HEARD_DEADLINE, self.shared.leaving_heard().cancelled()).await;
-        self.shards.send_all(|| ShardMessage::Release);
-        let done = async {
-            while self.shards.leading().await > 0 || !self.shared.reports.is_empty() {
-                tokio::time::sleep(RELEASE_POLL).await;
-            }
-            let uncounted = async {
-                while self.shards.counted().await > 0 {
-                    tokio::time::sleep(RELEASE_POLL).await;
-                }
-            };
-            if tokio::time::timeout(UNCOUNTED_DEADLINE, uncounted).await.is_err() {
-                tracing::info!("copies of this node still count; their leaders go on without them in a moment");
-            }
-        };
-        let gone = async {
-            while !self.quorum_is_gone() {
-                tokio::time::sleep(RELEASE_POLL).await;
-            }
-        };
-        tokio::select! {
-            handed = tokio::time::timeout(self.shared.config.hand_over_timeout, done) => match handed {
-                Ok(()) => self.released.store(true, Ordering::Release),
-                Err(_) => tracing::warn!("not everything could be handed over in time; it comes back with this node"),
-            },
-            () = gone => tracing::warn!("no coordinator takes the leaderships; they come back with this node"),
-        }
-    }
-
-    /// No heartbeat was answered for a lease and a while: longer than the coordinators take to elect, so probably they are
-    /// being stopped as well, and there is nobody to hand anything to.
-    fn quorum_is_gone(&self) -> bool {
-        let until = self.shared.life().and_then(|life| life.grants.until());
-        until.is_none_or(|until| self.shared.clock.now() >= until.plus(QUORUM_TIMEOUT_MS))
-    }
 }
 
 fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
@@ -486,25 +326,4 @@ fn start_session(
         let _ = sender.send(end);
     })?;
     Ok(receiver)
-}
-
-/// Ends the shard threads; one that does not end in time is left to itself.
-fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) {
-    for number in 0..shards.count() {
-        if let Some(inbox) = shards.inbox(number) {
-            inbox.close();
-        }
-    }
-    shards.send_all(|| ShardMessage::Stop);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for thread in threads {
-            // A panic was noticed when it happened.
-            let _ = thread.join();
-        }
-        let _ = sender.send(());
-    });
-    if receiver.recv_timeout(SHARDS_DEADLINE).is_err() {
-        tracing::warn!("a shard did not end in time");
-    }
 }
