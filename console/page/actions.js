@@ -3,7 +3,7 @@
 import { partitionArguments, quoted } from "./words.js";
 
 /** An answer takes no longer, or there is none. */
-const PATIENCE_MS = 30_000;
+const TIMEOUT_MS = 30_000;
 
 /** Why a call was refused or not answered. */
 export class Refusal extends Error {
@@ -15,7 +15,7 @@ export class Refusal extends Error {
 }
 
 async function call(method, path, body) {
-  const options = { method, signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" };
+  const options = { method, signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store" };
   if (method === "POST") {
     options.headers = { "content-type": "application/json", "x-archon-console": "1" };
     options.body = JSON.stringify(body ?? {});
@@ -28,7 +28,7 @@ async function call(method, path, body) {
   } catch (error) {
     if (!response) {
       const late = error.name === "TimeoutError";
-      const message = late ? `no answer within ${PATIENCE_MS / 1_000} s` : "the console does not answer";
+      const message = late ? `no answer within ${TIMEOUT_MS / 1_000} s` : "the console does not answer";
       const remedy = method === "GET" ? null : "It may have been done nevertheless: look before you try again.";
       throw new Refusal(message, remedy, "unreachable");
     }

@@ -103,7 +103,7 @@ impl Script {
     }
 
     /// How whoever sends this is answered.
-    pub(super) fn manner_of(&mut self, member: &Member) -> Behaviour {
+    pub(super) fn behaviour_of(&mut self, member: &Member) -> Behaviour {
         let name = self.known.get(&member.node).map(|known| known.name.clone());
         name.map_or_else(Behaviour::default, |name| self.behaviour(&name).clone())
     }

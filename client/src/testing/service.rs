@@ -32,7 +32,7 @@ impl Service {
     async fn behaviour(&self, member: &Member) -> Behaviour {
         let mut changed = self.shared.changed.subscribe();
         loop {
-            let behaviour = self.shared.script.lock().manner_of(member);
+            let behaviour = self.shared.script.lock().behaviour_of(member);
             if !behaviour.silent {
                 return behaviour;
             }

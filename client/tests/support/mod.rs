@@ -430,7 +430,7 @@ async fn exchange(state: &NodeState, connection: TcpStream) {
         let mut answers = ReplyPacker::default();
         for op in ops.into_iter().map(|op| op.op.unwrap()) {
             let answer = state.answer(&op);
-            // Whoever has seen the count and changes the node's manner changes that of later operations only.
+            // Whoever has seen the count and changes the node's behaviour changes that of later operations only.
             state.ops.fetch_add(1, Ordering::SeqCst);
             let Some(outcome) = answer else { continue };
             let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
