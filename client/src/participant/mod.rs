@@ -113,7 +113,7 @@ impl Participant {
                     Phase::Registering(last) => last.clone().map(Box::new),
                     Phase::Registered | Phase::Ended(_) => None,
                 };
-                return Err(Error::DeadlineExceeded { timeout_ms: timeout_ms, outcome: Outcome::Unknown, last });
+                return Err(Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Unknown, last });
             }
         }
         Ok(Self { shared, thread: Some(thread), callbacks, _guard: guard })
