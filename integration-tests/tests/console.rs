@@ -371,7 +371,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
             let told = |line: &str| line.contains(r#""what":"refusal""#) && line.contains(who) && line.contains(call);
             check(lines.lines().any(told), || lines.clone())
         };
-        wait_for("a refusal of the console in the audit file", PATIENCE, kept);
+        wait_for("a refusal of the console in the audit file", TIMEOUT, kept);
     }
     // Who did it is in the events, though a coordinator has asked for it.
     let events = cluster.archon(&["events", "-o", "json"]).stdout;

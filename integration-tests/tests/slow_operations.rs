@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const KEY: &str = "slow";
 
 fn cluster() -> Cluster {
@@ -45,7 +45,7 @@ fn slow_put(cluster: &Cluster, node: &str, least_ms: u64) -> BTreeMap<String, St
         let put = |line: &&BTreeMap<String, String>| line["op"] == "put" && millis(line, "took_ms") >= least_ms;
         told.iter().find(put).cloned().ok_or_else(|| format!("{node}: {told:?}"))
     };
-    wait_for("a line of a slow put", PATIENCE, slow).0
+    wait_for("a line of a slow put", TIMEOUT, slow).0
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn an_operation_that_waits_for_a_leader_is_told_of_by_whoever_waits() {
         };
         if told.iter().any(waited) { Ok(()) } else { Err(format!("{told:?}")) }
     };
-    wait_for("a line of what waited for a leader", PATIENCE, said);
+    wait_for("a line of what waited for a leader", TIMEOUT, said);
 }
