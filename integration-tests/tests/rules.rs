@@ -18,7 +18,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("wal", "archon-wal", &["archon-durable"]),
     ("security/certificates", "archon-certificates", &["archon-durable", "archon-security", "archon-types"]),
     ("integration-tests/skip", "archon-skip", &[]),
-    ("telemetry", "archon-telemetry", &["archon-security"]),
+    ("telemetry", "archon-telemetry", &["archon-security", "archon-types"]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
     (
         "coordinator",

@@ -1,7 +1,7 @@
 //! The file system that a member keeps its data on.
 
-use crate::definition::Definition;
 use crate::metrics;
+use archon_types::metric::Definition;
 use std::path::Path;
 
 metrics! {

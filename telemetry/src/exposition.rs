@@ -1,7 +1,7 @@
 //! The words that leave the process, in the two formats that scrapers read.
 
-use crate::definition::{Definition, Kind};
 use crate::family::{Family, Series, Value};
+use archon_types::metric::{Definition, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -123,11 +123,11 @@ fn encode(metric: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Label;
     use crate::family::Labelled;
     use crate::histogram::Histogram;
     use crate::metric::Metric;
     use crate::metrics;
+    use archon_types::metric::Label;
     use std::time::Duration;
 
     const COLOUR: &[Label] = &[Label { name: "colour", values: &["black", "green"] }];

@@ -1,9 +1,9 @@
 //! A metric's values as of one moment.
 
-use crate::definition::{Definition, Kind};
 use crate::histogram::{Distribution, Histogram};
 use crate::metric::{Elapsed, Metric};
 use crate::per_thread::PerThread;
+use archon_types::metric::{Definition, Kind};
 use std::time::Duration;
 
 /// A value of a series.

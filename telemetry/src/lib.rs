@@ -5,7 +5,6 @@
 //! leave the process are made here alone ([`render`]), and one [`MetricsServer`] gives them to whoever comes, apart from the
 //! port of the cluster and from the threads that serve it.
 
-mod definition;
 mod disk;
 mod exposition;
 mod family;
@@ -18,7 +17,7 @@ mod server;
 mod source;
 mod transport;
 
-pub use definition::{Definition, Kind, Label};
+pub use archon_types::metric::{Definition, Kind, Label};
 pub use disk::DiskReadings;
 pub use exposition::{Format, render};
 pub use family::{Family, Flat, Labelled, Reading, Series, Value, flat};

@@ -1,8 +1,8 @@
 //! Readings of a member's write-ahead log: nodes and coordinators have the same log.
 
-use crate::definition::Definition;
 use crate::histogram::Distribution;
 use crate::metrics;
+use archon_types::metric::Definition;
 
 metrics! {
     /// The write-ahead log of a member.

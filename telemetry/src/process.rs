@@ -1,8 +1,8 @@
 //! What the system says of this process, and what it is.
 
-use crate::definition::{Definition, Label};
 use crate::family::Labelled;
 use crate::metrics;
+use archon_types::metric::{Definition, Label};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::definition::Definition;
+use archon_types::metric::Definition;
 use crate::family::Family;
 use crate::metric::Metric;
 use crate::metrics;

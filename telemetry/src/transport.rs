@@ -1,8 +1,8 @@
 //! How a member talks to others.
 
-use crate::definition::Definition;
 use crate::metrics;
 use archon_security::Transport;
+use archon_types::metric::Definition;
 use std::time::SystemTime;
 
 metrics! {

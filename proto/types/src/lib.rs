@@ -17,6 +17,7 @@ pub mod lease;
 pub mod limits;
 pub mod member_certificate;
 pub mod merge;
+pub mod metric;
 pub mod moves;
 pub mod mutant;
 pub mod node;

@@ -7,8 +7,7 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Durations, counted by buckets whose bounds never change ([`BOUNDS_MICROS`](crate::BOUNDS_MICROS)). Its name ends in
-    /// `_seconds`.
+    /// Durations, counted by buckets whose bounds never change. Its name ends in `_seconds`.
     Histogram,
 }
 
