@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Outcome};
 use crate::link::{Links, never_sent};
+use crate::measure::AdminMeasures;
 use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_grpc};
 use archon_proto::convert::ids::check_address;
@@ -44,6 +45,7 @@ pub(crate) struct CoordinatorClient {
     learned: Arc<Mutex<Vec<String>>>,
     /// For whom it asks, if not for itself.
     on_behalf_of: Option<AsciiMetadataValue>,
+    measures: Arc<AdminMeasures>,
 }
 
 /// What somebody who was asked is.
@@ -112,6 +114,7 @@ impl CoordinatorClient {
             leader: Arc::default(),
             learned: Arc::default(),
             on_behalf_of: None,
+            measures: Arc::default(),
         }
     }
 
@@ -143,6 +146,14 @@ impl CoordinatorClient {
         message: M,
         rpc: impl Fn(Channel, Request<M>) -> F,
     ) -> Result<R, Error>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        self.measures.calling(effect, self.ask(effect, message, rpc)).await
+    }
+
+    async fn ask<M, R, F>(&self, effect: Effect, message: M, rpc: impl Fn(Channel, Request<M>) -> F) -> Result<R, Error>
     where
         M: Clone,
         F: Future<Output = Result<Response<R>, Status>>,

@@ -2,6 +2,7 @@
 
 use crate::connection::{Attempt, Connection};
 use crate::error::{Error, Outcome};
+use crate::measure::Redirect;
 use crate::retry::Backoff;
 use crate::sequence::Ticket;
 use crate::shared::Shared;
@@ -104,6 +105,7 @@ impl<'a> Call<'a> {
             };
             let Some(connection) = connection else {
                 self.last = Some(ErrorDetail::new(ErrorKind::Unavailable, self.without_leader()));
+                self.shared.measures.retried(ErrorKind::Unavailable);
                 self.pause(&mut backoff, None, row_version).await;
                 continue;
             };
@@ -112,9 +114,13 @@ impl<'a> Call<'a> {
             self.under_way = false;
             match self.judge(attempt, &connection, ticket.as_mut(), &mut hops, &mut restamps) {
                 Next::Done(result) => return result,
-                Next::Follow(hinted) => followed = Some(hinted),
+                Next::Follow(hinted) => {
+                    self.shared.measures.redirected(Redirect::Leader);
+                    followed = Some(hinted);
+                }
                 Next::Again => followed = Some(connection),
                 Next::Elsewhere => {
+                    self.shared.measures.redirected(Redirect::Partition);
                     self.pause(&mut backoff, Some(MOVED_PAUSE_MS), row_version).await;
                     if self.reroute() && !self.op.is_read() {
                         ticket = Some(self.shared.sequences.begin(self.partition).await);
@@ -123,6 +129,9 @@ impl<'a> Call<'a> {
                     hops = 0;
                 }
                 Next::Wait { asked_ms } => {
+                    if let Some(detail) = &self.last {
+                        self.shared.measures.retried(detail.kind);
+                    }
                     // A node that answers and says when to come back holds its callers off itself. The budget is for
                     // those that cannot.
                     if asked_ms.is_none() {

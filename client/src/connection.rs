@@ -203,6 +203,7 @@ enum End {
 impl Task {
     async fn run(mut self) {
         let stop = self.shared.stop.clone();
+        let _counted = self.shared.measures.connection();
         // Dropping everything tells the callers.
         stop.run_until_cancelled(self.serve()).await;
     }
@@ -237,7 +238,9 @@ impl Task {
     /// Opens the stream, and meanwhile gives up what another node leads by now: a silent node takes long to refuse.
     async fn opened(&mut self) -> Result<Stream, ErrorDetail> {
         let mut changes = self.shared.changes.subscribe();
-        let open = Self::open(Arc::clone(&self.shared), self.node, self.address.clone());
+        let shared = Arc::clone(&self.shared);
+        let open = Self::open(Arc::clone(&shared), self.node, self.address.clone());
+        let open = shared.measures.opening(open);
         tokio::pin!(open);
         loop {
             tokio::select! {
@@ -291,9 +294,13 @@ impl Task {
     /// Carries operations and answers until the stream ends. Answers are taken while a message waits to leave, so that
     /// two full buffers cannot wait for each other.
     async fn exchange(&mut self, (mut reader, mut writer): Stream) -> End {
+        let _open = self.shared.measures.stream();
         match self.carry(&mut reader, &mut writer).await {
             Ok(()) => End::Done,
-            Err(error) => End::Broken(of_node(&self.address, error)),
+            Err(error) => {
+                self.shared.measures.stream_broke();
+                End::Broken(of_node(&self.address, error))
+            }
         }
     }
 

@@ -201,7 +201,10 @@ impl Client {
 
     /// Runs an operation in a partition.
     pub(crate) async fn run_in(&self, partition: PartitionId, op: Op, timeout: Duration) -> Result<Answer, Error> {
-        Call::new(&self.shared, &self.table, partition, op).run(timeout).await
+        let operation = self.shared.measures.operation(&op);
+        let result = Call::new(&self.shared, &self.table, partition, op).run(timeout).await;
+        operation.answered(&result);
+        result
     }
 
     /// The partition of a key.

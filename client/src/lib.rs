@@ -37,6 +37,9 @@ mod connection;
 mod error;
 mod kv;
 mod link;
+mod measure;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod operate_types;
 mod order_types;
 mod participant;

@@ -3,6 +3,7 @@
 use crate::connection::Connections;
 use crate::error::{Error, Outcome};
 use crate::link::Links;
+use crate::measure::ClientMeasures;
 use crate::retry::Budget;
 use crate::sequence::Sequences;
 use crate::table::TableCache;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) connections: Connections,
     pub(crate) budget: Budget,
     pub(crate) sequences: Sequences,
+    pub(crate) measures: ClientMeasures,
     /// Stops every background task.
     pub(crate) stop: CancellationToken,
     /// Every background task, so that closing can wait for them.
@@ -64,6 +66,7 @@ impl Shared {
             connections: Connections::default(),
             budget: Budget::default(),
             sequences: Sequences::new(ClientId::new(Uuid::new_v4())),
+            measures: ClientMeasures::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             tables: Mutex::new(BTreeMap::new()),

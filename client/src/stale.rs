@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, Value, copied};
+use crate::measure::{OperationKind, OutcomeKind};
 use crate::retry::Backoff;
 use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
@@ -41,14 +42,18 @@ impl Client {
         check_key(&key)?;
         let deadline = Instant::now() + self.timeout();
         let mut last = None;
-        match timeout_at(deadline, self.ask_copies(key, &mut last)).await {
+        let (shared, ..) = self.parts();
+        let operation = shared.measures.operation(OperationKind::GetStale);
+        let result = match timeout_at(deadline, self.ask_copies(key, &mut last)).await {
             Ok(answer) => answer,
             Err(_) => Err(Error::DeadlineExceeded {
                 timeout_ms: u64::try_from(self.timeout().as_millis()).unwrap_or(u64::MAX),
                 outcome: Outcome::Read,
                 last: last.map(Box::new),
             }),
-        }
+        };
+        operation.ended(OutcomeKind::of(&result));
+        result
     }
 
     async fn ask_copies(&self, key: Bytes, last: &mut Option<ErrorDetail>) -> Result<StaleValue, Error> {
@@ -64,7 +69,10 @@ impl Client {
                     v1::GetStaleRequest { cluster: shared.cluster_ref(), table: table.clone(), key: key.clone() };
                 match ask(&shared, &address, expected, request).await {
                     Ok(found) => return Ok(found),
-                    Err(detail) if may_pass(detail.kind) => *last = Some(detail),
+                    Err(detail) if may_pass(detail.kind) => {
+                        shared.measures.retried(detail.kind);
+                        *last = Some(detail);
+                    }
                     Err(detail) => return Err(detail.into()),
                 }
             }

@@ -58,9 +58,13 @@ impl TableCache {
                 Some(via) => shuffled(via.endpoints().to_vec(), Vec::new()),
                 None => shuffled(shared.endpoints.clone(), shared.coordinators().to_vec()),
             };
-            let detail = match fetch_any(shared, name, Version::ZERO, Version::ZERO, sources).await {
+            let fetching = fetch_any(shared, name, Version::ZERO, Version::ZERO, sources);
+            let detail = match shared.measures.fetching(fetching).await {
                 Ok(fetched) => match PartitionTable::from_whole(fetched.delta) {
-                    Some(table) => return Ok(Self::new(name, table)),
+                    Some(table) => {
+                        shared.measures.refreshed(table.version());
+                        return Ok(Self::new(name, table));
+                    }
                     None => ErrorDetail::new(ErrorKind::Internal, "asked for a whole table, a server sent a part"),
                 },
                 Err(detail) => detail,
@@ -123,7 +127,7 @@ impl TableCache {
         let at_least = if hinted > followed { Version::new(hinted) } else { Version::ZERO };
         let since = self.load().version();
         let sources = self.sources(shared);
-        match fetch_any(shared, &self.name, since, at_least, sources).await {
+        match shared.measures.fetching(fetch_any(shared, &self.name, since, at_least, sources)).await {
             Ok(fetched) => {
                 if !self.merge(shared, fetched.delta)
                     && let Ok(whole) =
@@ -149,6 +153,9 @@ impl TableCache {
         }
         if delta.table.id < held.table().id {
             return false;
+        }
+        if delta.since <= held.version() {
+            shared.measures.refreshed(held.version().max(delta.version));
         }
         let news = delta.version > held.version() || !delta.partitions.is_empty() || !delta.nodes.is_empty();
         if !news {

@@ -33,10 +33,23 @@ fn of_coordinators() -> Vec<&'static Definition> {
     archon_coordinator::metric_definitions().collect()
 }
 
+fn of_clients() -> Vec<&'static Definition> {
+    archon_client::metrics::CLIENT_DEFINITIONS.iter().collect()
+}
+
+fn of_participants() -> Vec<&'static Definition> {
+    archon_client::metrics::PARTICIPANT_DEFINITIONS.iter().collect()
+}
+
 /// Every metric by its name, with who tells it.
 fn all() -> BTreeMap<&'static str, (&'static Definition, Vec<&'static str>)> {
     let mut all: BTreeMap<_, (&Definition, Vec<&str>)> = BTreeMap::new();
-    for (member, definitions) in [("coordinator", of_coordinators()), ("node", of_nodes())] {
+    for (member, definitions) in [
+        ("coordinator", of_coordinators()),
+        ("node", of_nodes()),
+        ("client", of_clients()),
+        ("participant", of_participants()),
+    ] {
         for definition in definitions {
             let (known, members) = all.entry(definition.name).or_insert((definition, Vec::new()));
             assert_eq!(*known, definition, "one name means one thing, whoever tells it");
@@ -92,9 +105,11 @@ fn page() -> String {
     let whose = |members: &[&str]| match members {
         ["coordinator"] => "Coordinators",
         ["node"] => "Nodes",
+        ["client"] => "Clients",
+        ["participant"] => "Participants",
         _ => "Both",
     };
-    for heading in ["Both", "Nodes", "Coordinators"] {
+    for heading in ["Both", "Nodes", "Coordinators", "Clients", "Participants"] {
         let _ = write!(out, "\n## {heading}\n\n| metric | kind | labels | |\n|---|---|---|---|\n");
         for (name, (definition, _)) in all().iter().filter(|(_, (_, members))| whose(members) == heading) {
             let label = |label: &archon_telemetry::Label| match label.values {

@@ -114,6 +114,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("prometheus_client", &["telemetry/src/exposition.rs"]),
     ("hyper", &["telemetry/src/server.rs", "console/src/connections.rs"]),
+    ("metrics", &["client/src/measure/", "integration-tests/tests/client_metrics.rs"]),
     ("axum", &["console/src/"]),
     ("rustls", &["security/"]),
     ("x509_parser", &["security/src/certificate.rs", "security/certificates/tests/"]),
@@ -243,6 +244,37 @@ fn no_product_build_can_take_a_rule_away() {
         let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
         if dependencies.is_some_and(|table| table.values().any(enables)) {
             wrong.push(format!("{folder} depends on a room with what is for tests"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Libraries that a program gets only if it asks for a feature that is off, with the room and the feature.
+const BY_FEATURE: &[(&str, &str, &[&str])] = &[("client", "metrics", &["metrics"])];
+
+#[test]
+fn what_a_feature_brings_comes_with_that_feature_alone() {
+    let mut wrong = Vec::new();
+    for (folder, feature, libraries) in BY_FEATURE {
+        let room = manifest(folder);
+        let features = room["features"].as_table().expect("features");
+        let brought = features[*feature].as_array().expect("a list");
+        for library in *libraries {
+            let optional = room["dependencies"][*library].get("optional").and_then(toml::Value::as_bool);
+            if optional != Some(true) || !brought.contains(&format!("dep:{library}").into()) {
+                wrong.push(format!("{folder} takes {library} without its feature {feature}"));
+            }
+        }
+        if features.get("default").is_some_and(|default| default.to_string().contains(feature)) {
+            wrong.push(format!("{folder} has {feature} on by default"));
+        }
+        let name = room["package"]["name"].as_str().expect("a name");
+        for (other, ..) in MAY_DEPEND_ON {
+            let manifest = manifest(other);
+            let asked = manifest.get("dependencies").and_then(|all| all.get(name)?.get("features"));
+            if asked.is_some_and(|asked| asked.to_string().contains(feature)) {
+                wrong.push(format!("{other} turns {feature} of {folder} on for everybody"));
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

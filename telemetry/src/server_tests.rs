@@ -1,8 +1,8 @@
 use super::*;
-use archon_types::metric::Definition;
 use crate::family::Family;
 use crate::metric::Metric;
 use crate::metrics;
+use archon_types::metric::Definition;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;

@@ -3,6 +3,7 @@
 use super::callbacks::Callbacks;
 use super::grant::Grant;
 use super::shared::Shared;
+use crate::measure::{Callback, CallbackEnd, CallbackKind};
 use archon_member::{Acquired, Effect, Why};
 use archon_types::PartitionId;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ const TOLD_AT_ONCE: usize = 1_024;
 struct Running {
     effect: Effect,
     handle: AbortHandle,
+    timed: Callback,
 }
 
 /// What is done for one partition.
@@ -95,22 +97,23 @@ impl<C: Callbacks> CallbackRunner<C> {
             let of = acquired(&effect);
             let grant = Grant::new(of, Arc::clone(&self.shared));
             let callbacks = Arc::clone(&self.callbacks);
-            let handle = match effect {
+            let (handle, kind) = match effect {
                 Effect::Lost(_) => {
                     self.shared.counters.losses.count();
+                    self.shared.measures.lost();
                     tracing::warn!(partition = %of.partition, epoch = %of.epoch, "lost a partition");
                     callbacks.lost(of.partition, of.epoch);
                     continue;
                 }
                 Effect::Acquire(_) => {
                     self.shared.counters.acquisitions.count();
-                    self.tasks.spawn(acquire(callbacks, grant))
+                    (self.tasks.spawn(acquire(callbacks, grant)), CallbackKind::Acquire)
                 }
-                Effect::Release(_, why) => self.tasks.spawn(release(callbacks, grant, why)),
+                Effect::Release(_, why) => (self.tasks.spawn(release(callbacks, grant, why)), CallbackKind::Release),
             };
             self.by_task.insert(handle.id(), partition);
             if let Some(work) = self.work.get_mut(&partition) {
-                work.running = Some(Running { effect, handle });
+                work.running = Some(Running { effect, handle, timed: self.shared.measures.callback(kind) });
             }
             return;
         }
@@ -130,6 +133,14 @@ impl<C: Callbacks> CallbackRunner<C> {
             if let Some(partition) = self.by_task.remove(&id) {
                 let running = self.work.get_mut(&partition).and_then(|work| work.running.take());
                 partitions.push(partition);
+                if let Some(running) = &running {
+                    let end = match (broken_off, well) {
+                        (true, _) => CallbackEnd::Aborted,
+                        (false, true) => CallbackEnd::Ok,
+                        (false, false) => CallbackEnd::Failed,
+                    };
+                    self.shared.measures.called(&running.timed, end);
+                }
                 if let Some(Running { effect, .. }) = running.filter(|_| !broken_off) {
                     self.note_release(effect, well);
                     told.push((effect, well));

@@ -70,6 +70,7 @@ impl Session {
             let member = Member { cluster, node, incarnation };
             last = incarnation;
             shared.counters.registrations.count();
+            shared.measures.registered();
             tracing::info!(participant = shared.config.name, number = %node, %incarnation, %cluster, "registered");
             shared.decide(|decides, now| decides.begin_life(node, incarnation, now));
             shared.phase.send_replace(Phase::Registered);
@@ -149,7 +150,7 @@ impl Session {
         loop {
             let begun = Instant::now();
             let attempt = async |address: &str| self.beat(streams, address).await;
-            match self.coordinators.heartbeat(attempt, || {}).await {
+            match shared.measures.heartbeat(self.coordinators.heartbeat(attempt, || {})).await {
                 Ok(()) => {
                     backoff.reset();
                     shared.counters.heartbeats.count();
@@ -197,6 +198,7 @@ impl Session {
             && lapsed_ms > 0
         {
             self.shared.counters.leases_lapsed.count();
+            self.shared.measures.lapsed();
             tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
         }
         taken

@@ -3,6 +3,7 @@
 use super::builder::Config;
 use super::load::ServiceLoad;
 use super::stats::Counters;
+use crate::measure::ParticipantMeasures;
 use arc_swap::ArcSwap;
 use archon_member::{Acquired, Broken, Effect, Heartbeat, Holdings, Participation};
 use archon_session::{BootClock, Clock, Facts};
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     /// Ends everything that works for it.
     pub(super) end: CancellationToken,
     pub(super) counters: Counters,
+    pub(super) measures: ParticipantMeasures,
 }
 
 impl Shared {
@@ -67,6 +69,7 @@ impl Shared {
             stopping_heard: CancellationToken::new(),
             end: CancellationToken::new(),
             counters: Counters::default(),
+            measures: ParticipantMeasures::default(),
         }
     }
 
@@ -75,6 +78,7 @@ impl Shared {
         let mut decides = self.decides.lock();
         let result = change(&mut decides, self.clock.now());
         self.holdings.store(Arc::new(decides.holdings().clone()));
+        self.measures.decided(decides.holdings(), self.clock.now());
         while let Some(effect) = decides.next_effect() {
             // They end after the session, so nothing is lost; and after them nothing is done.
             let _ = self.effects.send(effect);

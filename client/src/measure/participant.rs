@@ -1,0 +1,98 @@
+//! What a participant counts for the program that it is part of.
+
+use super::client::timed;
+use super::series::{Series, describe};
+use super::{CallbackEnd, CallbackKind};
+use crate::metrics::{
+    CALLBACK_SECONDS, HEARTBEAT_SECONDS, LEASES_LAPSED, LOSSES, PARTICIPANT_DEFINITIONS, PARTITIONS, REGISTRATIONS,
+};
+use ::metrics::{Counter, Gauge, Histogram};
+use archon_member::Holdings;
+use archon_types::Millis;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// What a participant counts.
+#[derive(Debug)]
+pub(crate) struct ParticipantMeasures {
+    partitions: Series<Gauge>,
+    registrations: Series<Counter>,
+    heartbeat_seconds: Series<Histogram>,
+    leases_lapsed: Series<Counter>,
+    callback_seconds: Series<Histogram>,
+    losses: Series<Counter>,
+    /// What this participant has added to the gauge: several of a process count together.
+    owned: AtomicUsize,
+}
+
+impl Default for ParticipantMeasures {
+    fn default() -> Self {
+        describe(PARTICIPANT_DEFINITIONS);
+        Self {
+            partitions: Series::of(&PARTITIONS),
+            registrations: Series::of(&REGISTRATIONS),
+            heartbeat_seconds: Series::of(&HEARTBEAT_SECONDS),
+            leases_lapsed: Series::of(&LEASES_LAPSED),
+            callback_seconds: Series::of(&CALLBACK_SECONDS),
+            losses: Series::of(&LOSSES),
+            owned: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl ParticipantMeasures {
+    /// Something was decided. The caller holds the lock of the decisions.
+    pub(crate) fn decided(&self, holdings: &Holdings, now: Millis) {
+        let owned = holdings.owned(now).count();
+        let before = self.owned.swap(owned, Ordering::Relaxed);
+        if owned != before {
+            self.partitions.with(&[], |gauge| gauge.increment(owned as f64 - before as f64));
+        }
+    }
+
+    /// It is registered.
+    pub(crate) fn registered(&self) {
+        self.registrations.with(&[], |counter| counter.increment(1));
+    }
+
+    /// Counts how long a heartbeat takes.
+    pub(crate) async fn heartbeat<T, E>(&self, beats: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        timed(&self.heartbeat_seconds, beats).await
+    }
+
+    /// A lease had run out.
+    pub(crate) fn lapsed(&self) {
+        self.leases_lapsed.with(&[], |counter| counter.increment(1));
+    }
+
+    /// A partition was lost.
+    pub(crate) fn lost(&self) {
+        self.losses.with(&[], |counter| counter.increment(1));
+    }
+
+    /// A callback begins.
+    pub(crate) fn callback(&self, kind: CallbackKind) -> Callback {
+        Callback { kind, began: Instant::now() }
+    }
+
+    /// A callback has ended.
+    pub(crate) fn called(&self, callback: &Callback, end: CallbackEnd) {
+        let took = callback.began.elapsed();
+        self.callback_seconds.with(&[callback.kind as usize, end as usize], |histogram| histogram.record(took));
+    }
+}
+
+/// A callback that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Callback {
+    kind: CallbackKind,
+    began: Instant,
+}
+
+impl Drop for ParticipantMeasures {
+    fn drop(&mut self) {
+        // Whoever is dropped without its end owned something until now.
+        let owned = self.owned.load(Ordering::Relaxed);
+        self.partitions.with(&[], |gauge| gauge.decrement(owned as f64));
+    }
+}

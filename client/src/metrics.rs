@@ -1,0 +1,140 @@
+//! What a client and a participant tell of themselves to the program that they are part of, with the feature `metrics`.
+//!
+//! They count by the [`metrics`](https://docs.rs/metrics) facade, so the program chooses who hears it: a recorder, which has to be
+//! installed **before** the first client or participant is built, as each takes hold of its metrics once. With
+//! `metrics-exporter-prometheus` for a Prometheus server:
+//!
+//! ```ignore
+//! // Cargo.toml: archon-client = { …, features = ["metrics"] } and metrics-exporter-prometheus = "0.18"
+//! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+//!
+//! // Without buckets, durations are told as quantiles of this process, which do not add up over several.
+//! let buckets = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+//! PrometheusBuilder::new()
+//!     .with_http_listener(([127, 0, 0, 1], 9301))
+//!     .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &buckets)?
+//!     .install()?;
+//! let client = archon_client::Client::builder(["127.0.0.1:7001"]).build().await?;
+//! ```
+//!
+//! Without a recorder nothing hears them, and without the feature nothing of it is built. `docs/METRICS.md` lists them; so does
+//! [`DEFINITIONS`]. Several clients of a process count together.
+
+use archon_types::ErrorKind;
+pub use archon_types::metric::{Definition, Kind, Label};
+
+/// The words of [`ErrorKind::ALL`].
+const REASONS: [&str; ErrorKind::ALL.len()] = {
+    let mut words = [""; ErrorKind::ALL.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at] = ErrorKind::ALL[at].as_str();
+        at += 1;
+    }
+    words
+};
+
+const OUTCOME: Label = Label { name: "outcome", values: &["ok", "refused", "failed", "deadline_exceeded", "unknown"] };
+const DONE: Label = Label { name: "outcome", values: &["ok", "failed"] };
+
+pub(crate) const OPERATION_SECONDS: Definition = Definition::histogram(
+    "archon_client_operation_seconds",
+    "how long an operation takes with all that is tried again, by what became of it: ok; refused, so that trying again is of no use; \
+     failed, with no effect; not within its time, with no effect; unknown, as it may have taken effect",
+)
+.by(&[
+    Label {
+        name: "operation",
+        values: &["get", "put", "delete", "compare_and_set", "increment", "scan", "get_stale"],
+    },
+    OUTCOME,
+]);
+pub(crate) const OPERATIONS: Definition =
+    Definition::gauge("archon_client_operations", "operations that are under way");
+pub(crate) const RETRIES: Definition = Definition::counter(
+    "archon_client_retries_total",
+    "attempts that were followed by another after a pause, by what stood in the way",
+)
+.by(&[Label { name: "reason", values: &REASONS }]);
+pub(crate) const REDIRECTS: Definition = Definition::counter(
+    "archon_client_redirects_total",
+    "attempts that met an old partition table: another node leads, or another partition has the key",
+)
+.by(&[Label { name: "to", values: &["leader", "partition"] }]);
+pub(crate) const CONNECTIONS: Definition =
+    Definition::gauge("archon_client_connections", "nodes and endpoints that streams are kept for");
+pub(crate) const STREAMS: Definition =
+    Definition::gauge("archon_client_streams", "streams of operations that are open");
+pub(crate) const STREAM_OPEN_SECONDS: Definition =
+    Definition::histogram("archon_client_stream_open_seconds", "how long it takes to open a stream of operations")
+        .by(&[DONE]);
+pub(crate) const STREAMS_BROKEN: Definition =
+    Definition::counter("archon_client_streams_broken_total", "streams of operations that broke once they were open");
+pub(crate) const TABLE_FETCH_SECONDS: Definition = Definition::histogram(
+    "archon_client_table_fetch_seconds",
+    "how long it takes to fetch a partition table, or what is new in it, at once; polls that wait for news are not counted",
+)
+.by(&[DONE]);
+pub(crate) const TABLE_VERSION: Definition = Definition::gauge(
+    "archon_client_table_version",
+    "newest version of a partition table that was held; versions are of the whole cluster",
+);
+pub(crate) const TABLE_REFRESHED: Definition = Definition::gauge(
+    "archon_client_table_refreshed_timestamp_seconds",
+    "when a server last said what is new in a partition table, or that nothing is, in seconds since 1970",
+);
+pub(crate) const ADMIN_CALL_SECONDS: Definition = Definition::histogram(
+    "archon_client_admin_call_seconds",
+    "how long a call to the leading coordinator takes with all that is tried again, by what became of it",
+)
+.by(&[Label { name: "effect", values: &["reads", "writes"] }, OUTCOME]);
+
+pub(crate) const PARTITIONS: Definition = Definition::gauge(
+    "archon_participant_partitions",
+    "partitions that are owned, so that new work may be taken for them",
+);
+pub(crate) const REGISTRATIONS: Definition = Definition::counter(
+    "archon_participant_registrations_total",
+    "registrations; a second one means that a life was ended, or the cluster forgot it",
+);
+pub(crate) const HEARTBEAT_SECONDS: Definition = Definition::histogram(
+    "archon_participant_heartbeat_seconds",
+    "how long a heartbeat takes that renews the session and its lease, or a round of them that nobody answers",
+)
+.by(&[DONE]);
+pub(crate) const LEASES_LAPSED: Definition =
+    Definition::counter("archon_participant_leases_lapsed_total", "leases that had run out when the next grant came");
+pub(crate) const CALLBACK_SECONDS: Definition = Definition::histogram(
+    "archon_participant_callback_seconds",
+    "how long the service takes to acquire a partition, or to release it for its next owner; aborted are those whose partition was lost \
+     meanwhile",
+)
+.by(&[
+    Label { name: "callback", values: &["acquire", "release"] },
+    Label { name: "outcome", values: &["ok", "failed", "aborted"] },
+]);
+pub(crate) const LOSSES: Definition =
+    Definition::counter("archon_participant_losses_total", "partitions that were lost without being released");
+
+/// Every metric of a client ([`CLIENT_DEFINITIONS`]) and of a participant ([`PARTICIPANT_DEFINITIONS`]).
+pub const DEFINITIONS: &[&[Definition]] = &[CLIENT_DEFINITIONS, PARTICIPANT_DEFINITIONS];
+
+/// What clients and administration tell.
+pub const CLIENT_DEFINITIONS: &[Definition] = &[
+    OPERATION_SECONDS,
+    OPERATIONS,
+    RETRIES,
+    REDIRECTS,
+    CONNECTIONS,
+    STREAMS,
+    STREAM_OPEN_SECONDS,
+    STREAMS_BROKEN,
+    TABLE_FETCH_SECONDS,
+    TABLE_VERSION,
+    TABLE_REFRESHED,
+    ADMIN_CALL_SECONDS,
+];
+
+/// What participants tell.
+pub const PARTICIPANT_DEFINITIONS: &[Definition] =
+    &[PARTITIONS, REGISTRATIONS, HEARTBEAT_SECONDS, LEASES_LAPSED, CALLBACK_SECONDS, LOSSES];

@@ -1,0 +1,327 @@
+//! What clients and participants tell the program that they are part of, which is this one, while processes that they talk to
+//! serve, move, die and stand still.
+
+use archon_client::metrics::{CLIENT_DEFINITIONS, Definition, Kind, PARTICIPANT_DEFINITIONS};
+use archon_client::{AcquireError, Callbacks, Client, Epoch, Error, Grant, Participant, PartitionId, Why};
+use archon_integration_tests::scrape::parted;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use futures::future::join_all;
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A series as it was told so far.
+#[derive(Clone, Default)]
+struct Told {
+    kind: &'static str,
+    /// Of durations the sum in seconds.
+    value: f64,
+    /// How often it changed.
+    changes: u64,
+}
+
+/// What is said of a metric: its kind, its unit, and what it counts.
+type Described = (&'static str, Option<Unit>, String);
+
+/// Keeps what this process is told, by series.
+#[derive(Clone, Default)]
+struct Kept {
+    series: Arc<Mutex<BTreeMap<String, Told>>>,
+    described: Arc<Mutex<BTreeMap<String, Described>>>,
+}
+
+impl Kept {
+    /// The one of this process.
+    fn installed() -> &'static Self {
+        static KEPT: OnceLock<Kept> = OnceLock::new();
+        KEPT.get_or_init(|| {
+            let kept = Self::default();
+            assert!(metrics::set_global_recorder(kept.clone()).is_ok(), "the only recorder of this process");
+            kept
+        })
+    }
+
+    fn series(&self) -> BTreeMap<String, Told> {
+        self.series.lock().expect("nobody panicked").clone()
+    }
+
+    fn value(&self, series: &str) -> f64 {
+        self.series().get(series).map_or(0.0, |told| told.value)
+    }
+
+    fn changes(&self, series: &str) -> u64 {
+        self.series().get(series).map_or(0, |told| told.changes)
+    }
+
+    fn one(&self, key: &Key, kind: &'static str) -> One {
+        let labels: Vec<String> = key.labels().map(|label| format!("{}=\"{}\"", label.key(), label.value())).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let one = One { name: format!("{}{labels}", key.name()), kept: self.clone() };
+        self.series.lock().expect("nobody panicked").entry(one.name.clone()).or_default().kind = kind;
+        one
+    }
+
+    fn describe(&self, kind: &'static str, key: &KeyName, unit: Option<Unit>, help: &SharedString) {
+        let told = (kind, unit, help.to_string());
+        self.described.lock().expect("nobody panicked").insert(key.as_str().to_owned(), told);
+    }
+}
+
+impl Recorder for Kept {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe("counter", &key, unit, &help);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe("gauge", &key, unit, &help);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe("histogram", &key, unit, &help);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::new(self.one(key, "counter")))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Arc::new(self.one(key, "gauge")))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::new(self.one(key, "histogram")))
+    }
+}
+
+/// One series.
+struct One {
+    name: String,
+    kept: Kept,
+}
+
+impl One {
+    fn change(&self, change: impl FnOnce(&mut f64)) {
+        let mut series = self.kept.series.lock().expect("nobody panicked");
+        let told = series.entry(self.name.clone()).or_default();
+        change(&mut told.value);
+        told.changes += 1;
+    }
+}
+
+impl CounterFn for One {
+    fn increment(&self, by: u64) {
+        self.change(|value| *value += by as f64);
+    }
+
+    fn absolute(&self, to: u64) {
+        self.change(|value| *value = to as f64);
+    }
+}
+
+impl GaugeFn for One {
+    fn increment(&self, by: f64) {
+        self.change(|value| *value += by);
+    }
+
+    fn decrement(&self, by: f64) {
+        self.change(|value| *value -= by);
+    }
+
+    fn set(&self, to: f64) {
+        self.change(|value| *value = to);
+    }
+}
+
+impl HistogramFn for One {
+    fn record(&self, took: f64) {
+        self.change(|value| *value += took);
+    }
+}
+
+/// Everything that is defined is told, has changed, and is described; nothing is told that is not defined.
+fn judge(kept: &Kept, definitions: &'static [Definition], others: &str) {
+    let all = kept.series();
+    let described = kept.described.lock().expect("nobody panicked").clone();
+    for definition in definitions {
+        let series = all.iter().filter(|(series, told)| parted(series).0 == definition.name && told.changes > 0);
+        let kinds: Vec<&str> = series.map(|(_, told)| told.kind).collect();
+        assert!(!kinds.is_empty(), "{} was not told", definition.name);
+        assert!(kinds.iter().all(|kind| *kind == definition.kind.as_str()), "{}: {kinds:?}", definition.name);
+        let (kind, unit, help) = described.get(definition.name).expect("it is described");
+        assert_eq!((*kind, help.as_str()), (definition.kind.as_str(), definition.help));
+        let seconds = definition.kind == Kind::Histogram || definition.name.ends_with("_seconds");
+        assert_eq!(*unit == Some(Unit::Seconds), seconds, "{}", definition.name);
+    }
+    for series in all.keys().filter(|series| !series.starts_with(others)) {
+        let (name, labels) = parted(series);
+        let definition = definitions.iter().find(|definition| definition.name == name);
+        let definition = definition.unwrap_or_else(|| panic!("{name} is not defined"));
+        assert_eq!(labels.len(), definition.labels.len(), "{series}");
+        for ((label, value), defined) in labels.iter().zip(definition.labels) {
+            assert_eq!(*label, defined.name, "{series}");
+            assert!(defined.values.contains(value), "{series} has a value that is not defined");
+        }
+    }
+}
+
+/// Writes until the client is closed.
+async fn write(client: &Client, writer: usize) {
+    for number in 0_u64.. {
+        let written = client.put(format!("{writer}-{}", number % 100), "value").await;
+        // What is given up while a node is away is counted, and that is what is looked at here.
+        if written == Err(Error::Closed) {
+            return;
+        }
+    }
+}
+
+/// Leaders move away while a client sleeps, whose runtime has one thread and is not run meanwhile. Its table is old when it wakes, and
+/// its first writes find out.
+fn told_who_leads_now(kept: &Kept, cluster: &Cluster) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let sleeper = runtime.block_on(cluster.client().build()).expect("a client");
+    let mut names = ["athens", "byzantium", "cyrene"].into_iter().cycle();
+    let redirects = "archon_client_redirects_total{to=\"leader\"}";
+    wait_for("a client to be told who leads now", PATIENCE, || {
+        let put = async |key: u64| sleeper.put(key.to_string(), "value").await;
+        runtime
+            .block_on(join_all((0..100).map(put)))
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| error.to_string())?;
+        let name = names.next().expect("without end");
+        for arguments in [&["node", "drain", name, "--wait", "--wait-timeout", "60s"][..], &["node", "undrain", name]] {
+            let ran = cluster.archon(arguments);
+            check(ran.code == 0, || format!("{arguments:?}: {ran:?}"))?;
+        }
+        runtime.block_on(join_all((0..100).map(put)));
+        check(kept.value(redirects) > 0.0, || format!("it was not, after {name} was drained"))
+    });
+    runtime.block_on(sleeper.close());
+}
+
+#[test]
+fn a_client_tells_what_it_did_and_what_stood_in_its_way() {
+    let kept = Kept::installed();
+    let mut cluster = Cluster::start(EXE, &Options { replication: 2, tls: false, ..Options::default() });
+    let runtime = Runtime::new().expect("a runtime");
+    let admin = cluster.admin(Duration::from_secs(10));
+    let client = runtime.block_on(cluster.client().timeout(Duration::from_secs(20)).build()).expect("a client");
+    runtime.block_on(async {
+        client.put("key", "value").await.expect("a put");
+        client.get("key").await.expect("a get");
+        client.get_stale("key").await.expect("a stale get");
+        client.increment("count", 1).await.expect("an increment");
+        client.delete("count").await.expect("a delete");
+        let refused = client.put_if_absent("key", "other").await.expect("an answer");
+        assert_eq!(refused, None);
+        assert_eq!(client.increment("key", 1).await, Err(Error::NotANumber));
+        client.scan("k").page().await.expect("a page");
+        admin.status().await.expect("a status");
+    });
+    let seconds = |operation, outcome| {
+        format!("archon_client_operation_seconds{{operation=\"{operation}\",outcome=\"{outcome}\"}}")
+    };
+    for operation in ["put", "get", "get_stale", "increment", "delete", "scan"] {
+        assert!(kept.changes(&seconds(operation, "ok")) > 0, "{operation}");
+        assert!(kept.value(&seconds(operation, "ok")) > 0.0, "{operation} took some time");
+    }
+    assert_eq!(kept.changes(&seconds("compare_and_set", "refused")), 1);
+    assert_eq!(kept.changes(&seconds("increment", "refused")), 1);
+    assert_eq!(kept.value("archon_client_operations"), 0.0, "none is under way");
+    assert!(kept.value("archon_client_streams") >= 1.0);
+
+    told_who_leads_now(kept, &cluster);
+
+    for writer in 0..8 {
+        let client = client.clone();
+        runtime.spawn(async move { write(&client, writer).await });
+    }
+    // A node dies that leads something, and others serve it.
+    let victim = cluster.leader_of("0-0");
+    cluster.take_node(&victim).kill();
+    let unreachable = "archon_client_retries_total{reason=\"unreachable\"}";
+    wait_for("a stream to break and writes to be tried again", PATIENCE, || {
+        let (broken, retried) = (kept.value("archon_client_streams_broken_total"), kept.value(unreachable));
+        check(broken > 0.0 && retried > 0.0, || format!("{broken} streams broke, {retried} times tried again"))
+    });
+    runtime.block_on(client.close());
+    wait_for("what is closed to be gone", PATIENCE, || {
+        let open = ["archon_client_streams", "archon_client_connections"].map(|gauge| kept.value(gauge));
+        check(open == [0.0, 0.0], || format!("{open:?} streams and connections"))
+    });
+    assert!(kept.value("archon_client_table_refreshed_timestamp_seconds") > 1.6e9, "a time of our days");
+    assert_eq!(kept.value("archon_client_table_version"), client.table_version().get() as f64);
+    judge(kept, CLIENT_DEFINITIONS, "archon_participant_");
+}
+
+/// A service with nothing to do.
+struct Service;
+
+impl Callbacks for Service {
+    async fn acquire(&self, _: Grant) -> Result<(), AcquireError> {
+        Ok(())
+    }
+
+    async fn release(&self, _: Grant, _: Why) {
+        sleep(Duration::from_millis(5)).await;
+    }
+
+    fn lost(&self, _: PartitionId, _: Epoch) {}
+}
+
+#[test]
+fn a_participant_tells_what_it_owns_and_how_it_lives() {
+    let kept = Kept::installed();
+    let cluster =
+        Cluster::start(EXE, &Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() });
+    let runtime = Runtime::new().expect("a runtime");
+    let coordinators = cluster.coordinator_addresses();
+    let admin = cluster.admin(Duration::from_secs(10));
+    let participant = runtime.block_on(async {
+        admin.create_lease_table("jobs", 8).await.expect("a lease table");
+        let builder = Participant::builder(coordinators).table("jobs").name("w1").address("w1.example:80");
+        builder.start(Service).await.expect("a participant")
+    });
+    let owned = |wanted: f64| {
+        wait_for("the partitions to be owned", PATIENCE, || {
+            let owned = kept.value("archon_participant_partitions");
+            check(owned == wanted, || format!("{owned} are, not {wanted}"))
+        });
+    };
+    owned(8.0);
+    let beats = "archon_participant_heartbeat_seconds{outcome=\"ok\"}";
+    assert!(kept.changes(beats) > 0 && kept.value(beats) > 0.0);
+    assert_eq!(kept.changes("archon_participant_callback_seconds{callback=\"acquire\",outcome=\"ok\"}"), 8);
+
+    // Nobody grants anything for longer than a lease: everything is lost, and comes back.
+    (0..3).for_each(|index| cluster.coordinator(index).pause());
+    owned(0.0);
+    assert_eq!(kept.value("archon_participant_losses_total"), 8.0);
+    cluster.resume_everything();
+    owned(8.0);
+    let lapsed = kept.value("archon_participant_leases_lapsed_total");
+    let registered = kept.value("archon_participant_registrations_total");
+    assert!(lapsed > 0.0 || registered > 1.0, "{lapsed} lapses, {registered} registrations");
+    assert!(kept.changes("archon_participant_heartbeat_seconds{outcome=\"failed\"}") > 0);
+
+    assert!(runtime.block_on(participant.stop(Duration::from_secs(20))));
+    owned(0.0);
+    let release = "archon_participant_callback_seconds{callback=\"release\",outcome=\"ok\"}";
+    assert!(
+        kept.changes(release) == 8 && kept.value(release) >= 0.04,
+        "{} in {}",
+        kept.changes(release),
+        kept.value(release)
+    );
+    judge(kept, PARTICIPANT_DEFINITIONS, "archon_client_");
+}
