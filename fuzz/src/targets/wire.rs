@@ -12,7 +12,7 @@ use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis,
     Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
     PushKey, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope, Setting, SettingChange,
-    Settings, Table, TableDelta, TableId, TableList, Version,
+    Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -399,6 +399,22 @@ fn beat_answers() -> Vec<Vec<u8>> {
     outcomes.map(|outcome| v1::BeatAnswers::from(beats::BeatAnswers { batch: 12, outcome }).encode_to_vec()).into()
 }
 
+/// The header by which a call says of which trace it is a part.
+fn trace_context(input: &[u8]) -> Verdict {
+    let Ok(header) = std::str::from_utf8(input) else { return Verdict::Refused("no text".into()) };
+    let Some(context) = TraceContext::parse(header) else { return Verdict::Refused("no context".into()) };
+    let said = context.to_string();
+    assert_eq!(TraceContext::parse(&said), Some(context), "what is passed on is not what came");
+    assert_eq!(said[3..52], header[3..52], "the numbers are not those that came");
+    Verdict::Accepted(format!("version {}, sampled: {}", &header[..2], context.is_sampled()))
+}
+
+fn trace_contexts() -> Vec<Vec<u8>> {
+    let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let later = [&header.replacen("00", "cc", 1), "-more"].concat();
+    [header, &header.replace("-01", "-00"), &later].map(|header| header.as_bytes().to_vec()).into()
+}
+
 pub(super) fn targets() -> Vec<Target> {
     vec![
         conversion!(RegisterRequest => session::Registration),
@@ -447,5 +463,6 @@ pub(super) fn targets() -> Vec<Target> {
         },
         Target { generate: Some(generate_answers), ..Target::new("wire/packed answers", packed_answers, Vec::new) },
         Target { generate: Some(protobuf::generate), ..Target::new("wire/ErrorDetail", error_detail, Vec::new) },
+        Target::new("wire/traceparent", trace_context, trace_contexts),
     ]
 }

@@ -41,6 +41,7 @@ pub mod split;
 pub mod subject;
 pub mod table;
 pub mod text;
+pub mod trace_context;
 pub mod transport_kind;
 pub mod word;
 
@@ -79,5 +80,6 @@ pub use split::{Middle, RightCopy, RightStage, Split, SplitPhase};
 pub use table::{
     DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
 };
+pub use trace_context::{TRACEPARENT, TraceContext};
 pub use transport_kind::TransportKind;
 pub use word::{UnknownWord, Vocabulary, Word};
