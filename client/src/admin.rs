@@ -11,6 +11,7 @@ use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds};
 use archon_proto::convert::ids::cluster_id;
 use archon_proto::convert::words::enum_word;
+use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
 use archon_security::{Caller, Transport};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
@@ -23,7 +24,6 @@ use archon_types::{
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::transport::Channel;
 use uuid::Uuid;
 
 /// Answers of the quorum may be larger than ordinary messages: whole tables, plans, lists of nodes.
@@ -361,7 +361,7 @@ impl Admin {
 
     pub(crate) async fn fetch(&self, name: &str) -> Result<PartitionTable, Error> {
         check_name("table", name)?;
-        let call = |channel: Channel, request| async move { TableClient::new(channel).get_table(request).await };
+        let call = |channel: TracedChannel, request| async move { TableClient::new(channel).get_table(request).await };
         let (mut held, mut from) = (None, 0);
         for _ in 0..PIECES_MAX {
             let request = v1::GetTableRequest { table: name.to_owned(), from, ..v1::GetTableRequest::default() };
@@ -381,7 +381,7 @@ impl Admin {
     }
 }
 
-pub(crate) fn client(channel: Channel) -> AdminClient<Channel> {
+pub(crate) fn client(channel: TracedChannel) -> AdminClient<TracedChannel> {
     AdminClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX)
 }
 

@@ -6,6 +6,7 @@ use crate::measure::AdminMeasures;
 use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_grpc};
 use archon_proto::convert::ids::check_address;
+use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
 use archon_security::{Caller, Expected, ON_BEHALF_OF, Transport};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
@@ -15,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::metadata::AsciiMetadataValue;
-use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 /// How long one coordinator may take in the first round; it doubles from round to round, so that neither a silent
@@ -144,7 +144,7 @@ impl CoordinatorClient {
         &self,
         effect: Effect,
         message: M,
-        rpc: impl Fn(Channel, Request<M>) -> F,
+        rpc: impl Fn(TracedChannel, Request<M>) -> F,
     ) -> Result<R, Error>
     where
         M: Clone,
@@ -153,7 +153,12 @@ impl CoordinatorClient {
         self.measures.calling(effect, self.ask(effect, message, rpc)).await
     }
 
-    async fn ask<M, R, F>(&self, effect: Effect, message: M, rpc: impl Fn(Channel, Request<M>) -> F) -> Result<R, Error>
+    async fn ask<M, R, F>(
+        &self,
+        effect: Effect,
+        message: M,
+        rpc: impl Fn(TracedChannel, Request<M>) -> F,
+    ) -> Result<R, Error>
     where
         M: Clone,
         F: Future<Output = Result<Response<R>, Status>>,
@@ -242,7 +247,7 @@ impl CoordinatorClient {
         address: &str,
         limit: Duration,
         message: M,
-        rpc: &impl Fn(Channel, Request<M>) -> F,
+        rpc: &impl Fn(TracedChannel, Request<M>) -> F,
     ) -> Result<R, Failed>
     where
         F: Future<Output = Result<Response<R>, Status>>,
@@ -302,7 +307,7 @@ impl CoordinatorClient {
     }
 
     /// Asks a node for the addresses of the coordinators.
-    async fn learn(&self, channel: Channel, limit: Duration) {
+    async fn learn(&self, channel: TracedChannel, limit: Duration) {
         // Nothing is newer than this, so the answer holds the addresses alone.
         let request = v1::GetTableRequest { table: DEFAULT_TABLE.to_owned(), since: u64::MAX, ..Default::default() };
         if let Ok(Ok(response)) = timeout(limit, TableClient::new(channel).get_table(request)).await {

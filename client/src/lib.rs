@@ -54,6 +54,7 @@ mod stats;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trace;
 mod via;
 
 pub use access_types::{AccessChanged, AccessRight, AccessSummary};

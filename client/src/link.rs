@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use archon_proto::convert::ids::check_address;
+use archon_proto::trace::TracedChannel;
 use archon_security::{Expected, Transport};
 use archon_types::plaintext::is_loopback;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::time::Duration;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
 /// A cluster has far fewer addresses; beyond this the cache starts over, which costs new connections and nothing else.
 const CHANNELS_MAX: usize = 4_096;
@@ -27,7 +28,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 pub(crate) struct Links {
     connect_timeout: Duration,
     transport: Transport,
-    channels: Mutex<HashMap<(String, Expected), Channel>>,
+    channels: Mutex<HashMap<(String, Expected), TracedChannel>>,
 }
 
 impl Links {
@@ -50,7 +51,7 @@ impl Links {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if it is not an address; as [`Transport::check`].
-    pub(crate) fn channel(&self, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
+    pub(crate) fn channel(&self, address: &str, expected: Expected) -> Result<TracedChannel, ErrorDetail> {
         let to = (address.to_owned(), expected);
         if let Some(channel) = self.channels.lock().get(&to) {
             return Ok(channel.clone());
@@ -66,7 +67,7 @@ impl Links {
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-        let channel = self.transport.channel(&endpoint, address, to.1.clone(), self.connect_timeout);
+        let channel = self.transport.channel(&endpoint, address, to.1.clone(), self.connect_timeout).into();
         let mut channels = self.channels.lock();
         if channels.len() >= CHANNELS_MAX {
             channels.clear();

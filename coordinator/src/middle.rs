@@ -3,6 +3,7 @@
 use crate::raft::connect;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::middle::FindMiddle;
+use archon_proto::trace::TracedChannel;
 use archon_proto::v1::FindMiddleRequest;
 use archon_proto::v1::control_client::ControlClient;
 use archon_security::{Expected, Transport};
@@ -24,7 +25,7 @@ pub(crate) async fn ask(transport: &Transport, node: &Node, asked: FindMiddle) -
     };
     let channel =
         connect(transport, address, Expected::Node(node.name.clone())).ok_or_else(|| silent("that is no address"))?;
-    let mut client = ControlClient::new(channel);
+    let mut client = ControlClient::new(TracedChannel::from(channel));
     match tokio::time::timeout(DEADLINE, client.find_middle(FindMiddleRequest::from(asked))).await {
         Ok(Ok(answer)) => Ok(answer.into_inner().try_into()?),
         Ok(Err(status)) => Err(silent(&detail_of(&status).message)),

@@ -15,6 +15,7 @@ use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, s
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
+use archon_proto::trace::Traced;
 use archon_proto::v1::admin_server::AdminServer;
 use archon_proto::v1::session_server::SessionServer;
 use archon_proto::v1::stats_server::StatsServer;
@@ -80,6 +81,7 @@ pub(crate) fn serve(
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .layer(Traced)
         .layer(Authority::of(&context.transport))
         .layer(partial)
         .add_service(health(context).into_service())

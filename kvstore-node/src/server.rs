@@ -17,6 +17,7 @@ use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
+use archon_proto::trace::Traced;
 use archon_proto::v1;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ pub(crate) async fn serve(
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
             .max_concurrent_streams(STREAMS_MAX)
+            .layer(Traced)
             .layer(Authority::of(&shared.config.transport))
             .layer(partial.clone())
             .add_routes(routes.clone());

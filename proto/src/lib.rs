@@ -9,6 +9,7 @@ pub mod convert;
 pub mod guarded;
 pub mod health;
 pub mod listen;
+pub mod trace;
 
 /// Generated from `proto/archon/v1/*.proto`; the comments there are the documentation.
 #[allow(missing_docs, unreachable_pub, clippy::all)]

@@ -5,6 +5,7 @@ use super::dropped::says_dropped;
 use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::{check_address, cluster_id};
+use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
 use archon_security::Expected;
 use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, TableDelta, TablePiece, Version};
@@ -13,7 +14,6 @@ use rand::seq::SliceRandom;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-use tonic::transport::Channel;
 
 /// How long one source may take over a fetch.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -152,7 +152,7 @@ pub(super) async fn fetch(
 /// One piece of a table.
 async fn fetch_piece(
     shared: &Shared,
-    client: &mut TableClient<Channel>,
+    client: &mut TableClient<TracedChannel>,
     source: &str,
     request: v1::GetTableRequest,
     limit: Duration,

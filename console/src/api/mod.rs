@@ -15,10 +15,11 @@ mod tables;
 
 use crate::console::Cluster;
 use crate::{feed, guard, page};
-use axum::extract::{DefaultBodyLimit, Request, State};
+use archon_client::trace;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -64,6 +65,7 @@ pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
     let all = api.merge(page::router()).fallback(unknown).method_not_allowed_fallback(other_method);
     all.layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(shared.clone(), check_origin))
+        .layer(from_fn(traced))
         .with_state(shared)
 }
 
@@ -102,6 +104,14 @@ fn operations() -> Operations {
         .get("/rows/{table}/{key}", "The value of a key, with its revision as the ETag", rows::get)
         .put("/rows/{table}/{key}", "Writes a key, if its revision is as the headers say", rows::put)
         .delete("/rows/{table}/{key}", "Removes a key", rows::delete)
+}
+
+/// What is asked as a part of a trace is answered as a part of it. Of the path its pattern is told, which has no keys in it.
+async fn traced(request: Request, next: Next) -> Response {
+    let Some(caller) = trace::of_header(request.headers()) else { return next.run(request).await };
+    let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let method = format!("{} {pattern}", request.method());
+    trace::serve(caller, "console", &method, next.run(request)).await
 }
 
 /// Asked of everything before it is looked at.

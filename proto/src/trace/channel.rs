@@ -1,0 +1,55 @@
+//! Calls that are made as parts of traces.
+
+use super::current::{SpanId, TraceId, begun, current};
+use super::{TARGET, TRACEPARENT, parts};
+use futures::future::Either;
+use std::task::{Context, Poll};
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::transport::Channel;
+use tracing::field::Empty;
+use tracing::instrument::{Instrument, Instrumented};
+
+/// A channel that passes the trace on, of which whoever calls is a part.
+#[derive(Clone, Debug)]
+pub struct TracedChannel(Channel);
+
+impl From<Channel> for TracedChannel {
+    fn from(channel: Channel) -> Self {
+        Self(channel)
+    }
+}
+
+type Answer = <Channel as Service<http::Request<Body>>>::Future;
+
+impl Service<http::Request<Body>> for TracedChannel {
+    type Response = http::Response<Body>;
+    type Error = tonic::transport::Error;
+    type Future = Either<Answer, Instrumented<Answer>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let Some(parent) = current() else { return Either::Left(self.0.call(request)) };
+        let (service, method) = parts(request.uri().path());
+        let span = tracing::info_span!(
+            target: TARGET,
+            "call",
+            otel.kind = "client",
+            otel.name = %format_args!("{service}/{method}"),
+            service,
+            method,
+            trace_id = %TraceId(parent),
+            parent_id = %SpanId(parent),
+            span_id = Empty,
+        );
+        let own = begun(&span, parent, false);
+        if let Ok(header) = own.to_string().parse() {
+            request.headers_mut().insert(TRACEPARENT, header);
+        }
+        let answer = span.in_scope(|| self.0.call(request));
+        Either::Right(answer.instrument(span))
+    }
+}

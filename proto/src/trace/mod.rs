@@ -1,0 +1,23 @@
+//! Trace context of calls: taken from those that come, passed on with those that are made meanwhile.
+//!
+//! A call is part of a trace if whoever made it says so in the header `traceparent`; of every other call nothing is kept and nothing
+//! costs more than to look for that header. A call of a trace gets a `tracing` span with the target [`TARGET`], whose fields
+//! `trace_id`, `span_id` and `parent_id` stand in each line that is logged under it. Who exports spans is not decided here: a
+//! [`Tracer`] connects those here with the spans of whatever the program has.
+
+mod channel;
+mod current;
+mod serve;
+
+pub use archon_types::{TRACEPARENT, TraceContext};
+pub use channel::TracedChannel;
+pub use current::{Tracer, current, set_tracer, within};
+pub use serve::{Traced, TracedService, of_header, serve};
+
+/// The target of the spans that calls of traces have.
+pub const TARGET: &str = "archon::trace";
+
+/// The service and the method of a path of gRPC, `/archon.v1.Admin/Status`; of any other path all of it is the method.
+fn parts(path: &str) -> (&str, &str) {
+    path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or(("", path))
+}
