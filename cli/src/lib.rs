@@ -18,6 +18,8 @@ pub mod fuzzing;
 mod kv;
 mod output;
 mod serve;
+#[cfg(feature = "otlp")]
+mod spans;
 mod version;
 mod wanted;
 
@@ -27,6 +29,7 @@ use output::{Format, Output};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tracing::Instrument as _;
 
 /// Runs one command line, the program's name first, and says how it ended.
 ///
@@ -69,9 +72,31 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
         Verb::Bench(args) => bench::run(&args, &connection),
-        Verb::Kv(args) => on_runtime(kv_verb(args, &connection)),
-        verb => on_runtime(admin_verb(verb, &connection)),
+        verb => {
+            #[cfg(feature = "otlp")]
+            let (_spans, whole) = whole(&verb)?;
+            #[cfg(not(feature = "otlp"))]
+            let whole = tracing::Span::none();
+            match verb {
+                Verb::Kv(args) => on_runtime(kv_verb(args, &connection).instrument(whole)),
+                verb => on_runtime(admin_verb(verb, &connection).instrument(whole)),
+            }
+        }
     }
+}
+
+/// Begins to tell spans, the first of which is that of the whole command.
+#[cfg(feature = "otlp")]
+fn whole(verb: &Verb) -> Result<(Option<spans::Spans>, tracing::Span), Failure> {
+    use tracing_subscriber::layer::SubscriberExt as _;
+    use tracing_subscriber::util::SubscriberInitExt as _;
+    let Some(spans) = spans::Spans::start("archon")? else { return Ok((None, tracing::Span::none())) };
+    let started = tracing_subscriber::registry().with(spans.layer()).try_init();
+    started.map_err(|error| Failure::failed(format!("starting to tell spans: {error}")))?;
+    // The verb's name, and nothing of what stands behind it: keys and values do not leave by this way.
+    let verb = format!("{verb:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_lowercase();
+    let whole = tracing::info_span!(target: archon_client::trace::TARGET, "command", otel.name = %format_args!("archon {verb}"));
+    Ok((Some(spans), whole))
 }
 
 /// This program, to be started again in another role.

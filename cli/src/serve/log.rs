@@ -3,6 +3,8 @@
 use super::log_queue::LogQueue;
 use crate::args::{LogArgs, LogFormat};
 use crate::exit::Failure;
+#[cfg(feature = "otlp")]
+use crate::spans::Spans;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The Raft library narrates every vote at `info` and every unreachable peer at `warn`, several times a second, and at an
 /// ordinary end calls it an error that its tasks end. We log what matters of it ourselves, why it ended by itself
@@ -43,6 +47,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log of this process; its end waits, for a moment, until everything is written.
 pub(super) struct Log {
+    /// Ends first: its last words are lines.
+    #[cfg(feature = "otlp")]
+    _spans: Option<Spans>,
     queue: LogQueue,
 }
 
@@ -97,7 +104,7 @@ fn panic_line(format: LogFormat, thread: &str, panic: &str, backtrace: Option<&s
 ///
 /// # Errors
 /// A filter that cannot be read, with examples of ones that can.
-pub(super) fn start(args: &LogArgs) -> Result<Log, Failure> {
+pub(super) fn start(args: &LogArgs, service: &'static str) -> Result<Log, Failure> {
     let filter = filter_of(&args.filter).map_err(|error| {
         Failure::usage(
             format!("--log (or ARCHON_LOG) {:?}: {error}", args.filter),
@@ -107,14 +114,27 @@ pub(super) fn start(args: &LogArgs) -> Result<Log, Failure> {
     let terminal = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let starting = |error: &dyn std::fmt::Display| Failure::failed(format!("starting the log: {error}"));
     let queue = LogQueue::start(std::io::stderr()).map_err(|error| starting(&error))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone()).with_ansi(terminal);
-    let started = match args.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    let lines = tracing_subscriber::fmt::layer().with_writer(queue.clone()).with_ansi(terminal);
+    let lines = match args.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    started.map_err(|error| starting(&error))?;
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
+    #[cfg(feature = "otlp")]
+    let (spans, subscriber) = {
+        let spans = Spans::start(service)?;
+        let layer = spans.as_ref().map(Spans::layer);
+        (spans, subscriber.with(layer))
+    };
+    #[cfg(not(feature = "otlp"))]
+    let _ = service;
+    subscriber.try_init().map_err(|error| starting(&error))?;
     log_panics(queue.clone(), args.format);
-    Ok(Log { queue })
+    Ok(Log {
+        #[cfg(feature = "otlp")]
+        _spans: spans,
+        queue,
+    })
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn keep_private() {
 pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
     let settings = CoordinatorSettings::resolve(args, connection)?;
     keep_private();
-    let log = log::start(&args.log)?;
+    let log = log::start(&args.log, "archon-coordinator")?;
     end_with_parent()?;
     files::raise_limit();
     for warning in settings.warnings() {
@@ -49,7 +49,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
 pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
     let config = node_config(args, connection)?;
     keep_private();
-    let log = log::start(&args.log)?;
+    let log = log::start(&args.log, "archon-node")?;
     end_with_parent()?;
     files::raise_limit();
     serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
