@@ -2,7 +2,7 @@
 //! `OTEL_EXPORTER_OTLP_ENDPOINT` says where it is.
 //!
 //! Nobody waits for a collector. Ended spans go into a queue that is bounded, and what does not fit is dropped; a thread takes them out
-//! in batches; and the end of the process waits for the last of them for [`END_PATIENCE`] at most.
+//! in batches; and the end of the process waits for the last of them for [`END_TIMEOUT`] at most.
 
 use crate::exit::Failure;
 use archon_client::trace::{TARGET, TraceContext, Tracer, set_tracer};
@@ -25,7 +25,7 @@ use tracing_subscriber::registry::LookupSpan;
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 /// How long the end of the process waits for the last spans to be taken.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tells spans to the collector; its end waits, for a moment, until everything is told.
 pub(crate) struct Spans {
@@ -77,7 +77,7 @@ impl Spans {
     /// Waits a moment until what has ended is told.
     pub(crate) fn flush(&self) {
         // Whoever does not take it in time has lost it: that is nothing for the exit code.
-        let _ = self.provider.shutdown_with_timeout(END_PATIENCE);
+        let _ = self.provider.shutdown_with_timeout(END_TIMEOUT);
     }
 }
 

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// As much of OTLP as is looked at here, with its numbers of fields.
 mod wire {
@@ -175,7 +175,7 @@ async fn a_collector_gets_one_trace_from_the_command_the_coordinator_and_the_nod
 
     let listen = addresses[0].clone();
     let verb = |arguments: &[&str]| {
-        wait_for(&format!("{arguments:?} to be done"), PATIENCE, || archon(&listen, &address, arguments));
+        wait_for(&format!("{arguments:?} to be done"), TIMEOUT, || archon(&listen, &address, arguments));
     };
     tokio::task::block_in_place(|| {
         verb(&["kv", "put", "key", "value"]);
@@ -185,7 +185,7 @@ async fn a_collector_gets_one_trace_from_the_command_the_coordinator_and_the_nod
     let service = |service: &str, name: &str| {
         let what = format!("{name} of {service} to be told");
         tokio::task::block_in_place(|| {
-            wait_for(&what, PATIENCE, || {
+            wait_for(&what, TIMEOUT, || {
                 let found = collector.find(service, name);
                 let told: Vec<_> = collector.spans().into_iter().map(|(service, span)| (service, span.name)).collect();
                 found.ok_or_else(|| format!("{told:?}"))
@@ -217,7 +217,7 @@ fn a_collector_that_takes_nothing_holds_nobody_up() {
     let [coordinator, node] = members(directory.path(), &addresses, &address);
     for collector in [&nobody, &address] {
         let began = Instant::now();
-        let (_, waited) = wait_for("a verb to be done", PATIENCE, || {
+        let (_, waited) = wait_for("a verb to be done", TIMEOUT, || {
             archon(&addresses[0], collector, &["kv", "put", "key", "value"])
         });
         let began_last = Instant::now();
@@ -228,7 +228,7 @@ fn a_collector_that_takes_nothing_holds_nobody_up() {
     }
     for member in [node, coordinator] {
         let began = Instant::now();
-        let status = member.terminate(PATIENCE);
+        let status = member.terminate(TIMEOUT);
         println!("ended after {:?}", began.elapsed());
         check(status.success() && began.elapsed() < Duration::from_secs(10), || {
             format!("{status} after {:?}", began.elapsed())

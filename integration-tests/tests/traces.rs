@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tonic::Request;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -57,7 +57,7 @@ impl Pair {
     }
 
     fn wait_answered(&self, call: &str) -> String {
-        let (lines, _) = wait_for(&format!("{call} to be answered"), PATIENCE, || {
+        let (lines, _) = wait_for(&format!("{call} to be answered"), TIMEOUT, || {
             let lines = self.answered(call);
             check(!lines.is_empty(), || self.coordinator.log_tail(20))?;
             Ok::<_, String>(lines)
@@ -71,8 +71,8 @@ async fn a_trace_stands_in_the_lines_of_everybody_who_works_on_a_call() {
     let pair = Pair::start();
     let (listen, console, node) = (&pair.addresses[0], &pair.addresses[1], &pair.addresses[2]);
     let caller = TraceContext::parse(CALLER).expect("a context");
-    let admin = Admin::new([listen.clone()], PATIENCE).expect("an address");
-    let client = within(caller, Client::builder([listen.clone()]).timeout(PATIENCE).build()).await.expect("a client");
+    let admin = Admin::new([listen.clone()], TIMEOUT).expect("an address");
+    let client = within(caller, Client::builder([listen.clone()]).timeout(TIMEOUT).build()).await.expect("a client");
 
     // By the client library: administration, routes, and a read that is a call of its own.
     within(caller, admin.list_nodes()).await.expect("an answer");
@@ -86,7 +86,7 @@ async fn a_trace_stands_in_the_lines_of_everybody_who_works_on_a_call() {
     // By the console, which asks in turn.
     let request =
         format!("GET /api/v1/status HTTP/1.1\r\nhost: {console}\r\ntraceparent: {CALLER}\r\nconnection: close\r\n\r\n");
-    let (answer, _) = wait_for("the console to answer", PATIENCE, || http::send(console, &request));
+    let (answer, _) = wait_for("the console to answer", TIMEOUT, || http::send(console, &request));
     assert_eq!(answer.status, 200, "{answer:?}");
     pair.wait_answered("Status");
 
@@ -102,7 +102,7 @@ async fn a_trace_stands_in_the_lines_of_everybody_who_works_on_a_call() {
     }
 
     // A node's lines are JSON here, and have the span's fields in them.
-    let (line, _) = wait_for("the node to tell of the stale get", PATIENCE, || {
+    let (line, _) = wait_for("the node to tell of the stale get", TIMEOUT, || {
         let lines = pair.node.log();
         let of = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut of = of.filter(|line| line["message"] == "answered" && line["span"]["method"] == "GetStale");
