@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A series as it was told so far.
 #[derive(Clone, Default)]
@@ -191,7 +191,7 @@ fn told_who_leads_now(kept: &Kept, cluster: &Cluster) {
     let sleeper = runtime.block_on(cluster.client().build()).expect("a client");
     let mut names = ["athens", "byzantium", "cyrene"].into_iter().cycle();
     let redirects = "archon_client_redirects_total{to=\"leader\"}";
-    wait_for("a client to be told who leads now", PATIENCE, || {
+    wait_for("a client to be told who leads now", TIMEOUT, || {
         let put = async |key: u64| sleeper.put(key.to_string(), "value").await;
         runtime
             .block_on(join_all((0..100).map(put)))
@@ -250,12 +250,12 @@ fn a_client_tells_what_it_did_and_what_stood_in_its_way() {
     let victim = cluster.leader_of("0-0");
     cluster.take_node(&victim).kill();
     let unreachable = "archon_client_retries_total{reason=\"unreachable\"}";
-    wait_for("a stream to break and writes to be tried again", PATIENCE, || {
+    wait_for("a stream to break and writes to be tried again", TIMEOUT, || {
         let (broken, retried) = (kept.value("archon_client_streams_broken_total"), kept.value(unreachable));
         check(broken > 0.0 && retried > 0.0, || format!("{broken} streams broke, {retried} times tried again"))
     });
     runtime.block_on(client.close());
-    wait_for("what is closed to be gone", PATIENCE, || {
+    wait_for("what is closed to be gone", TIMEOUT, || {
         let open = ["archon_client_streams", "archon_client_connections"].map(|gauge| kept.value(gauge));
         check(open == [0.0, 0.0], || format!("{open:?} streams and connections"))
     });
@@ -293,7 +293,7 @@ fn a_participant_tells_what_it_owns_and_how_it_lives() {
         builder.start(Service).await.expect("a participant")
     });
     let owned = |wanted: f64| {
-        wait_for("the partitions to be owned", PATIENCE, || {
+        wait_for("the partitions to be owned", TIMEOUT, || {
             let owned = kept.value("archon_participant_partitions");
             check(owned == wanted, || format!("{owned} are, not {wanted}"))
         });
