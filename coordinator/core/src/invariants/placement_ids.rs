@@ -37,6 +37,13 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
                 return violated(NAME, format!("{} of {} was used before", placement.id, row.id));
             }
         }
+        for copy in row.split.iter().flat_map(|split| &split.copies).filter(|copy| copy.id <= before.placement_last) {
+            let split = before.partitions.get(row.id).and_then(|row| row.split.as_ref());
+            let known = split.and_then(|split| split.copies.iter().find(|known| known.id == copy.id));
+            if known.map(|known| known.node) != Some(copy.node) {
+                return violated(NAME, format!("{}, which the split of {} forms, was used before", copy.id, row.id));
+            }
+        }
     }
     Ok(())
 }

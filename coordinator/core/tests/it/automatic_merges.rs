@@ -1,42 +1,28 @@
 //! Partitions of a table by ranges that are merged without anybody asking: which are, when, how many at once, and how soon again.
 
-use crate::bed::{TestBed, settings};
+use crate::bed::TestBed;
+use crate::bed::ranges::{TIMES, times};
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-const TIMES: TableId = TableId::new(2);
-const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits =
     RangeLimits { split_above_bytes: Some(8 * MIB), split_above_rate: None, merge_below_bytes: Some(2 * MIB) };
 /// Two of them are within the limit, three are not.
 const SMALL: Undersized = Undersized { bytes: MIB - MIB / 5, rate: None };
 
-fn times(index: u32) -> PartitionId {
-    PartitionId::new(TIMES, index)
-}
-
 /// Three nodes and a table by ranges, split at these keys, with limits.
-fn ranges(split_at: &[&'static str], limits: RangeLimits) -> TestBed {
-    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES);
-    let split_at = split_at.iter().map(|at| (*at).into()).collect();
-    let partitioning = Partitioning::Range { split_at, limits };
-    bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication: 3, holds: Holds::Data });
-    bed.settle();
-    bed
+fn ranges(split_at: &[&str], limits: RangeLimits) -> TestBed {
+    TestBed::with_ranges(3, 3, split_at, limits)
 }
 
 impl TestBed {
-    fn row_of(&self, index: u32) -> &Partition {
-        self.state.partition(times(index)).expect("a partition")
-    }
-
     /// Its leader says that the partition is small; whether a merge began with that, and the error if it is refused.
     fn undersized(&mut self, index: u32, has: Undersized) -> Result<bool, ErrorDetail> {
-        let row = self.row_of(index).clone();
+        let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
         let (epoch, version) = (row.epoch, row.version);
         let before = self.state.partitions.merging().count();
@@ -100,7 +86,7 @@ fn an_old_word_and_one_of_other_keys_are_not_believed() {
     bed.settle();
     // The first one has the keys up to p by now; the last word of it was about those up to g.
     assert_eq!(bed.undersized(2, SMALL), Ok(false));
-    let row = bed.row_of(2).clone();
+    let row = bed.of_times(2).clone();
     let leader = *row.leader_placement().expect("a leader");
     let other = row.placements.iter().find(|copy| copy.id != leader.id).expect("another copy");
     let report = Report {
@@ -119,8 +105,8 @@ fn an_old_word_and_one_of_other_keys_are_not_believed() {
 fn it_is_judged_as_an_operators_merge_is() {
     let mut bed = ranges(&["g"], LIMITS);
     bed.undersized(0, SMALL).expect("it is heard");
-    let follower = bed.row_of(0).placements.iter().map(|copy| copy.node);
-    let led = [0, 1].map(|index| bed.row_of(index).leader_placement().expect("a leader").node);
+    let follower = bed.of_times(0).placements.iter().map(|copy| copy.node);
+    let led = [0, 1].map(|index| bed.of_times(index).leader_placement().expect("a leader").node);
     let follower = follower.into_iter().find(|node| !led.contains(node)).expect("a node that leads neither");
     bed.fail(follower);
     let error = bed.undersized(1, SMALL).unwrap_err();
@@ -213,7 +199,7 @@ proptest! {
             let rows: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
             let of = |number: usize| rows[number % rows.len()].index;
             match step {
-                Happens::Says { partition, bytes } if bed.row_of(of(partition)).leader.is_some() => {
+                Happens::Says { partition, bytes } if bed.of_times(of(partition)).leader.is_some() => {
                     let begun = bed.undersized(of(partition), Undersized { bytes, rate: None });
                     if begun == Ok(true) {
                         prop_assert!(bytes <= 2 * MIB);

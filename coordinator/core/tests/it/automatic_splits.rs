@@ -1,52 +1,33 @@
 //! Partitions of a table by ranges that are split without anybody asking: which are, when, how many at once, and how soon again.
 
-use crate::bed::{FORMED_AT, TestBed, settings};
+use crate::bed::ranges::{TIMES, key, times};
+use crate::bed::{FORMED_AT, TestBed};
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
-use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-const TIMES: TableId = TableId::new(2);
-const CITIES: [&str; 6] = ["athens", "byzantium", "cyrene", "delphi", "ephesus", "fasos"];
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits =
     RangeLimits { split_above_bytes: Some(4 * MIB), split_above_rate: Some(1_000), ..RangeLimits::NONE };
 const ABOVE: Outgrown = Outgrown::Bytes(5 * MIB);
 
-fn times(index: u32) -> PartitionId {
-    PartitionId::new(TIMES, index)
-}
-
-fn key(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
 /// So many nodes and a table by ranges, split at these keys, with limits.
-fn ranges(nodes: usize, replication: u8, split_at: &[&'static str]) -> TestBed {
-    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES[..nodes]);
-    let split_at = split_at.iter().map(|at| (*at).into()).collect();
-    let partitioning = Partitioning::Range { split_at, limits: LIMITS };
-    bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
-    bed.settle();
-    bed
+fn ranges(nodes: usize, replication: u8, split_at: &[&str]) -> TestBed {
+    TestBed::with_ranges(nodes, replication, split_at, LIMITS)
 }
 
 impl TestBed {
-    fn grown(&self, index: u32) -> &Partition {
-        self.state.partition(times(index)).expect("a partition")
-    }
-
     /// Its leader says that the partition should be split; what the coordinator decides, and the error if it is refused.
     fn outgrown(&mut self, index: u32, at: &str, by: Outgrown) -> Result<bool, ErrorDetail> {
-        let row = self.grown(index).clone();
+        let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
         let fact = Fact::Outgrown { at: key(at), by };
         let (epoch, version) = (row.epoch, row.version);
         let report = Report { partition: row.id, placement: leader.id, epoch, version, fact };
         self.report(leader.node, &report)?;
-        Ok(self.grown(index).split.is_some() && row.split.is_none())
+        Ok(self.of_times(index).split.is_some() && row.split.is_none())
     }
 
     fn limit(&mut self, change: TableChange) {
@@ -72,8 +53,8 @@ fn a_partition_above_its_limit_is_split_and_it_is_said_why() {
         assert_eq!(begun, Some((times(1), key("m"), Some(by))));
         bed.round_trip();
         bed.settle();
-        assert_eq!(bed.grown(0).range.end, Some(key("m")));
-        assert_eq!(bed.grown(1).range.begin, key("m"));
+        assert_eq!(bed.of_times(0).range.end, Some(key("m")));
+        assert_eq!(bed.of_times(1).range.begin, key("m"));
         assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2, limits: LIMITS }, "limits stay");
         assert_eq!(bed.outgrown(1, "t", by), Ok(true), "and again");
     }
@@ -93,7 +74,7 @@ fn what_is_above_no_limit_is_not_split() {
 #[test]
 fn what_a_leader_knew_before_the_row_changed_is_not_believed() {
     let mut bed = ranges(3, 3, &[]);
-    let row = bed.grown(0).clone();
+    let row = bed.of_times(0).clone();
     let leader = *row.leader_placement().expect("a leader");
     let fact = Fact::Outgrown { at: key("m"), by: ABOVE };
     let report = Report { partition: row.id, placement: leader.id, epoch: row.epoch, version: row.version, fact };
@@ -104,7 +85,7 @@ fn what_a_leader_knew_before_the_row_changed_is_not_believed() {
     bed.settle();
     // The half has what the whole had, as far as the leader that measured it knows.
     assert_eq!(bed.report(leader.node, &report).unwrap_err().kind, ErrorKind::StaleVersion);
-    assert!(bed.grown(0).split.is_none());
+    assert!(bed.of_times(0).split.is_none());
 }
 
 #[test]
@@ -148,7 +129,7 @@ fn another_coordinator_goes_on_with_it() {
     bed.outgrown(0, "m", ABOVE).expect("it is split");
     bed.liveness = Liveness::new(bed.now);
     bed.settle();
-    assert!(bed.grown(0).split.is_none() && bed.state.partition(times(1)).is_some());
+    assert!(bed.of_times(0).split.is_none() && bed.state.partition(times(1)).is_some());
     assert_eq!(bed.outgrown(0, "c", ABOVE), Ok(true));
 }
 
@@ -157,7 +138,7 @@ fn no_node_copies_for_two_at_once_and_few_are_under_way() {
     let mut bed = ranges(6, 1, &["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]);
     let mut busy = BTreeSet::new();
     let points = (0..12).zip(["a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1", "j1", "k1", "l1"]);
-    let leader = |index| bed.grown(index).leader_placement().expect("a leader").node;
+    let leader = |index| bed.of_times(index).leader_placement().expect("a leader").node;
     let mut points: Vec<_> = points.map(|(index, at)| (leader(index), index, at)).collect();
     // One node after the other, each of which has two.
     points.sort_unstable();
@@ -176,7 +157,7 @@ fn no_node_copies_for_two_at_once_and_few_are_under_way() {
 #[test]
 fn a_proposal_that_came_to_nothing_is_made_again() {
     let mut bed = ranges(3, 3, &[]);
-    let row = bed.grown(0).clone();
+    let row = bed.of_times(0).clone();
     let leader = *row.leader_placement().expect("a leader");
     let fact = Fact::Outgrown { at: key("m"), by: ABOVE };
     let report = Report { partition: row.id, placement: leader.id, epoch: row.epoch, version: row.version, fact };
@@ -252,7 +233,7 @@ proptest! {
             let rows: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
             let of = |number: usize| rows[number % rows.len()].index;
             match step {
-                Happens::Outgrown { partition, byte, above } if bed.grown(of(partition)).leader.is_some() => {
+                Happens::Outgrown { partition, byte, above } if bed.of_times(of(partition)).leader.is_some() => {
                     let index = of(partition);
                     let by = if above { ABOVE } else { Outgrown::Bytes(MIB) };
                     let begun = bed.outgrown(index, &char::from(byte).to_string(), by);
@@ -268,7 +249,7 @@ proptest! {
                 }
                 Happens::Formed { partition } => {
                     let index = of(partition);
-                    if let Some(split) = bed.grown(index).split.clone() {
+                    if let Some(split) = bed.of_times(index).split.clone() {
                         let node = split.copies[0].node;
                         let told = if split.cut { bed.forms(node, index, FORMED_AT) } else { bed.mirrors(node, index) };
                         told.expect("it counts");

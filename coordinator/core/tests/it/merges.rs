@@ -1,35 +1,21 @@
 //! Partitions of a table by ranges, merged with their right neighbours: done, given up, and what happens to it when nodes fail.
 
-use crate::bed::{TestBed, settings};
-use crate::random::cases;
+use crate::bed::TestBed;
+use crate::bed::ranges::{TIMES, key, times};
 use archon_coordinator_core::*;
 use archon_types::*;
 use bytes::Bytes;
-use proptest::prelude::*;
 
-/// The table by ranges.
-const TIMES: TableId = TableId::new(2);
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 archon_types::shown_by! {
     AbsorbedStale => what_was_absorbed_in_an_earlier_merge_does_not_count,
 }
 
-fn times(index: u32) -> PartitionId {
-    PartitionId::new(TIMES, index)
-}
-
-fn key(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
 /// Three nodes and a table by ranges of three partitions, split at g and p, with copies on each.
 fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
-    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES);
+    let mut bed = TestBed::with_ranges(3, replication, &["g", "p"], RangeLimits::NONE);
     bed.state.mutant = mutant;
-    let partitioning = Partitioning::Range { split_at: vec![key("g"), key("p")], limits: RangeLimits::NONE };
-    bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
-    bed.settle();
     bed
 }
 
@@ -38,10 +24,6 @@ fn can_be(bed: &TestBed, index: u32) -> Result<MergePlan, ErrorDetail> {
 }
 
 impl TestBed {
-    fn of_times(&self, index: u32) -> &Partition {
-        self.state.partition(times(index)).expect("a partition")
-    }
-
     #[track_caller]
     fn begin_merge(&mut self, index: u32) -> Version {
         let plan = can_be(self, index).expect("can be merged");
@@ -254,104 +236,6 @@ fn what_was_absorbed_in_an_earlier_merge_does_not_count(mutant: Option<Mutant>) 
     bed.begin_merge(0);
     bed.leader_says(0, Fact::Absorbed { attempt: early }).expect("an answer");
     bed.is_merging()
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Merge { partition: usize },
-    Split { partition: usize, at: u8 },
-    Cancel { partition: usize },
-    Fail { node: usize },
-    Return { node: usize },
-    Plan,
-    Round,
-    Pass { millis: u64 },
-    NewCoordinator,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (0usize..8).prop_map(|partition| Step::Merge { partition }),
-        3 => (0usize..8, b'a'..=b'z').prop_map(|(partition, at)| Step::Split { partition, at }),
-        1 => (0usize..8).prop_map(|partition| Step::Cancel { partition }),
-        2 => (0usize..4).prop_map(|node| Step::Fail { node }),
-        3 => (0usize..4).prop_map(|node| Step::Return { node }),
-        1 => Just(Step::Plan),
-        6 => Just(Step::Round),
-        3 => (100u64..6_000).prop_map(|millis| Step::Pass { millis }),
-        1 => Just(Step::NewCoordinator),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Every command is followed by a check of all invariants: that ranges tile the keys, and that no row goes unnoticed.
-    #[test]
-    fn whatever_happens_every_merge_ends_and_the_ranges_tile(replication in 1u8..4, steps in proptest::collection::vec(step(), 1..40)) {
-        let mut bed = ranges(replication, None);
-        bed.join("delphi", 4);
-        let nodes: Vec<NodeId> = bed.state.nodes.keys().copied().collect();
-        let mut boots = 50_000;
-        for step in steps {
-            let ids: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
-            match step {
-                Step::Merge { partition } => {
-                    if let Ok(plan) = check_merge(&bed.state, ids[partition % ids.len()], |_| None) {
-                        bed.ok(plan.command);
-                    }
-                }
-                Step::Split { partition, at } => {
-                    let plan = check_split(&bed.state, ids[partition % ids.len()], &Bytes::copy_from_slice(&[at]));
-                    if let Ok(plan) = plan {
-                        bed.ok(plan.command);
-                    }
-                }
-                Step::Cancel { partition } => {
-                    if let Ok((_, command)) = check_cancel_merge(&bed.state, ids[partition % ids.len()]) {
-                        bed.ok(command);
-                    }
-                }
-                Step::Fail { node } => {
-                    let node = nodes[node % nodes.len()];
-                    if bed.state.is_alive(node) {
-                        bed.fail(node);
-                    }
-                }
-                Step::Return { node } => {
-                    let node = nodes[node % nodes.len()];
-                    if !bed.state.is_alive(node) {
-                        boots += 1;
-                        let formed = |row: &Partition| row.split.as_ref()?.copy_on(node).map(|copy| copy.id);
-                        let formed: Vec<PlacementId> = bed.state.partitions.on_node(node).filter_map(formed).collect();
-                        bed.rejoin_with(node, boots, formed);
-                    }
-                }
-                Step::Plan => {
-                    bed.one(plan(&bed.state, Goal::default()).start());
-                }
-                Step::Round => {
-                    bed.heartbeat_all();
-                    bed.round(&[]);
-                }
-                Step::Pass { millis } => bed.pass(millis, &[]),
-                Step::NewCoordinator => bed.liveness = Liveness::new(bed.now),
-            }
-        }
-        for node in nodes {
-            if !bed.state.is_alive(node) {
-                boots += 1;
-                bed.rejoin_with(node, boots, vec![]);
-            }
-        }
-        bed.settle();
-        prop_assert!(!bed.is_merging());
-        prop_assert!(bed.state.condemned.is_empty());
-        for row in bed.state.partitions.of_table(TIMES) {
-            prop_assert_eq!((row.status, row.live().count()), (PartitionStatus::Online, usize::from(replication)), "{:?}", row);
-        }
-        prop_assert!(bed.turn().is_empty());
-    }
 }
 
 #[test]

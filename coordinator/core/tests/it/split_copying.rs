@@ -1,7 +1,8 @@
 //! What a split waits for before keys are given up: copies that have them and get whatever is written.
 
+use crate::bed::ranges::times;
 use crate::bed::{FORMED_AT, TestBed};
-use crate::splits::{last_event, ranges, times};
+use crate::splits::{last_event, ranges};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -12,11 +13,11 @@ fn turn(bed: &mut TestBed) {
 }
 
 fn is_cut(bed: &TestBed) -> bool {
-    bed.times(0).split.as_ref().is_some_and(|split| split.cut)
+    bed.of_times(0).split.as_ref().is_some_and(|split| split.cut)
 }
 
 fn stages(bed: &TestBed) -> Vec<RightStage> {
-    bed.times(0).split.iter().flat_map(|split| &split.copies).map(|copy| copy.stage).collect()
+    bed.of_times(0).split.iter().flat_map(|split| &split.copies).map(|copy| copy.stage).collect()
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn copies_that_never_have_the_keys_end_the_split_after_half_an_hour() {
     bed.pass(29 * 60_000, &[]);
     assert!(bed.is_split(0) && !is_cut(&bed));
     bed.pass(61_000, &[]);
-    assert!(!bed.is_split(0) && bed.times(0).range.is_all());
+    assert!(!bed.is_split(0) && bed.of_times(0).range.is_all());
     let why =
         |what: &EventKind| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("not copied within"));
     assert!(last_event(&bed, why), "{:#?}", bed.state.events.back());
@@ -69,7 +70,8 @@ fn a_node_that_begins_anew_copies_anew() {
     for node in &nodes {
         bed.mirrors(*node, 0).expect("it counts");
     }
-    let follower = bed.times(0).live().map(|copy| copy.node).find(|node| Some(*node) != bed.leader_of(0)).expect("one");
+    let follower =
+        bed.of_times(0).live().map(|copy| copy.node).find(|node| Some(*node) != bed.leader_of(0)).expect("one");
     bed.fail(follower);
     bed.pass(3_000, &[follower]);
     // Two are left, which is enough.
@@ -77,7 +79,7 @@ fn a_node_that_begins_anew_copies_anew() {
     bed.rejoin(follower, 9_001);
     assert_eq!(stages(&bed).iter().filter(|stage| **stage == RightStage::Copying).count(), 1, "{:?}", stages(&bed));
     bed.settle();
-    assert!(!bed.is_split(0) && bed.times(1).live().count() == 3);
+    assert!(!bed.is_split(0) && bed.of_times(1).live().count() == 3);
 }
 
 /// Seed 265911000859462 of the simulator: nobody hosts a copy that was lost, nothing is repaired while a partition is split, and
@@ -93,7 +95,7 @@ fn a_copy_whose_source_was_lost_is_not_waited_for() {
             bed.fail(*node);
             bed.rejoin_without(*node, boot, times(0));
         }
-        assert_eq!(bed.times(0).live().count(), 3 - lost);
+        assert_eq!(bed.of_times(0).live().count(), 3 - lost);
         for node in bed.nodes().iter().filter(|node| !losers.contains(node)) {
             bed.mirrors(*node, 0).expect("it counts");
         }
@@ -101,7 +103,7 @@ fn a_copy_whose_source_was_lost_is_not_waited_for() {
         let goes_on = lost == 1;
         assert_eq!((bed.is_split(0), is_cut(&bed)), (goes_on, goes_on), "{:?}", stages(&bed));
         bed.settle();
-        assert_eq!(bed.times(0).live().count(), 3, "what was lost is replaced");
+        assert_eq!(bed.of_times(0).live().count(), 3, "what was lost is replaced");
     }
 }
 
@@ -115,9 +117,9 @@ fn keys_are_not_given_up_while_nobody_leads() {
     let leader = bed.leader_of(0).expect("led");
     bed.rejoin(leader, 9_001);
     bed.mirrors(leader, 0).expect("it counts");
-    let row = bed.times(0);
+    let row = bed.of_times(0);
     assert!(row.leader.is_none() || row.status != PartitionStatus::Online);
-    let before = bed.times(0).clone();
+    let before = bed.of_times(0).clone();
     turn(&mut bed);
     assert!(!is_cut(&bed), "{before:?}");
     bed.settle();

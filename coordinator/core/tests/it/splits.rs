@@ -1,12 +1,11 @@
 //! Partitions of a table by ranges, split: done, given up, and what happens to it when nodes fail.
 
-use crate::bed::{FORMED_AT, TestBed, boxed, register, settings};
+use crate::bed::ranges::{TIMES, key, times};
+use crate::bed::{FORMED_AT, TestBed, boxed, register};
 use archon_coordinator_core::*;
 use archon_types::*;
 use bytes::Bytes;
 
-/// The table by ranges.
-pub(crate) const TIMES: TableId = TableId::new(2);
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 archon_types::shown_by! {
@@ -16,34 +15,19 @@ archon_types::shown_by! {
     RightEpochRestarts => epochs_of_the_new_partition_go_on,
 }
 
-pub(crate) fn times(index: u32) -> PartitionId {
-    PartitionId::new(TIMES, index)
-}
-
-fn key(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
 /// Three nodes and a table by ranges of one partition with a copy on each; and nothing has happened in it yet.
 pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
-    let mut bed = TestBed::running(settings(1, 3, 1), &CITIES);
+    let mut bed = TestBed::with_ranges(3, replication, &[], RangeLimits::NONE);
     bed.state.mutant = mutant;
-    let partitioning = Partitioning::Range { split_at: vec![], limits: RangeLimits::NONE };
-    bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
-    bed.settle();
     bed
 }
 
 impl TestBed {
-    pub(crate) fn times(&self, index: u32) -> &Partition {
-        self.state.partition(times(index)).expect("a partition")
-    }
-
     #[track_caller]
     pub(crate) fn begin_split(&mut self, index: u32, at: &str) -> Split {
         let plan = check_split(&self.state, times(index), &key(at)).expect("can be split");
         self.ok(plan.command);
-        (**self.times(index).split.as_ref().expect("a split")).clone()
+        (**self.of_times(index).split.as_ref().expect("a split")).clone()
     }
 
     /// A split of which every copy has the keys, so that they are given up.
@@ -55,7 +39,7 @@ impl TestBed {
         }
         let commands = self.turn();
         self.commit(commands);
-        let split = (**self.times(index).split.as_ref().expect("a split")).clone();
+        let split = (**self.of_times(index).split.as_ref().expect("a split")).clone();
         assert!(split.cut);
         split
     }
@@ -76,7 +60,7 @@ impl TestBed {
         index: u32,
         fact: impl Fn(Version, PlacementId) -> Fact,
     ) -> Result<Vec<Response>, ErrorDetail> {
-        let row = self.times(index).clone();
+        let row = self.of_times(index).clone();
         let split = row.split.as_deref().expect("a split");
         let fact = fact(split.attempt, split.copy_on(node).expect("a copy").id);
         let placement = row.placement_on(node).expect("a copy of the left one").id;
@@ -84,11 +68,11 @@ impl TestBed {
     }
 
     pub(crate) fn leader_of(&self, index: u32) -> Option<NodeId> {
-        self.times(index).leader_placement().map(|leader| leader.node)
+        self.of_times(index).leader_placement().map(|leader| leader.node)
     }
 
     pub(crate) fn is_split(&self, index: u32) -> bool {
-        self.times(index).split.is_some()
+        self.of_times(index).split.is_some()
     }
 
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
@@ -105,9 +89,9 @@ fn a_split_partition_is_two_that_share_its_keys() {
     let mut bed = ranges(3, None);
     let split = bed.begin_split(0, "m");
     assert_eq!((split.right, split.copies.len(), split.formed()), (1, 3, 0));
-    assert!(bed.times(0).range.is_all() && bed.state.partition(times(1)).is_none(), "nothing has changed hands");
+    assert!(bed.of_times(0).range.is_all() && bed.state.partition(times(1)).is_none(), "nothing has changed hands");
     bed.settle();
-    let (left, right) = (bed.times(0), bed.times(1));
+    let (left, right) = (bed.of_times(0), bed.of_times(1));
     assert_eq!(left.range, KeyRange { begin: Bytes::new(), end: Some(key("m")) });
     assert_eq!(right.range, KeyRange { begin: key("m"), end: None });
     assert!(left.split.is_none() && right.status == PartitionStatus::Online && right.live().count() == 3);
@@ -118,7 +102,7 @@ fn a_split_partition_is_two_that_share_its_keys() {
     bed.begin_split(1, "t");
     bed.round_trip();
     bed.settle();
-    assert_eq!(bed.times(2).range, KeyRange { begin: key("t"), end: None });
+    assert_eq!(bed.of_times(2).range, KeyRange { begin: key("t"), end: None });
 }
 
 #[test]
@@ -128,7 +112,7 @@ fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
     bed.pass(4_800, &[]);
     assert!(bed.is_split(0), "it has five seconds");
     bed.pass(400, &[]);
-    assert!(!bed.is_split(0) && bed.times(0).range.is_all());
+    assert!(!bed.is_split(0) && bed.of_times(0).range.is_all());
     let why =
         |what: &EventKind| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("waited for: athens"));
     assert!(last_event(&bed, why), "{:#?}", bed.state.events.back());
@@ -138,7 +122,7 @@ fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
     assert!(condemned(&bed).is_empty(), "they are deleted");
     assert_eq!(bed.begin_split(0, "m").right, 2, "no number is given twice");
     bed.settle();
-    assert!(bed.state.partition(times(1)).is_none() && bed.times(2).range.begin == key("m"));
+    assert!(bed.state.partition(times(1)).is_none() && bed.of_times(2).range.begin == key("m"));
 }
 
 #[test]
@@ -152,13 +136,13 @@ fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
     bed.pass(500, &[]);
     assert!(bed.is_split(0), "the third one has a second");
     bed.pass(700, &[]);
-    let right = bed.times(1);
+    let right = bed.of_times(1);
     assert_eq!(right.live().count(), 2);
     let third = split.copy_on(nodes[2]).expect("a copy").id;
     assert!(right.placement(third).is_none());
     assert!(bed.state.condemned.contains(nodes[2], third), "what it forms late is of no use");
     bed.settle();
-    assert_eq!(bed.times(1).live().count(), 3, "repair has made another");
+    assert_eq!(bed.of_times(1).live().count(), 3, "repair has made another");
     assert!(bed.state.condemned.is_empty());
 }
 
@@ -173,7 +157,7 @@ fn all_copies_formed_end_it_at_once() {
     let commands = bed.turn();
     bed.commit(commands);
     assert!(!bed.is_split(0));
-    assert_eq!(bed.times(1).status, PartitionStatus::Assigned);
+    assert_eq!(bed.of_times(1).status, PartitionStatus::Assigned);
 }
 
 #[test]
@@ -184,7 +168,7 @@ fn a_copy_of_another_position_does_not_count() {
     bed.forms(nodes[0], 0, FORMED_AT).expect("it counts");
     let refused = bed.forms(nodes[1], 0, Position::new(Epoch::new(2), Seq::new(8))).expect("an answer");
     assert!(refused[0].refusal().is_some_and(|why| why.message.contains("another position")), "{refused:?}");
-    assert_eq!(bed.times(0).split.as_ref().map(|split| split.formed()), Some(1));
+    assert_eq!(bed.of_times(0).split.as_ref().map(|split| split.formed()), Some(1));
 }
 
 #[test]
@@ -192,7 +176,7 @@ fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let nodes = bed.nodes();
-    let least = usize::from(bed.times(0).min_in_sync);
+    let least = usize::from(bed.of_times(0).min_in_sync);
     assert_eq!(least, 2);
     bed.fail(nodes[2]);
     for node in &nodes[..2] {
@@ -207,7 +191,7 @@ fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
     bed.fail(nodes[2]);
     bed.fail(nodes[1]);
     bed.pass(100, &[nodes[1], nodes[2]]);
-    assert!(!bed.is_split(0) && bed.times(0).range.is_all());
+    assert!(!bed.is_split(0) && bed.of_times(0).range.is_all());
     assert!(last_event(
         &bed,
         |what| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("only 1 of 2"))
@@ -246,7 +230,7 @@ fn a_lost_node_takes_its_copies_out_of_both() {
     bed.fail(node);
     let lost = check_lose_node(&bed.state, node).expect("failed");
     bed.ok(lost.command);
-    let split = bed.times(0).split.clone().expect("it goes on");
+    let split = bed.of_times(0).split.clone().expect("it goes on");
     assert!(split.copy_on(node).is_none() && split.formed() == 0);
 }
 
@@ -294,13 +278,13 @@ fn two_that_split_at_once_and_a_change_in_between_exclude_each_other() {
 fn nothing_is_repaired_or_moved_while_it_is_split() {
     let mut bed = ranges(2, None);
     bed.begin_split(0, "m");
-    let copies = bed.times(0).placements.clone();
+    let copies = bed.of_times(0).placements.clone();
     let change = TableChange { replication: Some(3), ..TableChange::default() };
     bed.ok(check_alter_table(&bed.state, &bed.state.tables[&TIMES], &change).expect("it may").expect("a change"));
     bed.pass(2_000, &[]);
-    assert_eq!(bed.times(0).placements, copies);
+    assert_eq!(bed.of_times(0).placements, copies);
     bed.settle();
-    assert_eq!((bed.times(0).live().count(), bed.times(1).live().count()), (3, 3));
+    assert_eq!((bed.of_times(0).live().count(), bed.of_times(1).live().count()), (3, 3));
 }
 
 fn what_was_formed_in_an_earlier_split_does_not_count(mutant: Option<Mutant>) -> bool {
@@ -308,14 +292,14 @@ fn what_was_formed_in_an_earlier_split_does_not_count(mutant: Option<Mutant>) ->
     let early = bed.begin_split(0, "m");
     bed.ok(check_cancel_split(&bed.state, times(0)).expect("under way"));
     bed.begin_split(0, "m");
-    let row = bed.times(0).clone();
+    let row = bed.of_times(0).clone();
     let split = row.split.as_ref().expect("a split");
     let copy = split.copies[0];
     let incarnation = bed.incarnation(copy.node);
     let (attempt, placement) = (early.attempt, copy.id);
     let edit = Edit::Formed { attempt, placement, incarnation, position: FORMED_AT };
     bed.one(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
-    bed.times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
+    bed.of_times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
 }
 
 fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
@@ -331,7 +315,7 @@ fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
     let again = Register { held, last_incarnation: row.activated, ..register("cyrene", 3, 9_003) };
     let Response::Registered { node, incarnation } = bed.ok(boxed(again)) else { panic!("not registered") };
     bed.ok(Command::Activate { node, incarnation });
-    bed.times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
+    bed.of_times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
 }
 
 fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
@@ -339,7 +323,7 @@ fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
     bed.begin_cut(0, "m");
     let node = bed.nodes()[0];
     bed.forms(node, 0, FORMED_AT).expect("it counts");
-    let row = bed.times(0).clone();
+    let row = bed.of_times(0).clone();
     let leader = row.split.as_ref().and_then(|split| split.copy_on(node)).expect("a copy").id;
     let edit = Edit::Part { leader, incarnation: bed.incarnation(node) };
     bed.one(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])).refusal().is_some()
@@ -347,15 +331,15 @@ fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
 
 fn epochs_of_the_new_partition_go_on(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
-    let leader = bed.times(0).leader_placement().expect("a leader").node;
+    let leader = bed.of_times(0).leader_placement().expect("a leader").node;
     bed.fail(leader);
     bed.rejoin(leader, 9_001);
     bed.settle();
     bed.begin_split(0, "m");
-    let before = bed.times(0).epoch;
+    let before = bed.of_times(0).epoch;
     bed.settle();
     assert!(before > Epoch::new(1));
-    bed.times(1).epoch > before
+    bed.of_times(1).epoch > before
 }
 
 #[test]
@@ -407,7 +391,7 @@ fn a_copy_to_be_deleted_on_a_node_that_does_not_return_kept_its_partition_from_e
     bed.fail(down);
     bed.pass(bed.state.settings.replace_after_ms + 5_000, &[down]);
     bed.settle();
-    let row = bed.times(0);
+    let row = bed.of_times(0);
     assert_eq!(row.live().filter(|copy| bed.state.is_alive(copy.node)).count(), 3, "repair has made another: {row:?}");
     assert_eq!(row.status, PartitionStatus::Online);
     let found = check_split(&bed.state, times(0), &key("m"));

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 mod jobs;
+pub(crate) mod ranges;
 
 pub use jobs::{JOBS, Jobs, worker};
 

@@ -1,0 +1,37 @@
+//! A table by ranges to try things with.
+
+use super::{TestBed, settings};
+use archon_coordinator_core::*;
+use archon_types::*;
+use bytes::Bytes;
+
+/// The table by ranges.
+pub(crate) const TIMES: TableId = TableId::new(2);
+/// The nodes of which there are as many as are needed.
+const NODES: [&str; 6] = ["athens", "byzantium", "cyrene", "delphi", "ephesus", "fasos"];
+
+/// A partition of the table by ranges.
+pub(crate) fn times(index: u32) -> PartitionId {
+    PartitionId::new(TIMES, index)
+}
+
+pub(crate) fn key(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+impl TestBed {
+    /// So many nodes and a table by ranges, split at these keys. Nothing has happened in it yet.
+    pub(crate) fn with_ranges(nodes: usize, replication: u8, split_at: &[&str], limits: RangeLimits) -> Self {
+        let mut bed = Self::running(settings(1, 3, 1), &NODES[..nodes]);
+        let split_at = split_at.iter().map(|at| key(at)).collect();
+        let partitioning = Partitioning::Range { split_at, limits };
+        bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
+        bed.settle();
+        bed
+    }
+
+    /// The row of a partition of the table by ranges.
+    pub(crate) fn of_times(&self, index: u32) -> &Partition {
+        self.state.partition(times(index)).expect("a partition")
+    }
+}
