@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 /// A server's place among those that share the rows of a store.
@@ -22,16 +22,16 @@ pub struct LeaseRows {
     work: JoinHandle<()>,
 }
 
-/// What is decided, for whoever asks at any time.
+/// What is known and decided, for whoever asks at any time.
 struct Shared {
-    decides: Mutex<Partitioning>,
-    /// Rung when something was decided from outside.
-    decided: Notify,
+    state: Mutex<Partitioning>,
+    /// Wakes the work when somebody outside has changed the state.
+    wake: Notify,
 }
 
 impl Shared {
-    fn decides(&self) -> MutexGuard<'_, Partitioning> {
-        self.decides.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Partitioning> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -42,48 +42,49 @@ impl LeaseRows {
     /// If the times are not safe.
     pub fn start<R: Rows, S: Service>(config: Config, timeout: Duration, rows: R, service: S) -> Result<Self, String> {
         config.timing.check()?;
-        let decides = Mutex::new(Partitioning::new(config, now(), drawn()));
-        let shared = Arc::new(Shared { decides, decided: Notify::new() });
+        let state = Mutex::new(Partitioning::new(config, now(), random()));
+        let shared = Arc::new(Shared { state, wake: Notify::new() });
         let work = Work {
             shared: Arc::clone(&shared),
             rows: Arc::new(rows),
             service: Arc::new(service),
             timeout,
             tasks: JoinSet::new(),
+            if_panicked: BTreeMap::new(),
             callbacks: BTreeMap::new(),
         };
         Ok(Self { shared, work: tokio::spawn(work.run()) })
     }
 
-    /// Whether new work may be taken for a partition now.
+    /// The held lease, if new work may be taken for a partition now.
     pub fn have_partition(&self, partition: u32) -> Option<Held> {
-        let lease = self.shared.decides().have(partition, now())?;
+        let lease = self.shared.lock().have(partition, now())?;
         Some(held(&self.shared, lease))
     }
 
     /// All for which new work may be taken now.
     pub fn owned(&self) -> Vec<Held> {
-        let (decides, now) = (self.shared.decides(), now());
-        decides.owned(now).map(|lease| held(&self.shared, lease)).collect()
+        let (state, now) = (self.shared.lock(), now());
+        state.owned(now).map(|lease| held(&self.shared, lease)).collect()
     }
 
     /// Gives up a partition, once the service has released it. Returns whether it was owned.
     pub fn drop_partition(&self, partition: u32) -> bool {
-        let had = self.shared.decides().drop_partition(partition, now());
-        self.shared.decided.notify_one();
+        let had = self.shared.lock().drop_partition(partition, now());
+        self.shared.wake.notify_one();
         had
     }
 
     /// What a partition costs: others see it in its row from the next renewal on.
     pub fn set_load(&self, partition: u32, load: u64) {
-        self.shared.decides().set_load(partition, load);
-        self.shared.decided.notify_one();
+        self.shared.lock().set_load(partition, load);
+        self.shared.wake.notify_one();
     }
 
     /// Gives up everything and takes nothing more. Returns once others may take it, or the leases are over.
     pub async fn stop(mut self) {
-        self.shared.decides().stop();
-        self.shared.decided.notify_one();
+        self.shared.lock().stop();
+        self.shared.wake.notify_one();
         // It ends when it holds nothing any more.
         let _ = (&mut self.work).await;
     }
@@ -110,29 +111,36 @@ struct Work<R, S> {
     timeout: Duration,
     /// Each partition has one write and one callback at most.
     tasks: JoinSet<Done>,
+    /// What is taken for the result of a task that panics.
+    if_panicked: BTreeMap<Id, Done>,
     callbacks: BTreeMap<u32, AbortHandle>,
 }
 
 impl<R: Rows, S: Service> Work<R, S> {
     async fn run(mut self) {
         loop {
-            self.shared.decides().tick(now());
+            self.shared.lock().tick(now());
             self.carry_out();
             let (wake_at, is_over) = {
-                let decides = self.shared.decides();
-                (decides.wake_at(), decides.is_over())
+                let state = self.shared.lock();
+                (state.wake_at(), state.is_over())
             };
             if is_over && self.tasks.is_empty() {
                 return;
             }
             tokio::select! {
-                Some(done) = self.tasks.join_next() => {
-                    // What was broken off, or panicked, has no result: its lease ends by itself.
-                    if let Ok(done) = done {
-                        self.done(done);
+                Some(joined) = self.tasks.join_next_with_id() => {
+                    let id = joined.as_ref().map_or_else(tokio::task::JoinError::id, |(id, _)| *id);
+                    let if_panicked = self.if_panicked.remove(&id);
+                    match joined {
+                        Ok((_, done)) => self.done(done),
+                        // A lease whose callback panicked would be renewed for ever, and neither owned nor given up.
+                        Err(error) if error.is_panic() => if_panicked.into_iter().for_each(|done| self.done(done)),
+                        // It was broken off because its lease is lost.
+                        Err(_) => {}
                     }
                 }
-                () = self.shared.decided.notified() => {}
+                () = self.shared.wake.notified() => {}
                 () = sleep(Duration::from_millis(wake_at.saturating_sub(now()))) => {}
             }
         }
@@ -140,14 +148,15 @@ impl<R: Rows, S: Service> Work<R, S> {
 
     fn carry_out(&mut self) {
         loop {
-            let Some(effect) = self.shared.decides().next_effect() else { return };
+            let Some(effect) = self.shared.lock().next_effect() else { return };
             match effect {
                 Effect::List => self.list(),
                 Effect::Put { partition, etag, row } => self.put(partition, etag, row),
                 Effect::Acquire(lease) => {
                     let (service, held) = (Arc::clone(&self.service), held(&self.shared, lease));
                     let task = async move { Done::Acquired(lease, service.acquire(held).await.is_ok()) };
-                    self.callbacks.insert(lease.partition, self.tasks.spawn(task));
+                    let callback = self.spawn(task, Done::Acquired(lease, false));
+                    self.callbacks.insert(lease.partition, callback);
                 }
                 Effect::Release(lease, _) => {
                     let (service, held) = (Arc::clone(&self.service), held(&self.shared, lease));
@@ -155,7 +164,8 @@ impl<R: Rows, S: Service> Work<R, S> {
                         service.release(held).await;
                         Done::Released(lease)
                     };
-                    self.callbacks.insert(lease.partition, self.tasks.spawn(task));
+                    let callback = self.spawn(task, Done::Released(lease));
+                    self.callbacks.insert(lease.partition, callback);
                 }
                 Effect::Lost(lease) => {
                     if let Some(callback) = self.callbacks.remove(&lease.partition) {
@@ -167,9 +177,16 @@ impl<R: Rows, S: Service> Work<R, S> {
         }
     }
 
+    /// Runs a task whose panic counts as `if_panicked`.
+    fn spawn(&mut self, task: impl Future<Output = Done> + Send + 'static, if_panicked: Done) -> AbortHandle {
+        let handle = self.tasks.spawn(task);
+        self.if_panicked.insert(handle.id(), if_panicked);
+        handle
+    }
+
     fn list(&mut self) {
         let (rows, timeout) = (Arc::clone(&self.rows), self.timeout);
-        self.tasks.spawn(async move {
+        let task = async move {
             match tokio::time::timeout(timeout, rows.list()).await {
                 Ok(Ok(listed)) => Done::Listed(Some(listed)),
                 Ok(Err(error)) => {
@@ -178,33 +195,33 @@ impl<R: Rows, S: Service> Work<R, S> {
                 }
                 Err(_) => Done::Listed(None),
             }
-        });
+        };
+        self.spawn(task, Done::Listed(None));
     }
 
     fn put(&mut self, partition: u32, etag: Etag, row: Row) {
         let (rows, timeout) = (Arc::clone(&self.rows), self.timeout);
-        self.tasks.spawn(async move {
-            Done::Written(
-                partition,
-                tokio::time::timeout(timeout, rows.put_if(partition, etag, &row)).await.unwrap_or(Put::Unknown),
-            )
-        });
+        let task = async move {
+            let put = tokio::time::timeout(timeout, rows.put_if(partition, etag, &row)).await;
+            Done::Written(partition, put.unwrap_or(Put::Unknown))
+        };
+        self.spawn(task, Done::Written(partition, Put::Unknown));
     }
 
     fn done(&mut self, done: Done) {
-        let mut decides = self.shared.decides();
+        let mut state = self.shared.lock();
         match done {
-            Done::Listed(rows) => decides.listed(rows, now(), drawn()),
-            Done::Written(partition, put) => decides.put(partition, put, now(), drawn()),
-            Done::Acquired(lease, well) => decides.acquired(lease, well, now()),
-            Done::Released(lease) => decides.released(lease, now()),
+            Done::Listed(rows) => state.listed(rows, now(), random()),
+            Done::Written(partition, put) => state.put(partition, put, now(), random()),
+            Done::Acquired(lease, well) => state.acquired(lease, well, now()),
+            Done::Released(lease) => state.released(lease, now()),
         }
     }
 }
 
 fn held(shared: &Arc<Shared>, lease: Lease) -> Held {
     let shared = Arc::clone(shared);
-    Held::new(lease, move || shared.decides().check(lease, now()))
+    Held::new(lease, move || shared.lock().check(lease, now()))
 }
 
 /// Milliseconds on a clock that goes on while the machine sleeps.
@@ -212,6 +229,10 @@ fn now() -> u64 {
     boot_clock_ns() / 1_000_000
 }
 
-fn drawn() -> u64 {
+fn random() -> u64 {
     RandomState::new().hash_one(())
 }
+
+#[cfg(test)]
+#[path = "runs_tests.rs"]
+mod tests;

@@ -1,0 +1,42 @@
+use super::super::memory::MemoryRows;
+use super::super::timing::Timing;
+use super::*;
+use archon_client::AcquireError;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::time::timeout;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Panics whenever it is asked for something for the first time.
+#[derive(Default)]
+struct Panicking {
+    acquired: AtomicU32,
+}
+
+impl Service for Panicking {
+    async fn acquire(&self, _: Held) -> Result<(), AcquireError> {
+        assert!(self.acquired.fetch_add(1, Ordering::Relaxed) > 0, "the first time");
+        Ok(())
+    }
+
+    async fn release(&self, _: Held) {
+        panic!("always");
+    }
+
+    fn lost(&self, _: Lease) {}
+}
+
+#[tokio::test]
+async fn a_lease_whose_callback_panicked_was_renewed_for_ever() {
+    let timing = Timing { renew_every: 20, lease: 100, take_over: 150, list_every: 20 };
+    let config = Config { name: "me".to_owned(), timing, partitions_max: 1, load_max: None };
+    let server = LeaseRows::start(config, Duration::from_secs(1), MemoryRows::create(1), Panicking::default());
+    let server = server.expect("the times are safe");
+    let owned = async {
+        while server.have_partition(0).is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(TIMEOUT, owned).await.expect("it is acquired the second time");
+    timeout(TIMEOUT, server.stop()).await.expect("it is given up though its release panics");
+}
