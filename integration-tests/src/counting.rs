@@ -1,9 +1,10 @@
 //! Counters that are counted up while something is done to their table: an increment that is lost, or done twice, is seen.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TIMEOUT};
+use crate::wait::{check, wait_for};
 use archon_client::{Client, Error};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -33,6 +34,8 @@ pub struct Counting {
     runtime: Runtime,
     client: Arc<Client>,
     stop: Arc<AtomicBool>,
+    /// How many increments of each counter were answered.
+    answered: Arc<[AtomicU64; COUNTERS]>,
     tasks: Vec<JoinHandle<Seen>>,
 }
 
@@ -52,9 +55,25 @@ impl Counting {
             runtime.block_on(client.get(counter_key(counter))).expect("readable");
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let task = |counter| runtime.spawn(count_up(Arc::clone(&client), counter_key(counter), Arc::clone(&stop)));
+        let answered: Arc<[AtomicU64; COUNTERS]> = Arc::default();
+        let task =
+            |counter| runtime.spawn(count_up(Arc::clone(&client), counter, Arc::clone(&stop), Arc::clone(&answered)));
         let tasks = (0..COUNTERS).map(task).collect();
-        Self { runtime, client, stop, tasks }
+        Self { runtime, client, stop, answered, tasks }
+    }
+
+    /// Waits until each counter was counted up twice from now on, so that the client has heard of each partition that there is now: a
+    /// write that is its first in a partition is open if that is merged meanwhile.
+    ///
+    /// # Panics
+    /// If that takes too long.
+    pub fn wait_heard(&self) {
+        let answered = || self.answered.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let before = answered();
+        wait_for("each counter to be counted up", TIMEOUT, || {
+            let now = answered();
+            check(now.iter().zip(&before).all(|(now, before)| *now >= before + 2), || format!("{before:?}, {now:?}"))
+        });
     }
 
     /// Stops, and holds what was acknowledged against what is there.
@@ -77,8 +96,13 @@ impl Counting {
     }
 }
 
-async fn count_up(client: Arc<Client>, key: String, stop: Arc<AtomicBool>) -> Seen {
-    let mut seen = Seen::default();
+async fn count_up(
+    client: Arc<Client>,
+    counter: usize,
+    stop: Arc<AtomicBool>,
+    answered: Arc<[AtomicU64; COUNTERS]>,
+) -> Seen {
+    let (key, mut seen) = (counter_key(counter), Seen::default());
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         match client.increment(key.clone(), 1).await {
@@ -94,6 +118,9 @@ async fn count_up(client: Arc<Client>, key: String, stop: Arc<AtomicBool>) -> Se
             Err(error) => panic!("{key}: {error}"),
         }
         seen.longest_ms = seen.longest_ms.max(began.elapsed().as_millis());
+        if let Some(answered) = answered.get(counter) {
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
     }
     seen
 }

@@ -34,24 +34,17 @@ fn may_not(cluster: &Cluster, name: &str, arguments: &[&str]) -> String {
     ran.stderr
 }
 
-#[track_caller]
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
-    ran.stdout
-}
-
 #[test]
 fn a_client_does_what_was_granted_and_hears_what_was_not() {
     let cluster = start();
-    done(&cluster, &["table", "create", "orders", "--range", "--split-at", "m", "--replication", "3"]);
-    done(&cluster, &["kv", "put", "--table", "orders", "a", "1"]);
+    cluster.done(&["table", "create", "orders", "--range", "--split-at", "m", "--replication", "3"]);
+    cluster.done(&["kv", "put", "--table", "orders", "a", "1"]);
     // Nothing at first, and it is told how that changes.
     let said = may_not(&cluster, "shop", &["kv", "get", "--table", "orders", "a"]);
     assert!(said.contains("client/shop may not read table orders"), "{said}");
     assert!(said.contains("archon access grant read --client shop --table orders"), "{said}");
     // The command that it is told does it, at once: the answer comes when every node goes by it.
-    let said = done(&cluster, &["access", "grant", "read", "--client", "shop", "--table", "orders"]);
+    let said = cluster.done(&["access", "grant", "read", "--client", "shop", "--table", "orders"]);
     assert_eq!(said.trim(), "client/shop may read table orders");
     may(&cluster, "shop", &["kv", "get", "--table", "orders", "a"]);
     may(&cluster, "shop", &["kv", "scan", "--table", "orders"]);
@@ -67,19 +60,19 @@ fn a_client_does_what_was_granted_and_hears_what_was_not() {
     // Of no other table, and nobody else.
     may_not(&cluster, "shop", &["kv", "get", "a"]);
     may_not(&cluster, "shopper", &["kv", "get", "--table", "orders", "a"]);
-    done(&cluster, &["access", "grant", "write", "--client", "client/shop", "--table", "orders"]);
+    cluster.done(&["access", "grant", "write", "--client", "client/shop", "--table", "orders"]);
     may(&cluster, "shop", &["kv", "put", "--table", "orders", "a", "2"]);
-    done(&cluster, &["access", "grant", "read", "--every-client", "--all-tables"]);
+    cluster.done(&["access", "grant", "read", "--every-client", "--all-tables"]);
     may(&cluster, "shopper", &["kv", "get", "--table", "orders", "a"]);
     // What was taken back is gone, but for what follows from another right.
-    let said = done(&cluster, &["access", "revoke", "read", "--client", "shop", "--table", "orders"]);
+    let said = cluster.done(&["access", "revoke", "read", "--client", "shop", "--table", "orders"]);
     assert!(said.contains("goes on to read it"), "{said}");
     may_not(&cluster, "shop", &["kv", "put", "--table", "orders", "a", "3"]);
     may(&cluster, "shop", &["kv", "get", "--table", "orders", "a"]);
     let listed = cluster.json(&["access", "list", "--client", "shop", "--table", "orders"]).expect("a document");
     assert_eq!((&listed["rights"].as_array().map(Vec::len), &listed["may"]), (&Some(1), &"read".into()), "{listed}");
     // Events and the answers to wrong use.
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     assert!(
         events.contains("client/shop may write to it") && events.contains("every client may read every table"),
         "{events}"
@@ -104,10 +97,10 @@ fn a_client_does_what_was_granted_and_hears_what_was_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_way_to_rows_goes_past_the_rights() {
     let cluster = start();
-    done(&cluster, &["table", "create", "orders", "--partitions", "3", "--replication", "3"]);
-    done(&cluster, &["kv", "put", "k", "1"]);
-    done(&cluster, &["kv", "put", "--table", "orders", "k", "1"]);
-    done(&cluster, &["access", "grant", "write", "--client", "shop", "--table", "orders"]);
+    cluster.done(&["table", "create", "orders", "--partitions", "3", "--replication", "3"]);
+    cluster.done(&["kv", "put", "k", "1"]);
+    cluster.done(&["kv", "put", "--table", "orders", "k", "1"]);
+    cluster.done(&["access", "grant", "write", "--client", "shop", "--table", "orders"]);
     let transport = Tls::open(&credentials(&cluster, "shop")).map(Transport::Tls).expect("credentials");
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");

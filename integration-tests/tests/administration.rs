@@ -24,12 +24,6 @@ fn refused(cluster: &Cluster, arguments: &[&str]) -> String {
     ran.stderr
 }
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
 fn node(cluster: &Cluster, name: &str) -> Value {
     cluster.json(&["node", "describe", name]).expect("node describe")
 }
@@ -39,13 +33,13 @@ fn a_node_is_cordoned_drained_and_removed() {
     let mut cluster = Cluster::start(EXE, &four_nodes());
     cluster.wait_whole(3);
     for number in 0..50 {
-        done(&cluster, &["kv", "put", &format!("k/{number}"), "v"]);
+        cluster.done(&["kv", "put", &format!("k/{number}"), "v"]);
     }
     // Cordon and back. A drain is not undone by uncordon, nor a cordon by undrain.
-    assert!(done(&cluster, &["node", "cordon", "athens"]).contains("gets nothing new"));
+    assert!(cluster.done(&["node", "cordon", "athens"]).contains("gets nothing new"));
     assert_eq!(node(&cluster, "athens")["goal"], "cordon");
     assert!(refused(&cluster, &["node", "undrain", "athens"]).contains("node uncordon athens"));
-    done(&cluster, &["node", "uncordon", "athens"]);
+    cluster.done(&["node", "uncordon", "athens"]);
     assert_eq!(node(&cluster, "athens")["goal"], "serve");
     // A node that is alive and holds copies is not removed, and not lost.
     let why = refused(&cluster, &["node", "remove", "athens"]);
@@ -59,7 +53,7 @@ fn a_node_is_cordoned_drained_and_removed() {
     let plan = cluster.json(&["node", "drain", "athens", "--dry-run"]).expect("a plan");
     assert_eq!(plan["drain"]["copies_moved"], before["copies_held"]);
     assert_eq!(node(&cluster, "athens")["goal"], "serve", "a dry run changes nothing");
-    let told = done(&cluster, &["node", "drain", "athens", "--wait", "--wait-timeout", "60s"]);
+    let told = cluster.done(&["node", "drain", "athens", "--wait", "--wait-timeout", "60s"]);
     assert!(told.contains("athens is empty"), "{told}");
     assert!(refused(&cluster, &["node", "uncordon", "athens"]).contains("node undrain athens"));
     cluster.wait_whole(3);
@@ -71,7 +65,7 @@ fn a_node_is_cordoned_drained_and_removed() {
     assert!(refused(&cluster, &["node", "remove", "athens"]).contains("stop it before removing it"));
     assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
     cluster.wait_node("athens", "failed");
-    done(&cluster, &["node", "remove", "athens"]);
+    cluster.done(&["node", "remove", "athens"]);
     assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
     // Its directory cannot join again, is told so at once, and leaves nothing behind.
     let listen = cluster.node_address("athens").to_owned();
@@ -81,9 +75,9 @@ fn a_node_is_cordoned_drained_and_removed() {
     assert!(again.log().contains("was removed from this cluster"), "{}", again.log());
     assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
     for number in 0..50 {
-        assert_eq!(done(&cluster, &["kv", "get", &format!("k/{number}")]), "v");
+        assert_eq!(cluster.done(&["kv", "get", &format!("k/{number}")]), "v");
     }
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     for part in ["cordoned", "is being drained of", "drained: it holds nothing", "removed"] {
         assert!(events.contains(part), "{part:?} is not in {events}");
     }
@@ -93,7 +87,7 @@ fn a_node_is_cordoned_drained_and_removed() {
 fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
     let options = Options { nodes: vec!["athens"], partitions: 2, nodes_min: 1, replication: 1, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
-    done(&cluster, &["kv", "put", "k", "v"]);
+    cluster.done(&["kv", "put", "k", "v"]);
     let partition = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"].to_string();
     // A table that could never be whole is refused: it could not be taken back.
     let why = refused(&cluster, &["table", "create", "wide", "--partitions", "2", "--replication", "3"]);
@@ -141,35 +135,35 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
     // Another node takes the partition over, empty.
     cluster.start_node("byzantium");
     cluster.wait_node("byzantium", "alive");
-    done(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
+    cluster.done(&["partition", "force-leader", &partition, "--accept-data-loss"]);
     wait_for("the empty partition to be served", TIMEOUT, || {
         let ran = cluster.archon(&["kv", "get", "k", "--timeout", "2s"]);
         check(ran.code == 3, || format!("{}: {}{}", ran.code, ran.stdout, ran.stderr))
     });
-    done(&cluster, &["kv", "put", "k", "again"]);
-    assert!(done(&cluster, &["events"]).contains("data loss accepted"));
+    cluster.done(&["kv", "put", "k", "again"]);
+    assert!(cluster.done(&["events"]).contains("data loss accepted"));
 }
 
 #[test]
 fn every_operation_works_from_the_command_line() {
     let cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
     // Compare and set: of two that create a key one succeeds, and only the revision that was read is overwritten.
-    done(&cluster, &["kv", "cas", "leader", "alice", "--revision", "0"]);
+    cluster.done(&["kv", "cas", "leader", "alice", "--revision", "0"]);
     assert!(refused(&cluster, &["kv", "cas", "leader", "bob", "--revision", "0"]).contains("exists already"));
     let revision = cluster.json(&["kv", "get", "leader"]).expect("get")["revision"].to_string();
     let wrong = format!("{revision}7");
     assert!(refused(&cluster, &["kv", "cas", "leader", "bob", "--revision", &wrong]).contains("nothing was changed"));
     assert!(refused(&cluster, &["kv", "cas", "nobody", "bob", "--revision", "7"]).contains("is absent"));
-    done(&cluster, &["kv", "cas", "leader", "carol", "--revision", &revision]);
-    assert_eq!(done(&cluster, &["kv", "get", "leader"]), "carol");
+    cluster.done(&["kv", "cas", "leader", "carol", "--revision", &revision]);
+    assert_eq!(cluster.done(&["kv", "get", "leader"]), "carol");
     // Counters.
-    assert_eq!(done(&cluster, &["kv", "incr", "n"]), "1\n");
-    assert_eq!(done(&cluster, &["kv", "incr", "n", "-5"]), "-4\n");
+    assert_eq!(cluster.done(&["kv", "incr", "n"]), "1\n");
+    assert_eq!(cluster.done(&["kv", "incr", "n", "-5"]), "-4\n");
     assert_eq!(cluster.json(&["kv", "incr", "n", "44"]).expect("incr")["value"], "40");
     assert!(refused(&cluster, &["kv", "incr", "leader"]).contains("decimal integer"));
     let largest = i64::MAX.to_string();
     assert!(refused(&cluster, &["kv", "incr", "n", &largest]).contains("nothing was changed"));
-    assert_eq!(done(&cluster, &["kv", "get", "n"]), "40");
+    assert_eq!(cluster.done(&["kv", "get", "n"]), "40");
     // A batch: each on its own, in the order of the lines, and the first failure is the exit code.
     let file = cluster.directory().join("batch.txt");
     let lines = "put --a 1\nput b \"two words\"\nincr n 2\nget leader\n# nothing\ncas leader 1 x\nget absent\n";
@@ -181,7 +175,7 @@ fn every_operation_works_from_the_command_line() {
     assert_eq!(results[2]["value"], "42");
     assert_eq!((&results[3]["value"], &results[4]["error"]["kind"]), (&json!("carol"), &json!("condition_failed")));
     assert_eq!((&results[5]["ok"], &results[5]["value"]), (&json!(true), &Value::Null));
-    assert_eq!(done(&cluster, &["kv", "get", "b"]), "two words");
+    assert_eq!(cluster.done(&["kv", "get", "b"]), "two words");
     // Scans, page by page, and with a prefix that looks like a flag.
     let found = cluster.json(&["kv", "scan", "--prefix", "--"]).expect("scan");
     assert_eq!(found, json!([{"key": "--a", "value": "1", "revision": found[0]["revision"]}]));
@@ -199,7 +193,7 @@ fn every_operation_works_from_the_command_line() {
 #[test]
 fn a_whole_cluster_that_is_stopped_at_once_ends_without_errors_and_without_waiting_for_a_quorum() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
-    done(&cluster, &["kv", "put", "k", "v"]);
+    cluster.done(&["kv", "put", "k", "v"]);
     let mut coordinators: Vec<_> = (0..3).map(|index| cluster.take_coordinator(index)).collect();
     coordinators.iter().for_each(|coordinator| coordinator.ask_to_end());
     for coordinator in &mut coordinators {

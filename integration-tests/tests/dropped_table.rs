@@ -10,12 +10,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const VALUE_BYTES: usize = 4_096;
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
 /// Runs a command that must end with this code and print nothing, and returns what it says on standard error.
 fn refused(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
     let ran = cluster.archon(arguments);
@@ -56,16 +50,16 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     for name in NODES {
         cluster.wait_node(name, "alive");
     }
-    done(&cluster, &create);
+    cluster.done(&create);
     wait_for("the table to be served", TIMEOUT, || {
         let ran = cluster.archon(&["kv", "put", "--table", "orders", "order/0", "first"]);
         check(ran.code == 0, || ran.stderr)
     });
     let value = "v".repeat(VALUE_BYTES);
     for number in 0..40 {
-        done(&cluster, &["kv", "put", "--table", "orders", &format!("order/{number}"), &value]);
+        cluster.done(&["kv", "put", "--table", "orders", &format!("order/{number}"), &value]);
     }
-    done(&cluster, &["kv", "put", "kept", "value"]);
+    cluster.done(&["kv", "put", "kept", "value"]);
     wait_stored(&cluster, "the sizes to be told", |_, bytes| bytes > 40 * VALUE_BYTES as u64);
 
     // Without --yes nothing is dropped; the refusal says what would be.
@@ -78,7 +72,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     // One node is away when the table is dropped.
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
-    let told = done(&cluster, &["table", "drop", "orders", "--yes"]);
+    let told = cluster.done(&["table", "drop", "orders", "--yes"]);
     assert!(told.contains("dropped table orders") && told.contains("12 copies"), "{told}");
     refused(&cluster, &["kv", "get", "--table", "orders", "order/0"], 3);
     let status = wait_condemned(&cluster, 4);
@@ -88,12 +82,12 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     assert!(reason.as_ref().is_some_and(|reason| reason.contains("4 on athens, which is not alive")), "{status}");
 
     // The name is free; the new table is another one, and empty.
-    done(&cluster, &["table", "create", "orders", "--partitions", "2", "--replication", "2"]);
+    cluster.done(&["table", "create", "orders", "--partitions", "2", "--replication", "2"]);
     wait_for("the new table to be served", TIMEOUT, || {
         let ran = cluster.archon(&["kv", "get", "--table", "orders", "order/0"]);
         check(ran.code == 3 && ran.stderr.contains("order/0"), || format!("{ran:?}"))
     });
-    done(&cluster, &["kv", "put", "--table", "orders", "order/0", "new"]);
+    cluster.done(&["kv", "put", "--table", "orders", "order/0", "new"]);
     for number in 1..40 {
         refused(&cluster, &["kv", "get", "--table", "orders", &format!("order/{number}")], 3);
     }
@@ -114,9 +108,9 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     }
     cluster.wait_online();
     wait_stored(&cluster, "nothing of it to be found", small);
-    assert_eq!(done(&cluster, &["kv", "get", "--table", "orders", "order/0"]), "new");
-    assert_eq!(done(&cluster, &["kv", "get", "kept"]), "value");
-    let events = done(&cluster, &["events"]);
+    assert_eq!(cluster.done(&["kv", "get", "--table", "orders", "order/0"]), "new");
+    assert_eq!(cluster.done(&["kv", "get", "kept"]), "value");
+    let events = cluster.done(&["events"]);
     let dropped = events.lines().find(|line| line.contains("dropped with its 4 partitions"));
     let by = |line: &str| line.contains("operator at 127.0.0.1") || line.contains("admin/");
     assert!(dropped.is_some_and(|line| by(line) && line.contains("table orders")), "{events}");

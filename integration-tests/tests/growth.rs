@@ -29,34 +29,6 @@ fn cluster() -> Cluster {
     cluster
 }
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
-fn partitions(cluster: &Cluster, table: &str) -> Vec<Value> {
-    let listed = cluster.json(&["partition", "list", "--table", table]).unwrap_or_default();
-    listed.as_array().cloned().unwrap_or_default()
-}
-
-fn is_settled(row: &Value) -> bool {
-    let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
-    let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
-    row["status"] == "online" && row["splits_into"].is_null() && copies == 3
-}
-
-fn wait_settled(cluster: &Cluster, table: &str, what: &str, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    let settled = || {
-        let listed = partitions(cluster, table);
-        match !listed.is_empty() && listed.iter().all(is_settled) && enough(&listed) {
-            true => Ok(listed),
-            false => Err(format!("{} partitions: {listed:?}", listed.len())),
-        }
-    };
-    wait_for(what, TIMEOUT, settled).0
-}
-
 /// What the leader of a partition holds, as far as is known.
 fn bytes(cluster: &Cluster, row: &Value) -> u64 {
     let number = row["partition"].to_string();
@@ -107,8 +79,8 @@ impl Writing {
     fn end(self, cluster: &Cluster) -> (Vec<Value>, u32) {
         self.is_enough.store(true, Ordering::Relaxed);
         let open = self.writers.into_iter().map(|writer| self.runtime.block_on(writer).expect("no panic")).sum();
-        let grown =
-            wait_settled(cluster, "times", "every partition to be within the limit", |rows| is_grown(cluster, rows));
+        let grown = cluster
+            .wait_settled("times", "every partition to be within the limit", TIMEOUT, |rows| is_grown(cluster, rows));
         let expected: BTreeMap<String, String> = (0..WRITERS).flat_map(rows).collect();
         let found: Vec<(String, String)> = self.runtime.block_on(async {
             let entries: Vec<Entry> = self.client.scan("").entries().try_collect().await.expect("a listing");
@@ -169,11 +141,11 @@ fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
         ])
         .expect("a table");
     assert_eq!((&made["split_above_bytes"], &made["split_above_rate"]), (&MIB.into(), &Value::Null));
-    wait_settled(&cluster, "times", "the table", |rows| rows.len() == 2);
+    cluster.wait_settled("times", "the table", TIMEOUT, |rows| rows.len() == 2);
     let (grown, open) = Writing::begin(&cluster).end(&cluster);
     assert_eq!(open, 0, "nothing failed, so nothing is open");
     assert!(grown.iter().any(|row| row["range"]["begin"] == "5"), "where it was split from the start: {grown:?}");
-    let events = done(&cluster, &["events", "--limit", "1000"]);
+    let events = cluster.done(&["events", "--limit", "1000"]);
     assert!(events.contains("is being split by itself, since it holds"), "{events}");
     let coordinators = cluster.coordinator_addresses();
     let splits = |how: &str| counted(&cluster, &coordinators, &format!("archon_coordinator_splits_{how}_total"));
@@ -190,22 +162,22 @@ fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
     // A limit is taken away as it is given.
     let altered = cluster.json(&["table", "alter", "times", "--split-above", "none"]).expect("altered");
     assert_eq!(altered["split_above_bytes"], Value::Null);
-    assert!(!done(&cluster, &["table", "list"]).contains("MiB"));
-    assert!(done(&cluster, &["table", "alter", "times", "--split-above", "1.5GiB"]).contains("split above 1.5 GiB"));
-    assert!(done(&cluster, &["table", "list"]).contains("1.5 GiB"));
+    assert!(!cluster.done(&["table", "list"]).contains("MiB"));
+    assert!(cluster.done(&["table", "alter", "times", "--split-above", "1.5GiB"]).contains("split above 1.5 GiB"));
+    assert!(cluster.done(&["table", "list"]).contains("1.5 GiB"));
 }
 
 #[test]
 fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
     let mut cluster = cluster();
-    done(&cluster, &["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
-    wait_settled(&cluster, "times", "the table", |rows| rows.len() == 1);
+    cluster.done(&["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
+    cluster.wait_settled("times", "the table", TIMEOUT, |rows| rows.len() == 1);
     let writing = Writing::begin(&cluster);
     // Each time a split is under way, or none is left to be made.
     let mut disturbed = 0;
     for round in 0..3 {
         wait_for("a split", TIMEOUT, || {
-            let rows = partitions(&cluster, "times");
+            let rows = cluster.partitions("times");
             let splitting = rows.iter().any(|row| !row["splits_into"].is_null());
             disturbed += u32::from(splitting);
             match splitting || is_grown(&cluster, &rows) {
@@ -233,8 +205,8 @@ fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
 fn load_on_many_keys_splits_a_partition_and_load_on_one_does_not() {
     let cluster = cluster();
     for table in ["times", "hot"] {
-        done(&cluster, &["table", "create", table, "--range", "--split-above-rate", "100", "--replication", "3"]);
-        wait_settled(&cluster, table, "the table", |rows| rows.len() == 1);
+        cluster.done(&["table", "create", table, "--range", "--split-above-rate", "100", "--replication", "3"]);
+        cluster.wait_settled(table, "the table", TIMEOUT, |rows| rows.len() == 1);
     }
     let runtime = Runtime::new().expect("a runtime");
     let stop = Arc::new(AtomicBool::new(false));
@@ -260,23 +232,23 @@ fn load_on_many_keys_splits_a_partition_and_load_on_one_does_not() {
         })
         .collect();
     // Twice, so that the other table has had its time as well.
-    wait_settled(&cluster, "times", "the partition to be split", |rows| rows.len() >= 3);
+    cluster.wait_settled("times", "the partition to be split", TIMEOUT, |rows| rows.len() >= 3);
     stop.store(true, Ordering::Relaxed);
     tasks.into_iter().for_each(|task| runtime.block_on(task).expect("no panic"));
-    let begins: Vec<Value> = partitions(&cluster, "times").iter().map(|row| row["range"]["begin"].clone()).collect();
+    let begins: Vec<Value> = cluster.partitions("times").iter().map(|row| row["range"]["begin"].clone()).collect();
     assert!(
         begins.iter().any(|begin| begin.as_str().is_some_and(|begin| ("key-10".."key-30").contains(&begin))),
         "{begins:?}"
     );
-    assert_eq!(partitions(&cluster, "hot").len(), 1, "no split helps where one key gets most");
-    let events = done(&cluster, &["events", "--limit", "1000"]);
+    assert_eq!(cluster.partitions("hot").len(), 1, "no split helps where one key gets most");
+    let events = cluster.done(&["events", "--limit", "1000"]);
     assert!(events.contains("by itself, since it gets"), "{events}");
 }
 
 #[test]
 fn what_is_no_limit_is_refused_with_what_would_be_one() {
     let cluster = cluster();
-    done(&cluster, &["table", "create", "times", "--range", "--replication", "3"]);
+    cluster.done(&["table", "create", "times", "--range", "--replication", "3"]);
     for (arguments, says) in [
         (&["create", "a", "--partitions", "4", "--replication", "3", "--split-above", "1GiB"][..], "--split-above"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "1"], "1MiB or 1GiB"),

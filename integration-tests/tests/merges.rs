@@ -1,7 +1,6 @@
 //! Partitions of tables by ranges, merged on real processes: under load, under kills, and where it cannot be done.
 
 use archon_integration_tests::{Cluster, Counting, Options, wait_for};
-use serde_json::Value;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -12,42 +11,18 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn cluster(split_at: &str) -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
-    done(&cluster, &["table", "create", "times", "--range", "--replication", "3", "--split-at", split_at]);
+    cluster.done(&["table", "create", "times", "--range", "--replication", "3", "--split-at", split_at]);
     wait_served(&cluster, split_at.split(',').count() + 1);
     cluster
 }
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
-fn partitions(cluster: &Cluster) -> Vec<Value> {
-    let listed = cluster.json(&["partition", "list", "--table", "times"]).unwrap_or_default();
-    let mut listed = listed.as_array().cloned().unwrap_or_default();
-    listed.sort_by_key(|row| row["range"]["begin"].to_string());
-    listed
-}
-
-/// Whether a row is served by three copies, and nothing else is done with it.
-fn is_whole(row: &Value) -> bool {
-    let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
-    let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
-    row["status"] == "online" && row["splits_into"].is_null() && row["merges_with"].is_null() && copies == 3
-}
-
-/// Waits until so many partitions are served with three copies each, and none is being merged.
+/// Waits until so many partitions are served with three copies each, and none is being split or merged.
 fn wait_served(cluster: &Cluster, count: usize) {
-    wait_for("the table to be served", TIMEOUT, || {
-        let listed = partitions(cluster);
-        let served = listed.len() == count && listed.iter().all(is_whole);
-        if served { Ok(()) } else { Err(format!("{listed:?}")) }
-    });
+    cluster.wait_settled("times", "the table to be served", TIMEOUT, |rows| rows.len() == count);
 }
 
 fn merge(cluster: &Cluster, partition: &str) {
-    done(cluster, &["partition", "merge", partition, "--table", "times", "--wait"]);
+    cluster.done(&["partition", "merge", partition, "--table", "times", "--wait"]);
 }
 
 #[test]
@@ -62,8 +37,9 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
     }
     // What was one is two and one again: revisions and records of clients go on through all of it.
     for at in ["key-10", "key-15"] {
-        done(&cluster, &["partition", "split", "0", "--table", "times", "--at", at, "--wait"]);
+        cluster.done(&["partition", "split", "0", "--table", "times", "--at", at, "--wait"]);
         wait_served(&cluster, 2);
+        counting.wait_heard();
         merge(&cluster, "0");
         wait_served(&cluster, 1);
     }
@@ -73,7 +49,7 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
     let open = seen.iter().map(|seen| seen.open).sum::<i64>();
     println!("{all} increments, {open} open; the longest took {longest:?} ms");
     assert_eq!(open, 0, "nothing failed, so nothing is open: {seen:?}");
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     assert!(events.contains("is merged: it has the keys of times/2, from \"key-12\" on"), "{events}");
 }
 
@@ -81,13 +57,13 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
 fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice() {
     let mut cluster = cluster("key-03,key-06,key-09,key-12,key-15,key-18,key-21");
     for number in 0..200 {
-        done(&cluster, &["kv", "put", &format!("key-{:02}/{number}", number % 24), "value", "--table", "times"]);
+        cluster.done(&["kv", "put", &format!("key-{:02}/{number}", number % 24), "value", "--table", "times"]);
     }
     let counting = Counting::begin(&cluster, "times");
     let mut ended = 0;
     for (round, node) in NODES.iter().cycle().take(6).enumerate() {
-        let before = partitions(&cluster).len();
-        let first = partitions(&cluster).first().map(|row| row["partition"].to_string()).expect("a partition");
+        let before = cluster.partitions("times").len();
+        let first = cluster.partitions("times").first().map(|row| row["partition"].to_string()).expect("a partition");
         let begun = cluster.archon(&["partition", "merge", &first, "--table", "times"]);
         assert_eq!(begun.code, 0, "{}", begun.stderr);
         // In all phases: before anything is sealed, while rows come, when it is done.
@@ -96,18 +72,18 @@ fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice()
         cluster.start_node(node);
         cluster.wait_node(node, "alive");
         wait_for("the merge to end", TIMEOUT, || {
-            let listed = partitions(&cluster);
+            let listed = cluster.partitions("times");
             let ends = !listed.is_empty() && listed.iter().all(|row| row["merges_with"].is_null());
             if ends { Ok(()) } else { Err(format!("{listed:?}")) }
         });
-        let count = partitions(&cluster).len();
+        let count = cluster.partitions("times").len();
         ended += before - count;
         wait_served(&cluster, count);
     }
     let seen = counting.end();
     println!("{ended} merged, {} increments", seen.iter().map(|seen| seen.done).sum::<i64>());
     assert!(ended > 0, "none was merged");
-    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains('/')).count(), 200, "{listed}");
 }
 
@@ -115,7 +91,7 @@ fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice()
 fn all_nodes_killed_right_after_a_merge_have_all_keys() {
     let mut cluster = cluster("key-50");
     for number in 0..100 {
-        done(&cluster, &["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
+        cluster.done(&["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
     }
     merge(&cluster, "0");
     for node in NODES {
@@ -125,9 +101,9 @@ fn all_nodes_killed_right_after_a_merge_have_all_keys() {
         cluster.start_node(node);
     }
     wait_served(&cluster, 1);
-    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 100, "{listed}");
-    let back = done(&cluster, &["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
+    let back = cluster.done(&["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
     assert!(back.contains("key-99"), "{back}");
 }
 
@@ -144,9 +120,9 @@ fn what_cannot_be_merged_is_refused_with_the_reason() {
     says(&cluster, &["1", "--table", "times"], 4, "no right neighbour");
     says(&cluster, &["0", "--table", "times", "--cancel"], 4, "not being merged");
     says(&cluster, &["0", "--table", "times", "--wait", "--cancel"], 2, "cannot be used with");
-    let planned = done(&cluster, &["partition", "merge", "0", "--table", "times", "--dry-run"]);
+    let planned = cluster.done(&["partition", "merge", "0", "--table", "times", "--dry-run"]);
     assert!(planned.contains("would get all keys of times/1"), "{planned}");
-    assert_eq!(partitions(&cluster).len(), 2, "nothing was changed");
+    assert_eq!(cluster.partitions("times").len(), 2, "nothing was changed");
     cluster.take_node("cyrene").kill();
     cluster.wait_node("cyrene", "failed");
     says(&cluster, &["0", "--table", "times"], 4, "cyrene");
@@ -159,7 +135,7 @@ fn what_cannot_be_merged_is_refused_with_the_reason() {
 #[test]
 fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     let cluster = cluster("m");
-    done(&cluster, &["kv", "put", "a", "first", "--table", "times"]);
+    cluster.done(&["kv", "put", "a", "first", "--table", "times"]);
     // More than the nodes have told of by the time it begins, or not: it is refused or given up.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let client = cluster.client().table("times");
@@ -170,26 +146,23 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     }
     let ran = cluster.archon(&["partition", "merge", "0", "--table", "times", "--wait"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
-    let given_up = done(&cluster, &["events"]);
+    let given_up = cluster.done(&["events"]);
     assert!(ran.stderr.contains("16777216") || given_up.contains("16777216"), "{}\n{given_up}", ran.stderr);
     wait_served(&cluster, 2);
-    done(&cluster, &["kv", "put", "z", "last", "--table", "times"]);
-    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    cluster.done(&["kv", "put", "z", "last", "--table", "times"]);
+    let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("n-")).count(), 19, "{listed}");
 }
 
 #[test]
 fn neighbours_that_stay_small_are_merged_by_themselves_and_every_write_counts_once() {
     let cluster = cluster("key-12");
-    done(&cluster, &["table", "alter", "times", "--merge-below", "1MiB"]);
+    cluster.done(&["table", "alter", "times", "--merge-below", "1MiB"]);
     let counting = Counting::begin(&cluster, "times");
     // Leaders say that a partition is small once it has been so for a minute.
-    wait_for("the two to be merged", Duration::from_secs(200), || {
-        let listed = partitions(&cluster);
-        if listed.len() == 1 && is_whole(&listed[0]) { Ok(()) } else { Err(format!("{listed:?}")) }
-    });
+    cluster.wait_settled("times", "the two to be merged", Duration::from_secs(200), |rows| rows.len() == 1);
     let seen = counting.end();
     assert!(seen.iter().all(|seen| seen.open == 0), "nothing failed, so nothing is open: {seen:?}");
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     assert!(events.contains("by itself"), "{events}");
 }

@@ -14,12 +14,6 @@ fn four_nodes() -> Cluster {
     cluster
 }
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
 fn partition(cluster: &Cluster, id: &str) -> Value {
     cluster.json(&["partition", "describe", id]).expect("partition describe")
 }
@@ -39,21 +33,21 @@ fn holds(partition: &Value, node: &str) -> bool {
 #[test]
 fn a_partition_is_bumped_taken_offline_and_barred() {
     let cluster = four_nodes();
-    done(&cluster, &["kv", "put", "k", "v"]);
+    cluster.done(&["kv", "put", "k", "v"]);
     let id = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"].to_string();
     assert_eq!(check(&cluster, &[]), (0, vec![], check(&cluster, &[]).2));
 
     let before = partition(&cluster, &id);
-    done(&cluster, &["partition", "bump", &id, "--why", "stuck"]);
+    cluster.done(&["partition", "bump", &id, "--why", "stuck"]);
     wait_for("the next epoch", TIMEOUT, || {
         let now = partition(&cluster, &id);
         let renewed = now["epoch"].as_u64() > before["epoch"].as_u64() && now["status"] == "online";
         if renewed { Ok(()) } else { Err(now.to_string()) }
     });
     assert_eq!(partition(&cluster, &id)["leader"], before["leader"]);
-    assert_eq!(done(&cluster, &["kv", "get", "k"]), "v");
+    assert_eq!(cluster.done(&["kv", "get", "k"]), "v");
 
-    done(&cluster, &["partition", "offline", &id, "--why", "poisoned"]);
+    cluster.done(&["partition", "offline", &id, "--why", "poisoned"]);
     wait_for("nobody to lead it", TIMEOUT, || {
         let now = partition(&cluster, &id);
         if now["status"] == "offline" { Ok(()) } else { Err(now.to_string()) }
@@ -67,22 +61,22 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
     assert_eq!(check(&cluster, &[]).0, 0, "somebody wants it so");
     let (code, alerts, text) = check(&cluster, &["--held-for", "1ms"]);
     assert!(code == 10 && alerts.contains(&"held_too_long".to_owned()), "{text}");
-    done(&cluster, &["partition", "online", &id]);
-    assert_eq!(done(&cluster, &["kv", "get", "k"]), "v");
+    cluster.done(&["partition", "online", &id]);
+    assert_eq!(cluster.done(&["kv", "get", "k"]), "v");
 
     let leader = partition(&cluster, &id)["leader"].as_str().expect("a leader").to_owned();
-    done(&cluster, &["partition", "bar", &id, "--node", &leader, "--why", "slow"]);
+    cluster.done(&["partition", "bar", &id, "--node", &leader, "--why", "slow"]);
     wait_for("the barred copy to go", TIMEOUT, || {
         let now = partition(&cluster, &id);
         let whole = now["status"] == "online" && now["copies"].as_array().map(Vec::len) == Some(3);
         if whole && !holds(&now, &leader) { Ok(()) } else { Err(now.to_string()) }
     });
     assert_eq!(partition(&cluster, &id)["bars"][0]["why"], "slow");
-    assert_eq!(done(&cluster, &["kv", "get", "k"]), "v");
+    assert_eq!(cluster.done(&["kv", "get", "k"]), "v");
     let other = partition(&cluster, &id)["leader"].as_str().expect("a leader").to_owned();
     let refused = cluster.archon(&["node", "bar", &other, "--table", "default"]);
     assert!(refused.code == 4 && refused.stderr.contains("only 2 nodes may hold them"), "{refused:?}");
-    done(&cluster, &["partition", "unbar", &id, "--node", &leader]);
+    cluster.done(&["partition", "unbar", &id, "--node", &leader]);
     for (wrong, code) in [
         (&["partition", "offline", "99"][..], 3),
         (&["partition", "bar", "0", "--node", "sparta"], 3),
@@ -93,7 +87,7 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
     ] {
         assert_eq!(cluster.archon(wrong).code, code, "{wrong:?}");
     }
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     for part in
         ["renewed: stuck", "taken offline: poisoned", "brought online", "is barred from it: slow", "no longer barred"]
     {
@@ -105,9 +99,9 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
 fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
     let mut cluster = four_nodes();
     let node = |cluster: &Cluster| cluster.json(&["node", "describe", "athens"]).expect("node describe");
-    done(&cluster, &["config", "set", "replace_after_ms=1500"]);
+    cluster.done(&["config", "set", "replace_after_ms=1500"]);
     let held = node(&cluster)["copies_held"].clone();
-    done(&cluster, &["node", "maintain", "athens", "--for", "10m", "--why", "kernel"]);
+    cluster.done(&["node", "maintain", "athens", "--for", "10m", "--why", "kernel"]);
     wait_for("its leaderships to leave", TIMEOUT, || {
         let now = node(&cluster);
         if now["partitions_led"] == 0 { Ok(()) } else { Err(now.to_string()) }
@@ -138,9 +132,9 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
     cluster.wait_node("athens", "alive");
     cluster.wait_whole(3);
     assert_eq!(node(&cluster)["partitions_led"], 0, "still in maintenance");
-    done(&cluster, &["node", "resume", "athens"]);
+    cluster.done(&["node", "resume", "athens"]);
     assert_eq!(node(&cluster)["goal"], "serve");
-    done(&cluster, &["node", "maintain", "athens", "--for", "1s"]);
+    cluster.done(&["node", "maintain", "athens", "--for", "1s"]);
     wait_for("the maintenance to end by itself", TIMEOUT, || {
         let now = node(&cluster);
         if now["goal"] == "serve" { Ok(()) } else { Err(now.to_string()) }

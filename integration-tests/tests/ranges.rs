@@ -16,25 +16,14 @@ fn cluster() -> Cluster {
     cluster
 }
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
 fn refused(cluster: &Cluster, arguments: &[&str]) -> (i32, String) {
     let ran = cluster.archon(arguments);
     (ran.code, ran.stderr)
 }
 
-fn partitions(cluster: &Cluster) -> Vec<Value> {
-    let listed = cluster.json(&["partition", "list", "--table", "times"]).expect("partition list");
-    listed.as_array().cloned().unwrap_or_default()
-}
-
 fn wait_served(cluster: &Cluster) {
     wait_for("the table to be served", TIMEOUT, || {
-        let listed = partitions(cluster);
+        let listed = cluster.partitions("times");
         let served = !listed.is_empty() && listed.iter().all(|row| row["status"] == "online");
         if served { Ok(()) } else { Err(format!("{listed:?}")) }
     });
@@ -42,7 +31,7 @@ fn wait_served(cluster: &Cluster) {
 
 fn keys(cluster: &Cluster, arguments: &[&str]) -> Vec<String> {
     let arguments = [&["kv", "scan", "--table", "times", "-o", "json"], arguments].concat();
-    let listed: Value = serde_json::from_str(&done(cluster, &arguments)).expect("a listing");
+    let listed: Value = serde_json::from_str(&cluster.done(&arguments)).expect("a listing");
     listed.as_array().into_iter().flatten().filter_map(|entry| entry["key"].as_str()).map(str::to_owned).collect()
 }
 
@@ -50,9 +39,9 @@ fn keys(cluster: &Cluster, arguments: &[&str]) -> Vec<String> {
 fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
     let mut cluster = cluster();
     // Given in any order.
-    done(&cluster, &["table", "create", "times", "--range", "--split-at", "m,g,t", "--replication", "3"]);
+    cluster.done(&["table", "create", "times", "--range", "--split-at", "m,g,t", "--replication", "3"]);
     wait_served(&cluster);
-    let ranges: Vec<Value> = partitions(&cluster).iter().map(|row| row["range"].clone()).collect();
+    let ranges: Vec<Value> = cluster.partitions("times").iter().map(|row| row["range"].clone()).collect();
     let range = |begin: &str, end: Value| json!({"begin": begin, "end": end});
     assert_eq!(
         ranges,
@@ -60,7 +49,7 @@ fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
     );
     let all = ["a", "f", "fz", "g", "ga", "k", "m", "s", "t", "z"];
     for key in all.iter().rev() {
-        done(&cluster, &["kv", "put", key, "v", "--table", "times"]);
+        cluster.done(&["kv", "put", key, "v", "--table", "times"]);
     }
     for (key, partition) in [("a", 0), ("fz", 0), ("g", 1), ("s", 2), ("t", 3)] {
         let found = cluster.json(&["partition", "locate", key, "--table", "times"]).expect("locate");
@@ -74,7 +63,7 @@ fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
     assert_eq!(keys(&cluster, &["--after", "g", "--reverse"]), ["fz", "f", "a"]);
     assert_eq!(keys(&cluster, &["g"]), ["g", "ga"]);
     assert_eq!(keys(&cluster, &["--from", "z1"]), [""; 0]);
-    let text = done(&cluster, &["partition", "list", "--table", "times"]);
+    let text = cluster.done(&["partition", "list", "--table", "times"]);
     assert!(text.contains("BEGIN") && text.contains("END"), "{text}");
 
     // What a leader has in its engine and what it has in memory alone are one list.
@@ -84,15 +73,15 @@ fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
         cluster.wait_node(node, "alive");
     }
     wait_served(&cluster);
-    done(&cluster, &["kv", "put", "gb", "v", "--table", "times"]);
-    done(&cluster, &["kv", "delete", "k", "--table", "times"]);
+    cluster.done(&["kv", "put", "gb", "v", "--table", "times"]);
+    cluster.done(&["kv", "delete", "k", "--table", "times"]);
     assert_eq!(keys(&cluster, &["--from", "g", "--to", "n", "--reverse"]), ["m", "gb", "ga", "g"]);
 }
 
 #[test]
 fn a_client_lists_many_keys_as_a_stream_in_either_order() {
     let cluster = cluster();
-    done(&cluster, &["table", "create", "times", "--range", "--split-at", "key-0300,key-0600", "--replication", "3"]);
+    cluster.done(&["table", "create", "times", "--range", "--split-at", "key-0300,key-0600", "--replication", "3"]);
     wait_served(&cluster);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
@@ -131,5 +120,5 @@ fn what_makes_no_table_by_ranges_is_refused() {
         let (found, stderr) = create(wrong);
         assert!(found == code && stderr.contains(says), "{wrong:?}: {found} {stderr}");
     }
-    assert!(!done(&cluster, &["table", "list"]).contains("times"));
+    assert!(!cluster.done(&["table", "list"]).contains("times"));
 }

@@ -8,12 +8,6 @@ use std::time::Duration;
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
 fn ends(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
     let ran = cluster.archon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
@@ -42,14 +36,14 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
     assert!(ends(&cluster, &["config", "set", "replace_after=1"], 2).contains("did you mean `replace_after_ms`?"));
     assert!(ends(&cluster, &["config", "set", "replace_after_ms=soon"], 2).contains("from 1 to 604800000"));
     assert!(ends(&cluster, &["config", "set", "min_nodes=2", "--if-version", "1"], 4).contains("look again"));
-    let tried = done(&cluster, &["config", "set", "replace_after_ms=3000", "--dry-run"]);
+    let tried = cluster.done(&["config", "set", "replace_after_ms=3000", "--dry-run"]);
     assert!(tried.contains("would change replace_after_ms from 300000 to 3000"), "{tried}");
     let shown = cluster.json(&["config", "show"]).expect("config show");
     assert_eq!(shown["settings_version"], version);
 
     // Every node hears of a longer time-out between replicas, and a failed node is replaced after three seconds now.
     let wanted = ["config", "set", "replication_timeout_ms=1500", "replace_after_ms=3000"];
-    let changed = done(&cluster, &wanted);
+    let changed = cluster.done(&wanted);
     assert!(changed.contains("changed replication_timeout_ms from 1000 to 1500"), "{changed}");
     wait_for("every node to hear of it", TIMEOUT, || {
         let deaf = options.nodes.iter().find(|name| !cluster.node(name).log().contains("replication_timeout_ms=1500"));
@@ -64,7 +58,7 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
         let live = |row: &Value| row["copies"].as_array().map_or(0, |all| all.iter().filter(|c| elsewhere(c)).count());
         rows.iter().all(|row| live(row) == 3)
     });
-    assert!(done(&cluster, &["events"]).contains("replace_after_ms from 300000 to 3000"));
+    assert!(cluster.done(&["events"]).contains("replace_after_ms from 300000 to 3000"));
 
     // It stands in the log, whatever flags the coordinators are started with again.
     cluster.kill_everything();
@@ -90,8 +84,8 @@ fn what_was_set_of_a_node_outlives_its_restart_until_it_is_started_with_another_
     ends(&cluster, &["node", "set", "athens", "--partitions-max", "0"], 2);
     ends(&cluster, &["node", "set", "sparta", "--weight", "5"], 3);
     let set = ["node", "set", "athens", "--weight", "50", "--partitions-max", "9", "--zone", "east"];
-    assert!(done(&cluster, &set).contains("athens has weight 50, at most 9 copies, zone east"));
-    assert!(done(&cluster, &set).contains("has already"), "the same again changes nothing");
+    assert!(cluster.done(&set).contains("athens has weight 50, at most 9 copies, zone east"));
+    assert!(cluster.done(&set).contains("has already"), "the same again changes nothing");
     let all = (json!(50), json!(9), json!("east"));
     assert_eq!(athens(&cluster), all);
 
@@ -109,7 +103,7 @@ fn what_was_set_of_a_node_outlives_its_restart_until_it_is_started_with_another_
     let _started = cluster.spawn("athens-again", &arguments);
     cluster.wait_node("athens", "alive");
     assert_eq!(athens(&cluster), (json!(70), json!(9), json!("east")), "what the flags do not say anew stays");
-    assert!(done(&cluster, &["events"]).contains("to weight 50, at most 9 copies, zone east"));
+    assert!(cluster.done(&["events"]).contains("to weight 50, at most 9 copies, zone east"));
 }
 
 #[test]
@@ -117,7 +111,7 @@ fn a_table_gets_more_copies_and_fewer_while_it_is_written_to() {
     let cluster = Cluster::start(EXE, &Options { partitions: 4, replication: 1, ..Options::replicated() });
     cluster.wait_whole(1);
     for number in 0..20 {
-        done(&cluster, &["kv", "put", &format!("k/{number}"), "before"]);
+        cluster.done(&["kv", "put", &format!("k/{number}"), "before"]);
     }
     let many = ends(&cluster, &["table", "alter", "default", "--replication", "4"], 4);
     assert!(many.contains("there are 3 nodes") && many.contains("--replication 3"), "{many}");
@@ -125,19 +119,19 @@ fn a_table_gets_more_copies_and_fewer_while_it_is_written_to() {
     ends(&cluster, &["table", "alter", "default", "--replication", "0"], 2);
 
     let more = ["table", "alter", "default", "--replication", "3"];
-    assert!(done(&cluster, &more).contains("table default wants 3 copies of each partition"));
+    assert!(cluster.done(&more).contains("table default wants 3 copies of each partition"));
     // No write waits for copies that do not count yet.
     for number in 0..20 {
-        done(&cluster, &["kv", "put", &format!("k/{number}"), "after"]);
+        cluster.done(&["kv", "put", &format!("k/{number}"), "after"]);
     }
     cluster.wait_whole(3);
-    assert!(done(&cluster, &more).contains("wants already"));
+    assert!(cluster.done(&more).contains("wants already"));
     let fewer = ["table", "alter", "default", "--replication", "2"];
-    assert!(done(&cluster, &fewer).contains("wants 2 copies"));
+    assert!(cluster.done(&fewer).contains("wants 2 copies"));
     cluster.wait_whole(2);
     for number in 0..20 {
-        assert_eq!(done(&cluster, &["kv", "get", &format!("k/{number}")]), "after");
+        assert_eq!(cluster.done(&["kv", "get", &format!("k/{number}")]), "after");
     }
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     assert!(events.contains("wants 3 copies of each partition, 1 before"), "{events}");
 }

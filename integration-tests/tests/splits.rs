@@ -15,38 +15,18 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn cluster() -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
-    done(&cluster, &["table", "create", "times", "--range", "--replication", "3"]);
+    cluster.done(&["table", "create", "times", "--range", "--replication", "3"]);
     wait_served(&cluster, 1);
     cluster
 }
 
-fn done(cluster: &Cluster, arguments: &[&str]) -> String {
-    let ran = cluster.archon(arguments);
-    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-    ran.stdout
-}
-
-fn partitions(cluster: &Cluster) -> Vec<Value> {
-    let listed = cluster.json(&["partition", "list", "--table", "times"]).unwrap_or_default();
-    listed.as_array().cloned().unwrap_or_default()
-}
-
-/// Waits until so many partitions are served with three copies each, and none is being split.
+/// Waits until so many partitions are served with three copies each, and none is being split or merged.
 fn wait_served(cluster: &Cluster, count: usize) {
-    wait_for("the table to be served", TIMEOUT, || {
-        let listed = partitions(cluster);
-        let whole = |row: &Value| {
-            let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
-            let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
-            row["status"] == "online" && row["splits_into"].is_null() && copies == 3
-        };
-        let served = listed.len() == count && listed.iter().all(whole);
-        if served { Ok(()) } else { Err(format!("{listed:?}")) }
-    });
+    cluster.wait_settled("times", "the table to be served", TIMEOUT, |rows| rows.len() == count);
 }
 
 fn split(cluster: &Cluster, partition: &str, at: &str) {
-    done(cluster, &["partition", "split", partition, "--table", "times", "--at", at, "--wait"]);
+    cluster.done(&["partition", "split", partition, "--table", "times", "--at", at, "--wait"]);
 }
 
 #[test]
@@ -64,27 +44,26 @@ fn partitions_are_split_under_load_and_every_write_counts_once() {
     let all = seen.iter().map(|seen| seen.done).sum::<i64>();
     println!("{all} increments; the longest of keys that stayed took {kept:?} ms, of keys that moved {moved:?} ms");
     assert!(seen.iter().all(|seen| seen.open == 0), "nothing failed, so nothing is open: {seen:?}");
-    let begins: Vec<Value> = partitions(&cluster).iter().map(|row| row["range"]["begin"].clone()).collect();
+    let begins: Vec<Value> = cluster.partitions("times").iter().map(|row| row["range"]["begin"].clone()).collect();
     assert_eq!(begins.iter().filter_map(Value::as_str).collect::<std::collections::BTreeSet<_>>().len(), 5);
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     assert!(events.contains("is split: times/1 has the keys from \"key-12\" on"), "{events}");
 }
 
 #[test]
 fn without_a_key_a_partition_is_split_in_the_middle_of_its_bytes() {
     let cluster = cluster();
-    let put =
-        |key: &str, bytes: usize| drop(done(&cluster, &["kv", "put", key, &"x".repeat(bytes), "--table", "times"]));
+    let put = |key: &str, bytes: usize| drop(cluster.done(&["kv", "put", key, &"x".repeat(bytes), "--table", "times"]));
     ["a", "b", "c", "d"].into_iter().for_each(|key| put(key, 100));
     put("e", 300);
     put("f", 100);
     // Of 800 bytes the half is before `e`.
-    let planned = done(&cluster, &["partition", "split", "0", "--table", "times", "--dry-run"]);
+    let planned = cluster.done(&["partition", "split", "0", "--table", "times", "--dry-run"]);
     assert!(planned.contains("would be split") && planned.contains("from \"e\" on"), "{planned}");
-    assert_eq!(partitions(&cluster).len(), 1, "nothing was changed");
-    done(&cluster, &["partition", "split", "0", "--table", "times", "--wait"]);
+    assert_eq!(cluster.partitions("times").len(), 1, "nothing was changed");
+    cluster.done(&["partition", "split", "0", "--table", "times", "--wait"]);
     wait_served(&cluster, 2);
-    let begins: Vec<Value> = partitions(&cluster).iter().map(|row| row["range"]["begin"].clone()).collect();
+    let begins: Vec<Value> = cluster.partitions("times").iter().map(|row| row["range"]["begin"].clone()).collect();
     assert!(begins.contains(&Value::from("e")), "{begins:?}");
 }
 
@@ -136,24 +115,24 @@ fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() 
     let rounds =
         [Victim::Leader, Victim::Follower, Victim::Coordinator].map(|victim| phases.map(|phase| (victim, phase)));
     for (round, (victim, phase)) in rounds.into_iter().flatten().enumerate() {
-        let listed = partitions(&cluster);
+        let listed = cluster.partitions("times");
         let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
         let (partition, at) = (last["partition"].to_string(), key(2 * round + 2));
         let leader = last["leader"].as_str().expect("led").to_owned();
         let before = last_event(&cluster);
-        done(&cluster, &["partition", "split", &partition, "--table", "times", "--at", &at]);
+        cluster.done(&["partition", "split", &partition, "--table", "times", "--at", &at]);
         wait_event(&cluster, phase, before);
         kill(&mut cluster, victim, &leader);
         wait_for("the split to end", TIMEOUT, || {
-            let listed = partitions(&cluster);
+            let listed = cluster.partitions("times");
             let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
             if ends { Ok(()) } else { Err(format!("{victim:?} at {phase}: {listed:?}")) }
         });
-        let count = partitions(&cluster).len();
+        let count = cluster.partitions("times").len();
         wait_served(&cluster, count);
     }
     let seen = counting.end();
-    let count = partitions(&cluster).len();
+    let count = cluster.partitions("times").len();
     println!("{count} partitions, {} increments", seen.iter().map(|seen| seen.done).sum::<i64>());
     assert!(count > 3, "those that were done already when somebody was killed stay: {count}");
 }
@@ -168,7 +147,7 @@ fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
         runtime.block_on(client.put(key(counter), "before")).expect("a put");
     }
     for split_point in 1..=10 {
-        let listed = partitions(&cluster);
+        let listed = cluster.partitions("times");
         let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
         split(&cluster, &last["partition"].to_string(), &key(2 * split_point));
         wait_served(&cluster, split_point + 1);
@@ -178,7 +157,7 @@ fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
         assert_eq!(found.value.as_ref(), b"before", "{}", key(counter));
         runtime.block_on(client.put(key(counter), "after")).expect("a put");
     }
-    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     let after = listed.lines().filter(|line| line.contains("after")).count();
     assert_eq!(after, COUNTERS, "{listed}");
 }
@@ -187,7 +166,7 @@ fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
 fn all_nodes_killed_right_after_a_split_have_both_halves() {
     let mut cluster = cluster();
     for number in 0..100 {
-        done(&cluster, &["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
+        cluster.done(&["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
     }
     split(&cluster, "0", "key-50");
     for node in NODES {
@@ -197,9 +176,9 @@ fn all_nodes_killed_right_after_a_split_have_both_halves() {
         cluster.start_node(node);
     }
     wait_served(&cluster, 2);
-    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "1000"]);
+    let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 100, "{listed}");
-    let back = done(&cluster, &["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
+    let back = cluster.done(&["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
     assert!(back.contains("key-99"), "{back}");
 }
 
@@ -228,7 +207,7 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
         NODES.map(|node| counter(&runtime, cluster, node, "archon_node_formed_bytes_total")).into_iter().min()
     };
     let syncs = |cluster: &Cluster| NODES.map(|node| counter(&runtime, cluster, node, "archon_engine_syncs_total"));
-    done(&cluster, &["partition", "split", "0", "--table", "times", "--at", "key-0100"]);
+    cluster.done(&["partition", "split", "0", "--table", "times", "--at", "key-0100"]);
     wait_for("some rows to be copied", TIMEOUT, || match formed(&cluster) {
         Some(bytes) if bytes > 0 => Ok(()),
         bytes => Err(format!("{bytes:?} bytes")),
@@ -245,16 +224,16 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
         cluster.wait_node(node, "alive");
     }
     wait_for("the split to end", TIMEOUT, || {
-        let listed = partitions(&cluster);
+        let listed = cluster.partitions("times");
         let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
         if ends { Ok(()) } else { Err(format!("{listed:?}")) }
     });
-    let count = partitions(&cluster).len();
+    let count = cluster.partitions("times").len();
     println!("{count} partitions");
     wait_served(&cluster, count);
-    let listed = done(&cluster, &["kv", "scan", "--table", "times", "--limit", "10000"]);
+    let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "10000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 2_048);
-    let events = done(&cluster, &["events"]);
+    let events = cluster.done(&["events"]);
     assert!(!events.contains("damaged"), "{events}");
 }
 
@@ -277,9 +256,9 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
     says(&cluster, &["0", "--table", "times"], 4, "has fewer than two rows");
     says(&cluster, &["0", "--table", "times", "--cancel"], 4, "not being split");
     says(&cluster, &["0", "--table", "times", "--at", "m", "--cancel"], 2, "cannot be used with");
-    let planned = done(&cluster, &["partition", "split", "0", "--table", "times", "--at", "m", "--dry-run"]);
+    let planned = cluster.done(&["partition", "split", "0", "--table", "times", "--at", "m", "--dry-run"]);
     assert!(planned.contains("would be split") && planned.contains("from \"m\" on"), "{planned}");
-    assert_eq!(partitions(&cluster).len(), 1, "nothing was changed");
+    assert_eq!(cluster.partitions("times").len(), 1, "nothing was changed");
     split(&cluster, "0", "m");
     wait_served(&cluster, 2);
     says(&cluster, &["0", "--table", "times", "--at", "m"], 2, "its keys are those");
@@ -304,7 +283,7 @@ fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let here = ClusterRef { cluster_id: id.as_bytes().to_vec().into() };
     let ask = |op: Op| runtime.block_on(ask(cluster.node_address("athens"), &here, op));
-    let table = partitions(&cluster)[0]["table_id"].as_u64().expect("a number");
+    let table = cluster.partitions("times")[0]["table_id"].as_u64().expect("a number");
     let get = Some(op::Op::Get(OpGet { key: "z".into() }));
     let stamp_ms = ask(Op { op: get, ..Op::default() }).log_time_ms;
     let ask = |op: Op| ask(op).answer.expect("it says something");
@@ -326,5 +305,5 @@ fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice
     wait_served(&cluster, 2);
     assert_eq!(ask(named(Some(0))), first, "the partition where it began still knows it");
     refused(ask(named(None)));
-    assert_eq!(done(&cluster, &["kv", "get", "z", "--table", "times"]), "1");
+    assert_eq!(cluster.done(&["kv", "get", "z", "--table", "times"]), "1");
 }

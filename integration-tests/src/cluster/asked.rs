@@ -31,10 +31,52 @@ fn run(mut command: Command) -> Ran {
     }
 }
 
+/// Whether a partition is served by three copies, and nothing else is done with it.
+fn is_settled(row: &Value) -> bool {
+    let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
+    let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
+    row["status"] == "online" && row["splits_into"].is_null() && row["merges_with"].is_null() && copies == 3
+}
+
 impl Cluster {
     /// Runs the command line against this cluster.
     pub fn archon(&self, arguments: &[&str]) -> Ran {
         self.archon_at(&self.coordinator_list(), arguments)
+    }
+
+    /// Runs a verb that is to succeed; returns what it printed.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[track_caller]
+    pub fn done(&self, arguments: &[&str]) -> String {
+        let ran = self.archon(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+        ran.stdout
+    }
+
+    /// The partitions of a table, as they are listed; none while nobody answers.
+    pub fn partitions(&self, table: &str) -> Vec<Value> {
+        let listed = self.json(&["partition", "list", "--table", table]).unwrap_or_default();
+        listed.as_array().cloned().unwrap_or_default()
+    }
+
+    /// Waits until every partition of a table has three copies of nodes that are alive and is neither split nor merged, and `holds`
+    /// says that they are enough; returns them.
+    pub fn wait_settled(
+        &self,
+        table: &str,
+        what: &str,
+        timeout: Duration,
+        holds: impl Fn(&[Value]) -> bool,
+    ) -> Vec<Value> {
+        let settled = || {
+            let listed = self.partitions(table);
+            let settled = !listed.is_empty() && listed.iter().all(is_settled) && holds(&listed);
+            check(settled, || format!("{} partitions: {listed:?}", listed.len()))?;
+            Ok::<_, String>(listed)
+        };
+        wait_for(what, timeout, settled).0
     }
 
     /// Runs the command line against the given endpoints.
