@@ -75,9 +75,9 @@ impl Era {
     }
 
     /// It has the keys of another partition from here on, and what is known of them.
-    pub(super) fn takes_over(&mut self, history: History, applied: Applied, keys: &KeyRange) {
-        self.history.takes_over(history, keys);
-        self.applied.takes_over(applied);
+    pub(super) fn absorb_history(&mut self, history: History, applied: Applied, keys: &KeyRange) {
+        self.history.absorb(history, keys);
+        self.applied.absorb(applied);
     }
 
     /// Up to where a disk holds what was committed.

@@ -77,7 +77,7 @@ impl Applied {
     }
 
     /// These keys were another partition's, and this was put under them there.
-    pub(super) fn takes_over(&mut self, other: Self) {
+    pub(super) fn absorb(&mut self, other: Self) {
         self.put.extend(other.put);
     }
 

@@ -78,7 +78,7 @@ impl History {
 
     /// These keys are another partition's no more: what was written to them there goes on here, where all that follows has higher
     /// positions.
-    pub(super) fn takes_over(&mut self, other: Self, range: &KeyRange) {
+    pub(super) fn absorb(&mut self, other: Self, range: &KeyRange) {
         self.keys.retain(|key, _| !range.contains(key));
         self.unclaimed.retain(|(key, _)| !range.contains(key));
         self.keys.extend(other.keys);

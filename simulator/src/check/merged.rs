@@ -9,11 +9,11 @@ use archon_types::{KeyRange, PartitionId, Revision, Seq, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Keys of users, with what they are and since when.
+/// Keys of users, each with its value and revision.
 type Values = BTreeMap<Bytes, (Bytes, Revision)>;
 
 impl Checks {
-    /// Notes which merges were done by a command.
+    /// Notes which merges a command of the log has completed.
     pub(crate) fn note_merges(&mut self, before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
         let there = |table| after.tables.contains_key(&table);
         for row in before.partitions.merging().filter(|row| there(row.id.table)) {
@@ -24,7 +24,8 @@ impl Checks {
         Ok(())
     }
 
-    /// P, L and X: what was right's is left's from here on.
+    /// What was right's is left's from here on: prefixes, linearizability and exactly-once (P, L and X of docs/SIMULATION.md) are checked
+    /// against the joined history.
     fn merge(
         &mut self,
         left: PartitionId,
@@ -50,10 +51,10 @@ impl Checks {
             return Err(Violation::Prefix { detail });
         }
         let known = self.of(left).latest_mut();
-        known.takes_over(history, applied, range);
+        known.absorb_history(history, applied, range);
         let last = known.ledger.last();
         self.of(right).merged_into = Some((left, sealed));
-        // What it had given up before it may write again.
+        // Keys that left gave up in an earlier split and has back now: it may write them again.
         for known in self.partitions.values_mut() {
             let back =
                 known.key_origin.as_mut().filter(|key_origin| key_origin.of == left && key_origin.keys.overlaps(range));
@@ -67,7 +68,7 @@ impl Checks {
         Ok(())
     }
 
-    /// L: a partition that has ended writes nothing any more.
+    /// L: a partition that has ended writes no rows of users any more.
     pub(super) fn writes_nothing_after_its_end(&self, partition: PartitionId, entry: &Entry) -> Result<(), Violation> {
         let ended = self.partitions.get(&partition).and_then(|known| known.merged_into);
         let Some((left, _)) = ended.filter(|(_, sealed)| entry.at.seq > *sealed) else { return Ok(()) };
