@@ -7,6 +7,7 @@ mod tool;
 
 pub use tool::{TableArgs, ToolArgs};
 
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Becomes `archon` if the first argument is one of its verbs; call this first in `main`.
@@ -30,4 +31,25 @@ pub fn resident_bytes(pid: u32) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib: f64 = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok()).unwrap_or(0.0);
     kib * 1_024.0
+}
+
+/// Bytes that the files below a directory take on the disk, but for the reserve of an engine, which holds nothing.
+///
+/// # Errors
+/// If a directory cannot be read.
+pub fn disk_bytes(directory: &Path) -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        // A file may go while it is looked at.
+        let Ok(found) = std::fs::metadata(&path) else { continue };
+        let is_reserve = path.file_name().is_some_and(|name| name == "archon-reserve");
+        bytes += match found.is_dir() {
+            true => disk_bytes(&path)?,
+            false if is_reserve => 0,
+            false => found.blocks() * 512,
+        };
+    }
+    Ok(bytes)
 }

@@ -6,14 +6,13 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::{ToolArgs, become_archon, resident_bytes};
+use archon_bench::{ToolArgs, become_archon, disk_bytes, resident_bytes};
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState, Role};
 use archon_integration_tests::{Cluster, Ending, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, End, KEY_BYTES, Mix, Run, Workload};
 use clap::Parser;
 use serde::Serialize;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +27,7 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Copies of each partition: one on every node, so that each node holds everything.
 const COPIES: u8 = 3;
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// What may wait for the storage engines when everything is said to be there: the rows of idle probes.
+/// What may wait for the storage engines when everything is said to be there: what nodes write of themselves meanwhile.
 const WAITING_FEW_BYTES: u64 = 1024 * 1024;
 /// After a change, before memory is looked at.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -43,13 +42,13 @@ struct Args {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     value_bytes: u32,
     /// Partitions of the table.
-    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     partitions: u32,
     #[command(flatten)]
     tool: ToolArgs,
 }
 
-/// What was found. Memory is what is resident, the mean of the three nodes or coordinators.
+/// What was found. Memory is what is resident, the mean of the three nodes or coordinators unless said otherwise.
 #[derive(Clone, Debug, Serialize)]
 struct Report {
     keys: u64,
@@ -123,8 +122,8 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     sleep(SETTLE).await;
     let (node_full, _) = memory(cluster);
     let data = cluster.node_data(NODES[0]);
-    let log_bytes = block_in_place(|| bytes_below(&data.join("wal")))?;
-    let engine_bytes = block_in_place(|| bytes_below(&data))? - log_bytes;
+    let log_bytes = block_in_place(|| disk_bytes(&data.join("wal")))?;
+    let engine_bytes = block_in_place(|| disk_bytes(&data))? - log_bytes;
 
     let (mut started, mut stop, mut restarted) = (Vec::new(), Duration::ZERO, 0.0);
     for killed in [false, true] {
@@ -190,21 +189,21 @@ async fn incarnation(admin: &Admin) -> anyhow::Result<u64> {
     Ok(first.with_context(|| format!("there is no node {}", NODES[0]))?.incarnation)
 }
 
-/// Every partition of the large table has all its copies, of nodes that live.
+/// Every partition of the large table has all its copies, on nodes that are alive.
 async fn whole(admin: &Admin) -> anyhow::Result<()> {
     let look = async || {
         let nodes = admin.list_nodes().await.map_err(|error| error.to_string())?;
-        let live = nodes.iter().filter(|node| node.status == NodeStatus::Alive).count();
+        let alive = nodes.iter().filter(|node| node.status == NodeStatus::Alive).count();
         let rows = admin.table("many").await.map_err(|error| error.to_string())?;
         let is_whole = |row: &archon_client::PartitionSummary| {
             let live = row.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count();
             row.status == PartitionStatus::Online && live == usize::from(COPIES)
         };
         let missing = rows.iter().filter(|row| !is_whole(row)).count();
-        if missing == 0 && live == NODES.len() {
+        if missing == 0 && alive == NODES.len() {
             Ok(())
         } else {
-            Err(format!("{missing} partitions lack a copy, {live} nodes live"))
+            Err(format!("{missing} partitions lack a copy, {alive} nodes are alive"))
         }
     };
     until("every partition to be whole", TIMEOUT, look).await?;
@@ -233,18 +232,6 @@ fn memory(cluster: &Cluster) -> (f64, f64) {
         mean(NODES.iter().map(|name| cluster.node(name).pid()).collect()),
         mean(coordinators.map(|index| cluster.coordinator(index).pid()).collect()),
     )
-}
-
-/// Bytes that the files of a directory take on the disk.
-fn bytes_below(directory: &Path) -> anyhow::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    let mut sum = 0;
-    for entry in std::fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        sum += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.blocks() * 512 };
-    }
-    Ok(sum)
 }
 
 fn print(report: &Report) {

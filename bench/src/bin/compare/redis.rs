@@ -3,7 +3,7 @@
 use crate::Started;
 use crate::pipe::Pipe;
 use crate::redis_benchmark::RedisBenchmark;
-use crate::resp::{self, Own, Reply, Resp};
+use crate::resp::{self, DedicatedConnection, Reply, Resp};
 use crate::system::{Seen, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
@@ -65,7 +65,9 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         servers.push(spawn(&server, &name, &arguments, directory));
     }
     for address in addresses {
-        until("Redis to answer", || now(async { Ok(Own::open(address).await?.call(&[b"PING"]).await?) }))?;
+        until("Redis to answer", || {
+            now(async { Ok(DedicatedConnection::open(address).await?.call(&[b"PING"]).await?) })
+        })?;
     }
     let mut create = Command::new(cli);
     create.arg("--cluster").arg("create").args(addresses).args(["--cluster-replicas", "1", "--cluster-yes"]);
@@ -97,7 +99,7 @@ fn port(address: &str) -> &str {
 fn whole(addresses: &[String]) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
     let mut replicas = 0;
     for address in addresses {
-        let ask = async |what: &[&[u8]]| match Own::open(address).await?.call(what).await? {
+        let ask = async |what: &[&[u8]]| match DedicatedConnection::open(address).await?.call(what).await? {
             Reply::Bulk(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
             other => anyhow::bail!("{other:?}"),
         };
@@ -108,7 +110,7 @@ fn whole(addresses: &[String]) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
     }
     anyhow::ensure!(replicas == SERVERS / 2, "{replicas} replicas follow");
     let first = &addresses[0];
-    let reply = now(async { Ok(Own::open(first).await?.call(&[b"CLUSTER", b"SLOTS"]).await?) })?;
+    let reply = now(async { Ok(DedicatedConnection::open(first).await?.call(&[b"CLUSTER", b"SLOTS"]).await?) })?;
     let (mut masters, mut slots) = (Vec::new(), vec![u8::MAX; SLOTS]);
     let Reply::Array(ranges) = reply else { anyhow::bail!("CLUSTER SLOTS: {reply:?}") };
     for range in ranges {
@@ -167,7 +169,7 @@ pub(crate) struct RedisStore {
 }
 
 enum Ways {
-    Own(Vec<RefCell<Option<Own>>>),
+    DedicatedConnection(Vec<RefCell<Option<DedicatedConnection>>>),
     Shared(Vec<Pipe<Reply>>),
 }
 
@@ -186,9 +188,9 @@ impl Connect for Redis {
         } else {
             let mut own = Vec::new();
             for master in &self.masters {
-                own.push(RefCell::new(Some(Own::open(master).await?)));
+                own.push(RefCell::new(Some(DedicatedConnection::open(master).await?)));
             }
-            Ways::Own(own)
+            Ways::DedicatedConnection(own)
         };
         Ok(RedisStore { slots: self.slots.clone(), ways })
     }
@@ -200,7 +202,7 @@ impl RedisStore {
         let master = self.slots[usize::from(slot_of(key))] as usize;
         let reply = match &self.ways {
             Ways::Shared(pipes) => pipes[master].call(|out| resp::command(out, parts)).await?,
-            Ways::Own(own) => {
+            Ways::DedicatedConnection(own) => {
                 let taken = own[master].borrow_mut().take();
                 let mut connection = taken.ok_or_else(|| Failure::new("Broken", "the connection broke before"))?;
                 let reply = connection.call(parts).await?;

@@ -50,7 +50,7 @@ fn line(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
 }
 
 fn number(text: &[u8]) -> Result<i64, Failure> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| unreadable("a number"))
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| unreadable("a number was expected"))
 }
 
 /// Where the answer that begins at `at` ends, if it has arrived whole.
@@ -128,12 +128,12 @@ fn head(out: &mut BytesMut, kind: u8, mut number: usize) {
 
 /// A connection that one client has for itself: it asks, waits, and asks again.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct DedicatedConnection {
     stream: TcpStream,
     buffer: BytesMut,
 }
 
-impl Own {
+impl DedicatedConnection {
     /// Connects.
     pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address).await?;

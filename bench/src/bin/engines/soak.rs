@@ -1,6 +1,7 @@
 //! Overwrites for a long time.
 
 use anyhow::Context;
+use archon_bench::disk_bytes;
 use archon_integration_tests::dice::Dice;
 use archon_kvstore_node::EngineKind;
 use archon_kvstore_node::engine::{Change, Engine};
@@ -163,23 +164,6 @@ fn print_times(what: &str, times: &Histogram<u64>) {
         at(0.999),
         times.max()
     );
-}
-
-fn disk_bytes(directory: &Path) -> anyhow::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        // A file may go while it is looked at.
-        let Ok(found) = std::fs::metadata(&path) else { continue };
-        let reserve = path.file_name().is_some_and(|name| name == "archon-reserve");
-        bytes += match found.is_dir() {
-            true => disk_bytes(&path)?,
-            false if reserve => 0,
-            false => found.blocks() * 512,
-        };
-    }
-    Ok(bytes)
 }
 
 fn resident_bytes() -> anyhow::Result<u64> {
