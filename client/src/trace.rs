@@ -27,5 +27,5 @@
 //! ```
 
 pub use archon_proto::trace::{
-    TARGET, TRACEPARENT, TraceContext, Tracer, current, of_header, serve, set_tracer, within,
+    RequestSpan, TARGET, TRACEPARENT, TraceContext, Tracer, current, of_header, set_tracer, within,
 };

@@ -111,7 +111,7 @@ async fn traced(request: Request, next: Next) -> Response {
     let Some(caller) = trace::of_header(request.headers()) else { return next.run(request).await };
     let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let method = format!("{} {pattern}", request.method());
-    trace::serve(caller, "console", &method, next.run(request)).await
+    trace::RequestSpan::begin(caller, "console", &method).finish(next.run(request)).await
 }
 
 /// Asked of everything before it is looked at.

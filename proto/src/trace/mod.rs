@@ -12,7 +12,7 @@ mod serve;
 pub use archon_types::{TRACEPARENT, TraceContext};
 pub use channel::TracedChannel;
 pub use current::{Tracer, current, set_tracer, within};
-pub use serve::{Traced, TracedService, of_header, serve};
+pub use serve::{RequestSpan, Traced, TracedService, of_header};
 
 /// The target of the spans that calls of traces have.
 pub const TARGET: &str = "archon::trace";

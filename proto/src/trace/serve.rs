@@ -20,22 +20,49 @@ pub fn of_header(headers: &http::HeaderMap) -> Option<TraceContext> {
     first.to_str().ok().filter(|_| more.is_none()).and_then(TraceContext::parse)
 }
 
-/// Runs `work`, which answers a request that is a part of the trace `caller`, within a span and as a part of it.
-pub async fn serve<F: Future>(caller: TraceContext, service: &str, method: &str, work: F) -> F::Output {
-    let span = tracing::info_span!(
-        target: TARGET,
-        "request",
-        otel.kind = "server",
-        otel.name = %format_args!("{service}/{method}"),
-        service,
-        method,
-        trace_id = %TraceId(caller),
-        parent_id = %SpanId(caller),
-        span_id = Empty,
-        code = Empty,
-    );
-    let own = begun(&span, caller, true);
-    within(own, work).instrument(span).await
+/// Longest name of a service or a method that is told, in bytes: callers write it, and a collector's queue is not theirs to fill.
+const NAME_BYTES_MAX: usize = 64;
+
+fn bounded(name: &str) -> &str {
+    if name.len() > NAME_BYTES_MAX { "(a long name)" } else { name }
+}
+
+/// A request that is a part of a trace, while it is answered.
+#[derive(Debug)]
+pub struct RequestSpan {
+    span: Span,
+    own: TraceContext,
+}
+
+impl RequestSpan {
+    /// Begins a span under the caller's.
+    pub fn begin(caller: TraceContext, service: &str, method: &str) -> Self {
+        let (service, method) = (bounded(service), bounded(method));
+        let span = tracing::info_span!(
+            target: TARGET,
+            "request",
+            otel.kind = "server",
+            otel.name = %format_args!("{service}/{method}"),
+            service,
+            method,
+            trace_id = %TraceId(caller),
+            parent_id = %SpanId(caller),
+            span_id = Empty,
+            code = Empty,
+        );
+        let own = begun(&span, caller, true);
+        Self { span, own }
+    }
+
+    /// Does what is done at once.
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.span.in_scope(work)
+    }
+
+    /// Does the rest; what it calls is a part of the trace.
+    pub async fn finish<F: Future>(self, work: F) -> F::Output {
+        within(self.own, work).instrument(self.span).await
+    }
 }
 
 /// Has calls that are parts of traces answered within a span each.
@@ -71,7 +98,10 @@ where
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let Some(caller) = of_header(request.headers()) else { return Either::Left(self.0.call(request)) };
         let path = request.uri().path().to_owned();
-        let answer = self.0.call(request);
+        let (service, method) = parts(&path);
+        let span = RequestSpan::begin(caller, service, method);
+        // Whoever refuses does so at once, and logs it.
+        let answer = span.within(|| self.0.call(request));
         let work = async move {
             let response = answer.await;
             // A refusal stands in the head; what went well has its code behind the message.
@@ -81,11 +111,7 @@ where
             debug!(code, "answered");
             response
         };
-        let answered = async move {
-            let (service, method) = parts(&path);
-            serve(caller, service, method, work).await
-        };
-        Either::Right(answered.boxed())
+        Either::Right(span.finish(work).boxed())
     }
 }
 
