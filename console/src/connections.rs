@@ -3,7 +3,7 @@
 use crate::api;
 use crate::console::Cluster;
 use archon_client::Transport;
-use archon_security::{Caller, Stream};
+use archon_security::{Caller, Stream, counted_address};
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
@@ -54,7 +54,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
         match accepted {
             Ok((connection, from)) => {
                 let from = from.ip().to_canonical();
-                let caller = Caller::new(from, from, None, Arc::clone(&cluster.config.refusals));
+                let caller = Caller::new(counted_address(from), from, None, Arc::clone(&cluster.config.refusals));
                 let (transport, router, stop) = (cluster.config.transport.clone(), router.clone(), stop.clone());
                 tasks.spawn(async move {
                     if let Some(Some((stream, caller))) =

@@ -3,9 +3,9 @@
 //! Whoever is beyond that is told so, in the words of what it speaks, and counted. Connections that were taken are never
 //! ended for those that come later.
 
-use archon_security::{Caller, Identity, Refusals};
+use archon_security::{Caller, Identity, Refusals, counted_address};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,17 +23,6 @@ const ADDRESS_PART: usize = 2;
 pub fn connections_for(connections_max: usize, descriptors: Option<u64>) -> usize {
     let half = descriptors.map_or(usize::MAX, |most| usize::try_from(most / 2).unwrap_or(usize::MAX));
     half.clamp(CONNECTIONS_MIN, connections_max)
-}
-
-/// The address that counts: whoever has one of version 6 has the whole network that it lies in.
-pub fn identity(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V6(six) if !six.is_loopback() => {
-            let [a, b, c, d, ..] = six.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        other => other,
-    }
 }
 
 /// Lets in as many connections as a member takes, and counts those that it refuses.
@@ -91,7 +80,7 @@ impl ConnectionLimit {
     /// # Errors
     /// [`Refusal`].
     pub fn enter(self: &Arc<Self>, from: IpAddr) -> Result<Entry, Refusal> {
-        let (address, from) = (from.to_canonical(), identity(from));
+        let (address, from) = (from.to_canonical(), counted_address(from));
         let mut inside = self.inside();
         let count = inside.addresses.get(&from).copied().unwrap_or(0);
         let refusal = if inside.all >= self.connections_max {
@@ -184,7 +173,7 @@ mod tests {
 
     #[test]
     fn whoever_has_a_network_of_version_6_is_one() {
-        let at = |address: &str| identity(address.parse().unwrap());
+        let at = |address: &str| counted_address(address.parse().unwrap());
         assert_eq!(at("2001:db8:1:2::7"), at("2001:db8:1:2:ffff::1"));
         assert_ne!(at("2001:db8:1:2::7"), at("2001:db8:1:3::7"));
         assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));

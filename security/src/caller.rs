@@ -6,6 +6,17 @@ use archon_types::{ErrorDetail, ErrorKind, Right, denial};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+/// The address that counts: whoever has one of version 6 has the whole network that it lies in.
+pub fn counted_address(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(six) if !six.is_loopback() => {
+            let [a, b, c, d, ..] = six.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        other => other,
+    }
+}
+
 /// Who has sent a request or opened a stream.
 #[derive(Clone, Debug)]
 pub struct Caller {

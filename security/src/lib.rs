@@ -26,7 +26,7 @@ mod transport;
 mod verified_peer;
 
 pub use behalf::ON_BEHALF_OF;
-pub use caller::Caller;
+pub use caller::{Caller, counted_address};
 /// A certificate as its bytes.
 pub use rustls::pki_types::CertificateDer;
 

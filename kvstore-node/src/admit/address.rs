@@ -1,7 +1,7 @@
 //! What comes from one address: however many connections that are, they share a part of the node.
 
 use super::bounded::Bounded;
-use archon_proto::connection_limit::identity;
+use archon_security::counted_address;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ impl Node {
 
     /// The share of whoever is at `from`.
     pub(super) fn address(self: &Arc<Self>, from: IpAddr) -> Arc<Address> {
-        let at = identity(from);
+        let at = counted_address(from);
         let mut known = self.known.lock();
         if let Some(address) = known.addresses.get(&at).and_then(Weak::upgrade) {
             return address;
