@@ -42,8 +42,8 @@ impl Default for ParticipantMeasures {
 
 impl ParticipantMeasures {
     /// Something was decided. The caller holds the lock of the decisions.
-    pub(crate) fn decided(&self, holdings: &Holdings, now: Millis) {
-        let owned = holdings.owned(now).count();
+    pub(crate) fn decided(&self, holdings: &Holdings, now: impl FnOnce() -> Millis) {
+        let owned = holdings.owned(now()).count();
         let before = self.owned.swap(owned, Ordering::Relaxed);
         if owned != before {
             self.partitions.with(&[], |gauge| gauge.increment(owned as f64 - before as f64));

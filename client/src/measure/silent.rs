@@ -67,7 +67,7 @@ impl AdminMeasures {
 pub(crate) struct ParticipantMeasures {}
 
 impl ParticipantMeasures {
-    pub(crate) fn decided(self, _: &Holdings, _: Millis) {}
+    pub(crate) fn decided(self, _: &Holdings, _: impl FnOnce() -> Millis) {}
 
     pub(crate) fn registered(self) {}
 

@@ -78,7 +78,7 @@ impl Shared {
         let mut decides = self.decides.lock();
         let result = change(&mut decides, self.clock.now());
         self.holdings.store(Arc::new(decides.holdings().clone()));
-        self.measures.decided(decides.holdings(), self.clock.now());
+        self.measures.decided(decides.holdings(), || self.clock.now());
         while let Some(effect) = decides.next_effect() {
             // They end after the session, so nothing is lost; and after them nothing is done.
             let _ = self.effects.send(effect);
