@@ -47,9 +47,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log of this process; its end waits, for a moment, until everything is written.
 pub(super) struct Log {
-    /// Ends first: its last words are lines.
     #[cfg(feature = "otlp")]
-    _spans: Option<Spans>,
+    spans: Option<Spans>,
     queue: LogQueue,
 }
 
@@ -63,6 +62,9 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
+        // First: its last words are lines.
+        #[cfg(feature = "otlp")]
+        drop(self.spans.take());
         self.queue.flush(END_TIMEOUT);
     }
 }
@@ -132,7 +134,7 @@ pub(super) fn start(args: &LogArgs, service: &'static str) -> Result<Log, Failur
     log_panics(queue.clone(), args.format);
     Ok(Log {
         #[cfg(feature = "otlp")]
-        _spans: spans,
+        spans,
         queue,
     })
 }
