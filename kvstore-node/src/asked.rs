@@ -5,6 +5,9 @@ use archon_host::WaitsFor;
 use archon_types::{Op, PartitionId};
 use std::time::{Duration, Instant};
 
+/// Causes of waiting that are told of one operation.
+const WAITS_MAX: usize = 4;
+
 /// An operation that somebody waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -16,8 +19,10 @@ pub(crate) struct Asked {
     pub(crate) at: Instant,
     /// When the turns began in which a shard took it up, the first time and the last.
     taken: Option<(Instant, Instant)>,
-    /// Why it was not evaluated the first time.
-    pub(crate) waited_for: Option<WaitsFor>,
+    /// What it waited for, in order of time; the same again is noted once.
+    waited_for: [Option<WaitsFor>; WAITS_MAX],
+    /// It waits, and has not been taken up again.
+    is_waiting: bool,
 }
 
 /// Where the time of an operation went, one stage after the other.
@@ -25,9 +30,9 @@ pub(crate) struct Asked {
 pub(crate) struct Stages {
     /// Until a shard took it up.
     pub(crate) queued: Duration,
-    /// Until it was evaluated for good: see [`Asked::waited_for`].
+    /// Until it was evaluated for good, or given up: see [`Asked::waited_for`].
     pub(crate) waited: Duration,
-    /// Until what it wrote was durable here, as far as that is known.
+    /// Until the log batch of its turn was durable here; none if it is not, or too many others were since.
     pub(crate) logged: Option<Duration>,
     /// Until its answer left.
     pub(crate) rest: Duration,
@@ -36,18 +41,35 @@ pub(crate) struct Stages {
 impl Asked {
     /// An operation that arrived at this moment.
     pub(crate) const fn new(op: &Op, partition: PartitionId, at: Instant) -> Self {
-        Self { op: OpName::of(op), partition, at, taken: None, waited_for: None }
+        Self { op: OpName::of(op), partition, at, taken: None, waited_for: [None; WAITS_MAX], is_waiting: false }
     }
 
     /// A shard takes it up in the turn that began then.
     pub(crate) fn take_up(&mut self, turn: Instant) {
         let first = self.taken.map_or(turn, |(first, _)| first);
         self.taken = Some((first, turn));
+        self.is_waiting = false;
+    }
+
+    /// It cannot be evaluated yet.
+    pub(crate) fn waits(&mut self, waits_for: WaitsFor) {
+        self.is_waiting = true;
+        let free = self.waited_for.iter_mut().find(|noted| noted.is_none_or(|noted| noted == waits_for));
+        if let Some(free) = free {
+            *free = Some(waits_for);
+        }
+    }
+
+    /// What it waited for.
+    pub(crate) fn waited_for(&self) -> impl Iterator<Item = WaitsFor> + '_ {
+        self.waited_for.iter().flatten().copied()
     }
 
     /// Where its time went until `answered`. `logged_at` says when what was gathered in the turn that began at a moment was durable.
     pub(crate) fn stages(&self, answered: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) -> Stages {
         let (first, last) = self.taken.unwrap_or((answered, answered));
+        // What is given up while it waits was not taken up again.
+        let last = if self.is_waiting { answered } else { last };
         let logged_at = logged_at(last).filter(|_| self.op.is_write()).map(|at| at.min(answered));
         Stages {
             // It may have arrived while the turn was under way that took it up.
@@ -82,8 +104,12 @@ mod tests {
         let arrived = Instant::now();
         let mut write = asked(&put(), arrived);
         write.take_up(arrived + ms(5));
-        write.waited_for = Some(WaitsFor::Leadership);
+        write.waits(WaitsFor::Leadership);
+        write.take_up(arrived + ms(15));
+        write.waits(WaitsFor::Clients);
+        write.waits(WaitsFor::Clients);
         write.take_up(arrived + ms(25));
+        assert_eq!(write.waited_for().collect::<Vec<_>>(), [WaitsFor::Leadership, WaitsFor::Clients]);
         let logged_at = |turn: Instant| (turn == arrived + ms(25)).then_some(arrived + ms(125));
         let stages = write.stages(arrived + ms(200), logged_at);
         assert_eq!(stages, Stages { queued: ms(5), waited: ms(20), logged: Some(ms(100)), rest: ms(75) });
@@ -97,6 +123,16 @@ mod tests {
         read.take_up(arrived + ms(1));
         let stages = read.stages(arrived + ms(9), |turn| Some(turn + ms(2)));
         assert_eq!(stages, Stages { queued: ms(1), waited: ms(0), logged: None, rest: ms(8) });
+    }
+
+    #[test]
+    fn a_read_that_was_given_up_while_it_waited_was_not_being_read() {
+        let arrived = Instant::now();
+        let mut read = asked(&Op::Get { key: Bytes::from_static(b"k") }, arrived);
+        read.take_up(arrived + ms(1));
+        read.waits(WaitsFor::Confirmation);
+        let stages = read.stages(arrived + ms(9), |_| None);
+        assert_eq!(stages, Stages { queued: ms(1), waited: ms(8), logged: None, rest: ms(0) });
     }
 
     #[test]

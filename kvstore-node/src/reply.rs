@@ -43,8 +43,8 @@ impl Drop for Refusal {
     }
 }
 
-/// The way back to one client stream. Its queue needs no bound of its own: every answer in it holds a permit, and
-/// permits are bounded per stream.
+/// The way back to one client stream. Its queue needs no bound of its own: every answer in it either holds a permit, of which a
+/// stream has so many, or is a refusal, of which [`REFUSALS_MAX`] may wait.
 pub(crate) struct Connection {
     id: u64,
     sender: mpsc::UnboundedSender<Vec<Delivery>>,
@@ -102,7 +102,7 @@ impl ReplyTo {
         }
     }
 
-    /// What is answered, and since when somebody waits for it; nothing of what could not be read.
+    /// The operation and when it arrived; `None` if it could not be decoded.
     const fn asked(&self) -> Option<Asked> {
         match self {
             Self::Stream { asked, .. } | Self::Call { asked, .. } => *asked,
@@ -179,13 +179,10 @@ impl Replies {
 
     /// Adds an answer. `log_time` is the partition's, zero if there is none.
     pub(crate) fn add(&mut self, to: ReplyTo, log_time: Millis, outcome: Outcome) {
-        self.refused += u64::from(outcome.is_err());
-        if let Some(timing) = &self.timing {
-            let (passed_on, error) = (timing.passed_on, outcome.as_ref().err().map(|detail| detail.kind));
-            self.answered.extend(to.asked().map(|asked| Answered { asked, error, passed_on }));
-        }
+        let asked = to.asked();
         match to {
             ReplyTo::Call { sender, permit, .. } => {
+                self.note(asked, &outcome);
                 // A caller that is gone does not want the answer.
                 let _ = sender.send((log_time, outcome));
                 drop(permit);
@@ -195,13 +192,23 @@ impl Replies {
                 let mut outcome = outcome;
                 if let Err(detail) = permit.answered(bytes) {
                     (outcome, bytes) = (Err(detail), 0);
-                    self.refused += 1;
                 }
+                self.note(asked, &outcome);
                 let id = connection.id;
                 let (_, batch) = self.batches.entry(id).or_insert_with(|| (connection, Vec::new()));
                 let reply = TaggedReply { tag, log_time, outcome };
                 batch.push(Delivery { reply, bytes, hint: self.hint, _permit: Some(permit), _refusal: None });
             }
+        }
+    }
+
+    /// Notes what the client will read.
+    fn note(&mut self, asked: Option<Asked>, outcome: &Outcome) {
+        let error = outcome.as_ref().err().map(|detail| detail.kind);
+        self.refused += u64::from(error.is_some());
+        if let Some(timing) = &self.timing {
+            let passed_on = timing.passed_on;
+            self.answered.extend(asked.map(|asked| Answered { asked, error, passed_on }));
         }
     }
 
@@ -215,8 +222,7 @@ impl Replies {
         self.send_at(Instant::now(), |_| None)
     }
 
-    /// The same by somebody who has just looked at the clock, and can say when what was gathered in the turn that began at a moment was
-    /// durable.
+    /// The same at `now`. `logged_at` gives the time at which the log batch of the turn that began at a given time became durable.
     pub(crate) fn send_at(&mut self, now: Instant, logged_at: impl Fn(Instant) -> Option<Instant>) -> u64 {
         if let Some(timing) = &self.timing {
             self.answered.drain(..).for_each(|answered| timing.note(answered, now, &logged_at));

@@ -47,6 +47,8 @@ impl SlowOperations {
         let Answered { asked, error, passed_on } = answered;
         let rest = millis(stages.rest);
         let (writes, waited) = (asked.op.is_write(), stages.waited);
+        let logs = writes && !passed_on && stages.logged.is_some();
+        let waited_for = asked.waited_for().map(word).collect::<Vec<_>>().join(",");
         tracing::warn!(
             target: "slow_operation",
             op = asked.op.as_str(),
@@ -54,9 +56,10 @@ impl SlowOperations {
             took_ms = millis(at.saturating_duration_since(asked.at)),
             queued_ms = millis(stages.queued),
             waited_ms = (!waited.is_zero()).then(|| millis(waited)),
-            waited_for = asked.waited_for.map(word),
+            waited_for = (!waited_for.is_empty()).then_some(waited_for),
             logged_ms = stages.logged.map(millis),
-            replicated_ms = (writes && !passed_on).then_some(rest),
+            replicated_ms = logs.then_some(rest),
+            committed_ms = (writes && !passed_on && !logs).then_some(rest),
             read_ms = (!writes && !passed_on).then_some(rest),
             passed_on_ms = passed_on.then_some(rest),
             error = error.map(ErrorKind::as_str),
@@ -69,6 +72,8 @@ impl SlowOperations {
 const fn word(waited_for: WaitsFor) -> &'static str {
     match waited_for {
         WaitsFor::Leadership => "leadership",
+        WaitsFor::Reshaping => "reshaping",
+        WaitsFor::Clients => "clients",
         WaitsFor::Confirmation => "confirmation",
     }
 }

@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
         let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nzone = ''\nweight = 1\n\
                      advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\n\
-                     copy_bytes_per_second = 1\n";
+                     copy_bytes_per_second = 1\nslow_operation_ms = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), NodeFile::KEYS.len());
         assert!(!format!("{found:?}").contains("None"));

@@ -43,7 +43,7 @@ impl<S: Shell> Turn<S> {
             | ReplicaStatus::HandingOver
             | ReplicaStatus::Released => 0,
         };
-        self.park_for(local, request, wait_ms)
+        self.park_for(local, request, wait_ms, WaitsFor::Leadership)
     }
 
     /// Keeps an operation until it has waited for so long in all; gives it back if it has, or if too many wait.
@@ -52,13 +52,14 @@ impl<S: Shell> Turn<S> {
         local: &mut LocalCopy<S>,
         mut request: Request<S::Reply>,
         wait_ms: u64,
+        waits_for: WaitsFor,
     ) -> Option<Request<S::Reply>> {
         let waited_ms = request.parked_at.map_or(0, |since| self.now.since(since));
         if waited_ms >= wait_ms || local.waiting.parked() >= self.park_limits.parked_max {
             return Some(request);
         }
         request.parked_at.get_or_insert(self.now);
-        request.reply.waits(WaitsFor::Leadership);
+        request.reply.waits(waits_for);
         self.shell.observe(local.at(), Observed::Parked);
         local.waiting.park(request);
         None

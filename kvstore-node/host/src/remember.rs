@@ -2,7 +2,7 @@
 
 use crate::local_copy::LocalCopy;
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::request::{Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{ClientCapacity, Forgetting, PartitionView, Reader};
@@ -42,7 +42,8 @@ impl<S: Shell> Turn<S> {
                 Err(kind) => (request, Refusal::NoWrites(kind)),
             },
             Ok(ClientCapacity::Unknown(detail)) => {
-                (self.park_for(local, request, self.park_limits.reading_ms)?, Refusal::Detail(detail))
+                let reading_ms = self.park_limits.reading_ms;
+                (self.park_for(local, request, reading_ms, WaitsFor::Clients)?, Refusal::Detail(detail))
             }
             Err(error) => (request, self.unreadable(local, &error)),
         };

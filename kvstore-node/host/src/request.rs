@@ -21,6 +21,10 @@ pub trait Reply {
 pub enum WaitsFor {
     /// It is not clear yet who leads the partition.
     Leadership,
+    /// A split or a merge, under way, is to decide whose the key is.
+    Reshaping,
+    /// The leader is still to read whom the partition remembers.
+    Clients,
     /// The other copies are to confirm that this one still leads.
     Confirmation,
 }

@@ -9,7 +9,7 @@ use crate::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::request::{Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::split_off::OwnCopy;
 use crate::turn::Turn;
@@ -129,7 +129,7 @@ impl<S: Shell> Turn<S> {
         if !sealed || reads || self.broken.breaks(Mutant::MovedBeforePart) {
             return Some(request);
         }
-        let request = self.park_for(local, request, self.park_limits.settle_ms)?;
+        let request = self.park_for(local, request, self.park_limits.settle_ms, WaitsFor::Reshaping)?;
         if self.broken.breaks(Mutant::SealGivenUp) {
             return Some(request); // rule 36
         }

@@ -48,7 +48,7 @@ impl Forwards {
             self.link(to).push(request)
         };
         let Some((reply, detail)) = refused else { return };
-        let mut replies = Replies::default();
+        let mut replies = Replies::timed(self.timing.clone());
         replies.add(reply, Millis::ZERO, Err(detail));
         self.shared.metrics.operations_refused.add(replies.send());
     }

@@ -19,7 +19,7 @@ const HERE_MAX: Duration = Duration::from_millis(2);
 /// the shard has better things to do.
 const HERE_BYTES_MAX: usize = 2 * 1024;
 /// Batches of which it is remembered when they were durable.
-const REMEMBERED_MAX: usize = 256;
+const REMEMBERED_MAX: usize = 4_096;
 /// How many batches go to the log's own thread after one that took longer.
 const AWAY: u32 = 64;
 

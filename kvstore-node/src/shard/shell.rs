@@ -83,7 +83,7 @@ impl archon_host::Reply for ReplyTo {
 
     fn waits(&mut self, waits_for: WaitsFor) {
         if let Some(asked) = self.asked_mut() {
-            asked.waited_for = Some(waits_for);
+            asked.waits(waits_for);
         }
     }
 }
