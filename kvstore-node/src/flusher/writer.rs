@@ -27,7 +27,7 @@ pub(super) struct Writer {
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
     unsynced_since: Option<Instant>,
-    /// One step of one at a time.
+    /// Jobs that take many turns, run one step at a time.
     jobs: Jobs,
 }
 
@@ -88,7 +88,7 @@ impl Writer {
             }
             match self.take(turn) {
                 Ok(true) if !stop => {}
-                // If not everything was written: the log holds what is missing.
+                // Rows that were not written are recovered from the log.
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, "engine failed, flusher stops");
@@ -169,6 +169,9 @@ impl Writer {
         let (free_bytes, needed_bytes) = (lack.free_bytes, lack.needed_bytes);
         tracing::error!(free_bytes, needed_bytes, "the disk is full: no writes are taken until there is space: {lack}");
         if self.unsynced_since.is_some() {
+            // Whoever watches over the engine is to see a disk that does not answer.
+            let _busy = SetIdle(Arc::clone(&self.shared));
+            self.set_busy();
             self.sync()?;
         }
         let mut queue = self.shared.queue.lock();
