@@ -3,7 +3,7 @@
 use archon_replica::{Position, Replica, ReplicaStatus};
 use archon_types::{Epoch, Partition, PlacementId, ReplicaState};
 
-/// One copy, as its row and its replica say.
+/// Answers what a copy is asked about itself; it decides nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyView<'a> {
     /// Its placement.

@@ -1,4 +1,4 @@
-//! How many operations a partition gets, and at which key half of them lie on either side.
+//! How many operations a partition gets, and which key halves them.
 
 use crate::key_sample::KeySample;
 use archon_types::Millis;
@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 /// Over how long operations are counted before their rate is judged, in milliseconds.
 pub(crate) const WINDOW_MS: u64 = 5_000;
-/// Nothing is said of fewer keys.
-const KEYS_MIN: usize = 64;
+/// Fewer sampled operations say nothing.
+const SAMPLES_MIN: usize = 64;
 /// What the lesser half must get at least, or a split helps little: one part in so many.
 const LESSER_PART: usize = 4;
 
@@ -47,10 +47,10 @@ impl Heat {
         self.rate
     }
 
-    /// Ends a window, if it is time for that. Says where to split if the rate was above `most` in this one and the one before,
-    /// and if the middle of that one divides this one too: keys that only ever rise, or a single one that gets most, are not
-    /// helped by a split, and neither is a burst.
-    pub(crate) fn judge(&mut self, now: Millis, most: u64) -> Option<Hot> {
+    /// Ends a window, if it is time for that. Says where to split if the rate was above `rate_max` in this window and the one before,
+    /// and if the middle key of the window before halves the keys of this one, too: keys that only ever rise, or a single one that
+    /// gets most, are not helped by a split, and neither is a burst.
+    pub(crate) fn judge(&mut self, now: Millis, rate_max: u64) -> Option<Hot> {
         let elapsed_ms = now.since(self.began);
         if elapsed_ms < WINDOW_MS {
             return None;
@@ -58,7 +58,7 @@ impl Heat {
         let ended = std::mem::replace(self, Self::new(now));
         let rate = ended.sample.operations().saturating_mul(1_000) / elapsed_ms;
         self.rate = Some(rate);
-        if rate <= most {
+        if rate <= rate_max {
             return None;
         }
         let keys = ended.sample.sorted();
@@ -81,7 +81,7 @@ fn middle(keys: &[Bytes]) -> Option<Bytes> {
 /// Whether both sides of `at` get enough of these keys, which are in order.
 fn halves(keys: &[Bytes], at: &Bytes) -> bool {
     let below = keys.partition_point(|key| key < at);
-    keys.len() >= KEYS_MIN && below.min(keys.len() - below) * LESSER_PART >= keys.len()
+    keys.len() >= SAMPLES_MIN && below.min(keys.len() - below) * LESSER_PART >= keys.len()
 }
 
 #[cfg(test)]
