@@ -40,7 +40,7 @@ pub struct Status {
     pub partitions_online: u32,
     /// Assigned partitions of which fewer copies count than are wanted.
     pub partitions_under_replicated: u32,
-    /// Copies of dropped tables that are not deleted yet.
+    /// Copies of partitions that are no more (dropped, merged, split in vain), not deleted yet.
     pub copies_condemned: u32,
     /// Moves under way.
     pub moves_running: u32,

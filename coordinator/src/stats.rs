@@ -99,7 +99,7 @@ metrics! {
         moves: Labelled<u64> = Definition::gauge("archon_cluster_moves", "moves that are not over by phase").by(PHASE);
         copies_condemned: u64 = Definition::gauge(
             "archon_cluster_copies_condemned",
-            "copies of dropped tables that are not deleted yet"
+            "copies of partitions that are no more (dropped, merged, split in vain) and that are not deleted yet"
         );
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct PlanFile {
     cluster_id: String,
     /// The table version it was made for.
     table_version: Version,
-    /// The version of the moves' records it was made for: what was under way is reckoned with as if it were done.
+    /// The version of the list of moves it was made for: moves under way are taken for done.
     moves_version: Version,
     /// What moves where, and why.
     moves: Vec<Move>,
@@ -82,7 +82,7 @@ impl PlanFile {
         Ok(Plan { table_version, moves_version, moves, unmet })
     }
 
-    /// The quorum goes by the numbers alone, and people by the names.
+    /// Checks that each name belongs to the number beside it: the quorum goes by the numbers alone, and people by the names.
     fn check(&self, path: &Path, status: &Status, nodes: &[Node], tables: &[TableSummary]) -> Result<(), Failure> {
         if self.cluster_id != status.cluster_id {
             let (file, made, here) = (path.display(), &self.cluster_id, &status.cluster_id);
@@ -104,14 +104,14 @@ impl PlanFile {
                 ("to", &step.to, step.to_id.get(), node(step.to_id.get()), "node"),
                 ("table", &step.table, step.table_id.get(), table(step.table_id.get()), "table"),
             ];
-            for (key, name, id, is, what) in named {
+            for (field, name, id, is, what) in named {
                 let is = match is {
                     Some(is) if is == name => continue,
                     Some(is) => format!("the number of {is}"),
                     None => format!("no {what} of this cluster"),
                 };
                 let label = step.partition_name();
-                let message = format!("the move of {label} has {key} {name:?}, but {key}_id {id}, which is {is}");
+                let message = format!("the move of {label} says {field}: {name:?}, but {field}_id {id} is {is}");
                 return Err(unusable(path, &message));
             }
         }
@@ -185,12 +185,12 @@ mod tests {
         check(FILE).unwrap();
         let renamed = check(&FILE.replace("ephesus", "byzantium")).unwrap_err();
         assert_eq!(renamed.exit, Exit::Usage);
-        let text = "the move of default/7 has to \"byzantium\", but to_id 4, which is the number of ephesus";
+        let text = "the move of default/7 says to: \"byzantium\", but to_id 4 is the number of ephesus";
         assert!(renamed.message.contains(text), "{renamed}");
         let unknown = check(&FILE.replace(r#""to_id": 4"#, r#""to_id": 99"#)).unwrap_err();
-        assert!(unknown.message.contains("to_id 99, which is no node of this cluster"), "{unknown}");
+        assert!(unknown.message.contains("to_id 99 is no node of this cluster"), "{unknown}");
         let other = check(&FILE.replace(r#""table": "default""#, r#""table": "orders""#)).unwrap_err();
-        assert!(other.message.contains("table \"orders\", but table_id 1, which is the number of default"), "{other}");
+        assert!(other.message.contains("table: \"orders\", but table_id 1 is the number of default"), "{other}");
         for more in [r#""priority": 1, "moves""#, r#""moves""#] {
             let text =
                 FILE.replace(r#""moves""#, more).replace(r#""bytes_total": 9"#, r#""bytes_total": 9, "speed": 1"#);

@@ -44,10 +44,9 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
             Some(CoordinatorRole::Unreachable) => output.bad(role),
             _ => role.to_owned(),
         };
-        let lack = match coordinator.lack {
-            Some(_) => output.bad(", takes nothing new"),
-            None => String::new(),
-        };
+        let lack = coordinator.lack.as_ref();
+        let lack =
+            lack.map(|lack| output.bad(&format!(", takes nothing new into its log, {lack}"))).unwrap_or_default();
         lines.push(format!("            {}  {}  {role}{behind}{lack}", coordinator.id, coordinator.address));
     }
     lines.push(format!("nodes       {}", nodes_line(status, output)));
@@ -161,20 +160,23 @@ pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output)
     };
     let online = match status.copies_condemned {
         0 => online,
-        left => format!("{online}, {} of dropped tables to be deleted", count_text(left as usize, "copy", "copies")),
+        left => format!(
+            "{online}, {} of partitions that are no more to be deleted",
+            count_text(left as usize, "copy", "copies")
+        ),
     };
     match skew(nodes) {
-        Some((least, most)) => format!("{online}, between {least} and {most} per node that is alive"),
+        Some((least, most)) => format!("{online}, between {least} and {most} copies per node that serves"),
         None => online,
     }
 }
 
-/// The fewest and the most partitions on a node that is alive and takes its share: a plan moves nothing to or from others.
-/// Participants are none of them: lease tables even themselves out.
+/// The fewest and the most copies on a node that is alive and takes its share: a plan moves nothing to or from others.
+/// Participants are not counted: lease tables even themselves out.
 fn skew(nodes: &[&Node]) -> Option<(u32, u32)> {
     let serves = |node: &&&Node| node.status == NodeStatus::Alive && node.goal == NodeGoal::Serve;
-    let live = || nodes.iter().filter(serves).map(|node| node.copies_held);
-    Some((live().min()?, live().max()?))
+    let held = || nodes.iter().filter(serves).map(|node| node.copies_held);
+    Some((held().min()?, held().max()?))
 }
 
 fn moves_line(status: &Status) -> String {

@@ -1,4 +1,4 @@
-//! Copies of dropped tables that their nodes have not deleted yet.
+//! Copies of partitions that are no more (dropped, merged, split in vain) which their nodes have not deleted yet.
 
 use archon_types::{NodeId, PartitionId, PlacementId};
 use serde::{Deserialize, Serialize, Serializer};

@@ -10,7 +10,7 @@ use archon_types::{
     Duty, ErrorDetail, ErrorKind, NodeDelta, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece, Version,
 };
 
-/// Most copies of dropped tables that one list of duties names; the others follow when these are deleted. A copy that no duty
+/// Most copies of partitions that are no more which one list of duties names; the others follow when these are deleted. A copy that no duty
 /// names is not served either.
 const CONDEMNED_AT_ONCE: usize = 4_096;
 
@@ -53,7 +53,7 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
 pub struct DutiesMark {
     rows: u64,
     copies: u32,
-    /// Copies of dropped tables, and the last drop if there are any.
+    /// Copies of partitions that are no more, and the last drop if there are any.
     condemned: Option<(usize, Version)>,
     /// Who else acts, what is moved and what is barred, where leaderships of this node are to be handed over or copies to be deleted.
     others: Option<(Version, Version, Version)>,

@@ -257,7 +257,7 @@ pub struct Counts {
     pub partitions_offline: u32,
     /// Assigned partitions with fewer copies that count than are wanted.
     pub partitions_under_replicated: u32,
-    /// Copies waiting to be deleted, those of dropped tables included.
+    /// Copies waiting to be deleted, those of partitions that are no more included.
     pub placements_unloading: u32,
     /// Moves that are not over, queued ones included.
     pub migrations_running: u32,

@@ -38,7 +38,7 @@ pub const STRANGERS_MAX: usize = 1_000;
 pub const STRANGER_AGE_MS: u64 = 3_600_000;
 /// Most partitions of all tables together.
 pub const PARTITIONS_MAX: usize = 1_048_576;
-/// Most copies of dropped tables that wait for their nodes to delete them.
+/// Most copies of partitions that are no more which wait for their nodes to delete them.
 pub const CONDEMNED_MAX: usize = 1_048_576;
 /// Most moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
@@ -93,7 +93,7 @@ pub struct ClusterState {
     pub surpassed: BTreeMap<PartitionId, Epoch>,
     /// Ended leaderships whose holders may not know it yet.
     pub former_leaders: FormerLeaders,
-    /// Copies of dropped tables that are to be deleted, until their nodes say that they are.
+    /// Copies of partitions that are no more, dropped, merged or split in vain: until their nodes say that they are deleted.
     #[serde(default)]
     pub condemned: Condemned,
     /// What operators have ordered of partitions and members.

@@ -18,7 +18,7 @@ pub struct Totals {
     pub under_replicated: u64,
     /// Moves that are not over, each by its phase.
     pub moves: Vec<(MovePhase, u64)>,
-    /// Copies of dropped tables that are not deleted yet.
+    /// Copies of partitions that are no more, not deleted yet.
     pub copies_condemned: u64,
 }
 

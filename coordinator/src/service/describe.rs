@@ -124,7 +124,7 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> v
 const STAYS_REMEDY: &str =
     "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
 
-/// One reason stands for all copies of dropped tables that are not deleted yet.
+/// One reason stands for all copies of partitions that are no more and that are not deleted yet.
 fn condemned(state: &ClusterState) -> Option<v1::Reason> {
     let copies = state.condemned.len();
     let on_node = |(node, copies): (NodeId, usize)| {
@@ -142,7 +142,10 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
         true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
         false => "",
     };
-    let message = format!("{copies} copies of dropped tables are not deleted yet: {}{others}", named.join("; "));
+    let message = format!(
+        "{copies} copies of partitions that are no more (dropped, merged, split in vain) are not deleted yet: {}{others}",
+        named.join("; ")
+    );
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 

@@ -68,7 +68,7 @@ words! {
         LostCopyKept = "lost_copy_kept",
         /// A move waits.
         MoveWaits = "move_waits",
-        /// Copies of dropped tables are not deleted yet.
+        /// Copies of partitions that are no more are not deleted yet.
         CopiesCondemned = "copies_condemned",
         /// A node fell silent or stopped.
         NodeFailed = "node_failed",

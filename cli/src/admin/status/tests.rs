@@ -30,7 +30,7 @@ quorum      coordinator 2 leads in term 4, 2 of 3 reachable
             3  127.0.0.1:7103  unreachable
 nodes       2 alive
             athens 9 · ephesus 0
-partitions  9 of 9 online, between 0 and 9 per node that is alive
+partitions  9 of 9 online, between 0 and 9 copies per node that serves
 table       version 41
 moves       none running
 next        start coordinator 3 again with its data directory"
@@ -48,7 +48,7 @@ fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
     let mut empty = Node { goal: NodeGoal::Drain.into(), ..node("ephesus", 0) };
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.contains("athens 9 · ephesus 0 (drained)"), "{text}");
-    assert!(text.contains("between 9 and 9 per node that is alive"), "{text}");
+    assert!(text.contains("between 9 and 9 copies per node that serves"), "{text}");
     assert!(text.ends_with("ephesus is drained: stop it, then `archon node remove ephesus`"), "{text}");
     empty.status = NodeStatus::Failed.into();
     whole.nodes_failed = 1;
@@ -73,7 +73,7 @@ fn participants_were_counted_as_nodes_and_a_plan_was_advised_for_them() {
         text.contains("            athens 9 · ephesus 9\n            participants: ada 6 · grace 0 (failed)\n"),
         "{text}"
     );
-    assert!(text.contains("between 9 and 9 per node that is alive"), "{text}");
+    assert!(text.contains("between 9 and 9 copies per node that serves"), "{text}");
     assert!(text.ends_with("next        nothing to do"), "{text}");
     // A participant that was drained and has ended is no node that may stay away.
     members[3].goal = NodeGoal::Drain.into();
