@@ -217,9 +217,8 @@ fn a_collector_that_takes_nothing_holds_nobody_up() {
     let [coordinator, node] = members(directory.path(), &addresses, &address);
     for collector in [&nobody, &address] {
         let began = Instant::now();
-        let (_, waited) = wait_for("a verb to be done", TIMEOUT, || {
-            archon(&addresses[0], collector, &["kv", "put", "key", "value"])
-        });
+        let (_, waited) =
+            wait_for("a verb to be done", TIMEOUT, || archon(&addresses[0], collector, &["kv", "put", "key", "value"]));
         let began_last = Instant::now();
         archon(&addresses[0], collector, &["node", "list"]).expect("it is done");
         let took = began_last.elapsed();
