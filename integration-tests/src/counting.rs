@@ -49,17 +49,14 @@ impl Counting {
         let runtime = Runtime::new().expect("a runtime");
         let client = cluster.client().table(table).timeout(Duration::from_secs(20));
         let client = Arc::new(runtime.block_on(client.build()).expect("a client"));
-        // A first write that is under way while its key becomes another partition's is open, unless its client has heard of the partition
-        // before: what is to be looked at begins after that.
-        for counter in 0..COUNTERS {
-            runtime.block_on(client.get(counter_key(counter))).expect("readable");
-        }
         let stop = Arc::new(AtomicBool::new(false));
         let answered: Arc<[AtomicU64; COUNTERS]> = Arc::default();
         let task =
             |counter| runtime.spawn(count_up(Arc::clone(&client), counter, Arc::clone(&stop), Arc::clone(&answered)));
         let tasks = (0..COUNTERS).map(task).collect();
-        Self { runtime, client, stop, answered, tasks }
+        let counting = Self { runtime, client, stop, answered, tasks };
+        counting.wait_heard();
+        counting
     }
 
     /// Waits until each counter was counted up twice from now on, so that the client has heard of each partition that there is now: a
