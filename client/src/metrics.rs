@@ -20,8 +20,8 @@
 //! Without a recorder nothing hears them, and without the feature nothing of it is built. `docs/METRICS.md` lists them; so does
 //! [`DEFINITIONS`]. Several clients of a process count together.
 
-use archon_types::ErrorKind;
 pub use archon_types::metric::{Definition, Kind, Label};
+use archon_types::{ErrorKind, OpKind};
 
 /// The words of [`ErrorKind::ALL`].
 const REASONS: [&str; ErrorKind::ALL.len()] = {
@@ -29,6 +29,17 @@ const REASONS: [&str; ErrorKind::ALL.len()] = {
     let mut at = 0;
     while at < words.len() {
         words[at] = ErrorKind::ALL[at].as_str();
+        at += 1;
+    }
+    words
+};
+
+/// The words of operations, and that of a read at any copy.
+const OPERATION_WORDS: [&str; OpKind::ALL.len() + 1] = {
+    let mut words = ["get_stale"; OpKind::ALL.len() + 1];
+    let mut at = 0;
+    while at < OpKind::ALL.len() {
+        words[at] = OpKind::WORDS[at];
         at += 1;
     }
     words
@@ -45,7 +56,7 @@ pub(crate) const OPERATION_SECONDS: Definition = Definition::histogram(
 .by(&[
     Label {
         name: "operation",
-        values: &["get", "put", "delete", "compare_and_set", "increment", "scan", "get_stale"],
+        values: &OPERATION_WORDS,
     },
     OUTCOME,
 ]);

@@ -1,8 +1,7 @@
 //! An operation that somebody waits for, and when it got how far.
 
-use crate::op_times::OpName;
 use archon_host::WaitsFor;
-use archon_types::{Op, PartitionId};
+use archon_types::{Op, OpKind, PartitionId};
 use std::time::{Duration, Instant};
 
 /// Causes of waiting that are told of one operation.
@@ -12,7 +11,7 @@ const WAITS_MAX: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// Which.
-    pub(crate) op: OpName,
+    pub(crate) op: OpKind,
     /// For which partition.
     pub(crate) partition: PartitionId,
     /// When it arrived.
@@ -41,7 +40,7 @@ pub(crate) struct Stages {
 impl Asked {
     /// An operation that arrived at this moment.
     pub(crate) const fn new(op: &Op, partition: PartitionId, at: Instant) -> Self {
-        Self { op: OpName::of(op), partition, at, taken: None, waited_for: [None; WAITS_MAX], is_waiting: false }
+        Self { op: OpKind::of(op), partition, at, taken: None, waited_for: [None; WAITS_MAX], is_waiting: false }
     }
 
     /// A shard takes it up in the turn that began then.
@@ -70,7 +69,8 @@ impl Asked {
         let (first, last) = self.taken.unwrap_or((answered, answered));
         // What is given up while it waits was not taken up again.
         let last = if self.is_waiting { answered } else { last };
-        let logged_at = logged_at(last).filter(|_| self.op.is_write()).map(|at| at.min(answered));
+        let logged_at = if self.op.is_read() { None } else { logged_at(last) };
+        let logged_at = logged_at.map(|at| at.min(answered));
         Stages {
             // It may have arrived while the turn was under way that took it up.
             queued: first.saturating_duration_since(self.at),

@@ -161,7 +161,8 @@ impl Timing {
         }
         if self.shared.slow.is_slow(took) {
             self.shared.metrics.operations_slow.add(1);
-            self.shared.slow.tell(&self.shared.tables, answered, now, asked.stages(now, logged_at));
+            let stages = asked.stages(now, logged_at);
+            self.shared.slow.tell(&self.shared.tables, answered, self.passed_on, now, stages);
         }
     }
 }
@@ -206,9 +207,8 @@ impl Replies {
     fn note(&mut self, asked: Option<Asked>, outcome: &Outcome) {
         let error = outcome.as_ref().err().map(|detail| detail.kind);
         self.refused += u64::from(error.is_some());
-        if let Some(timing) = &self.timing {
-            let passed_on = timing.passed_on;
-            self.answered.extend(asked.map(|asked| Answered { asked, error, passed_on }));
+        if self.timing.is_some() {
+            self.answered.extend(asked.map(|asked| Answered { asked, error }));
         }
     }
 

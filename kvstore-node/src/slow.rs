@@ -26,8 +26,6 @@ pub(crate) struct Answered {
     pub(crate) asked: Asked,
     /// Why it failed, if it did.
     pub(crate) error: Option<ErrorKind>,
-    /// Another node gave the answer.
-    pub(crate) passed_on: bool,
 }
 
 impl SlowOperations {
@@ -41,12 +39,12 @@ impl SlowOperations {
         self.above.is_some_and(|above| took > above)
     }
 
-    /// Tells of an operation, unless too many were told of just now.
-    pub(crate) fn tell(&self, tables: &Tables, answered: Answered, at: Instant, stages: Stages) {
+    /// Tells of an operation, unless too many were told of just now. `passed_on`: another node gave the answer.
+    pub(crate) fn tell(&self, tables: &Tables, answered: Answered, passed_on: bool, at: Instant, stages: Stages) {
         let Some(left_out) = self.limit.lock().note(at) else { return };
-        let Answered { asked, error, passed_on } = answered;
+        let Answered { asked, error } = answered;
         let rest = millis(stages.rest);
-        let (writes, waited) = (asked.op.is_write(), stages.waited);
+        let (writes, waited) = (!asked.op.is_read(), stages.waited);
         let logs = writes && !passed_on && stages.logged.is_some();
         let waited_for = asked.waited_for().map(word).collect::<Vec<_>>().join(",");
         tracing::warn!(

@@ -137,7 +137,7 @@ impl Operation<'_> {
     /// It is over.
     pub(crate) fn ended(self, outcome: OutcomeKind) {
         let took = self.began.elapsed();
-        let values = [self.kind as usize, outcome as usize];
+        let values = [self.kind.place(), outcome as usize];
         self.measures.operation_seconds.with(&values, |histogram| histogram.record(took));
     }
 }

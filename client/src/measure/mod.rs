@@ -18,31 +18,30 @@ pub(crate) use participant::{Callback, ParticipantMeasures};
 pub(crate) use silent::{AdminMeasures, Callback, ClientMeasures, ParticipantMeasures};
 
 use crate::error::Error;
-use archon_types::{Answer, Op};
+use archon_types::{Answer, Op, OpKind};
 
-/// An operation by its kind, in the order of the label's values.
+/// What a caller asks for: an operation, or a read at any copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 pub(crate) enum OperationKind {
-    Get,
-    Put,
-    Delete,
-    CompareAndSet,
-    Increment,
-    Scan,
+    Op(OpKind),
     GetStale,
+}
+
+impl OperationKind {
+    /// Its place among the label's values.
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn place(self) -> usize {
+        match self {
+            Self::Op(kind) => kind as usize,
+            Self::GetStale => OpKind::ALL.len(),
+        }
+    }
 }
 
 impl From<&Op> for OperationKind {
     fn from(op: &Op) -> Self {
-        match op {
-            Op::Get { .. } => Self::Get,
-            Op::Put { .. } => Self::Put,
-            Op::Delete { .. } => Self::Delete,
-            Op::CompareAndSet { .. } => Self::CompareAndSet,
-            Op::Increment { .. } => Self::Increment,
-            Op::Scan { .. } => Self::Scan,
-        }
+        Self::Op(OpKind::of(op))
     }
 }
 

@@ -98,6 +98,11 @@ impl Journal {
         self.turn = turn;
     }
 
+    /// When the present turn began.
+    pub(super) const fn turn(&self) -> Instant {
+        self.turn
+    }
+
     /// When what was gathered in the turn that began then was durable, if it was, and not too many others were since.
     pub(super) fn logged_at(&self, turn: Instant) -> Option<Instant> {
         let found = self.durable.binary_search_by_key(&turn, |(turn, _)| *turn).ok()?;

@@ -82,8 +82,6 @@ struct Shard {
     turn_seconds: Arc<Histogram>,
     /// Local clock at the beginning of the turn.
     now: Millis,
-    /// The same moment, to measure by.
-    begun: std::time::Instant,
     stopping: bool,
 }
 
@@ -120,7 +118,6 @@ impl Shard {
             let begun = std::time::Instant::now();
             let mut budget = Budget::begin(begun);
             self.now = self.context.shared.clock.now();
-            self.begun = begun;
             self.partitions.shell_mut().journal.begin_turn(begun);
             self.partitions.begin(self.now);
             self.partitions.shell_mut().grants = self.context.shared.grants();

@@ -58,7 +58,7 @@ impl Shard {
 
     fn operation(&mut self, mut request: OpRequest, budget: &mut Budget) {
         if let Some(asked) = request.reply.asked_mut() {
-            asked.take_up(self.begun);
+            asked.take_up(self.partitions.shell().journal.turn());
         }
         let scan = matches!(request.op, Op::Scan { .. });
         self.partitions.operate(request);

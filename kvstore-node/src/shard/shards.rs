@@ -184,7 +184,6 @@ impl Shards {
                 backlog: Backlog::default(),
                 turn_seconds: context.shared.metrics.turn_seconds.member(),
                 now: Millis::ZERO,
-                begun: std::time::Instant::now(),
                 stopping: false,
             };
             let thread =

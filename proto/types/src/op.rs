@@ -4,6 +4,7 @@ use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
 use crate::key_range::{KeyRange, ScanOrder};
 use crate::limits::{OPERATION_OVERHEAD_BYTES, check_key, check_scan, check_value, scan_bytes_max};
+use crate::op_kind::OpKind;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,7 @@ pub enum Op {
 impl Op {
     /// Whether the operation changes nothing.
     pub const fn is_read(&self) -> bool {
-        matches!(self, Self::Get { .. } | Self::Scan { .. })
+        OpKind::of(self).is_read()
     }
 
     /// The key it is about; a scan has none.
