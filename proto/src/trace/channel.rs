@@ -1,13 +1,12 @@
 //! Calls that are made as parts of traces.
 
-use super::current::{SpanId, TraceId, begun, current};
-use super::{TARGET, TRACEPARENT, parts};
+use super::current::{begun, current};
+use super::{TRACEPARENT, parts};
 use futures::future::Either;
 use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::Channel;
-use tracing::field::Empty;
 use tracing::instrument::{Instrument, Instrumented};
 
 /// A channel that passes the trace on, of which whoever calls is a part.
@@ -34,17 +33,7 @@ impl Service<http::Request<Body>> for TracedChannel {
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let Some(parent) = current() else { return Either::Left(self.0.call(request)) };
         let (service, method) = parts(request.uri().path());
-        let span = tracing::info_span!(
-            target: TARGET,
-            "call",
-            otel.kind = "client",
-            otel.name = %format_args!("{service}/{method}"),
-            service,
-            method,
-            trace_id = %TraceId(parent),
-            parent_id = %SpanId(parent),
-            span_id = Empty,
-        );
+        let span = span_of_call!("call", "client", service, method, parent);
         let own = begun(&span, parent, false);
         if let Ok(header) = own.to_string().parse() {
             request.headers_mut().insert(TRACEPARENT, header);

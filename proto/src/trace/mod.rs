@@ -5,6 +5,25 @@
 //! `trace_id`, `span_id` and `parent_id` stand in each line that is logged under it. Who exports spans is not decided here: a
 //! [`Tracer`] connects those here with the spans of whatever the program has.
 
+/// A span of a call, on either side of it, with the fields that logs and collectors know it by. Its numbers are those of the parent,
+/// until it has begun.
+macro_rules! span_of_call {
+    ($name:literal, $kind:literal, $service:expr, $method:expr, $parent:expr $(, $later:ident)*) => {
+        tracing::info_span!(
+            target: $crate::trace::TARGET,
+            $name,
+            otel.kind = $kind,
+            otel.name = %format_args!("{}/{}", $service, $method),
+            service = $service,
+            method = $method,
+            trace_id = %$crate::trace::current::TraceId($parent),
+            parent_id = %$crate::trace::current::SpanId($parent),
+            span_id = tracing::field::Empty,
+            $($later = tracing::field::Empty,)*
+        )
+    };
+}
+
 mod channel;
 mod current;
 mod serve;

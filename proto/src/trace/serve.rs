@@ -1,7 +1,7 @@
 //! Calls that come as parts of traces.
 
-use super::current::{SpanId, TraceId, begun, within};
-use super::{TARGET, TRACEPARENT, parts};
+use super::current::{begun, within};
+use super::{TRACEPARENT, parts};
 use archon_types::TraceContext;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Either};
@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tower_layer::Layer;
-use tracing::field::Empty;
 use tracing::instrument::Instrument as _;
 use tracing::{Span, debug};
 
@@ -38,18 +37,7 @@ impl RequestSpan {
     /// Begins a span under the caller's.
     pub fn begin(caller: TraceContext, service: &str, method: &str) -> Self {
         let (service, method) = (bounded(service), bounded(method));
-        let span = tracing::info_span!(
-            target: TARGET,
-            "request",
-            otel.kind = "server",
-            otel.name = %format_args!("{service}/{method}"),
-            service,
-            method,
-            trace_id = %TraceId(caller),
-            parent_id = %SpanId(caller),
-            span_id = Empty,
-            code = Empty,
-        );
+        let span = span_of_call!("request", "server", service, method, caller, code);
         let own = begun(&span, caller, true);
         Self { span, own }
     }
