@@ -317,6 +317,9 @@ impl Admin {
             last_log_index: wire.last_log_index,
             applied_index: wire.applied_index,
             coordinators: wire.voters.into_iter().map(Into::into).collect(),
+            spare_voters: wire.spare,
+            pending: wire.pending.map(Into::into),
+            retired_ids: wire.retired,
             cluster_id: cluster_text(wire.cluster.as_ref())?,
         })
     }

@@ -48,7 +48,7 @@ pub struct Status {
     pub reasons: Vec<Reason>,
 }
 
-/// One voter.
+/// One member of the quorum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoordinatorStatus {
     /// The coordinator's number.
@@ -58,6 +58,8 @@ pub struct CoordinatorStatus {
     pub address: String,
     /// What it is to the quorum.
     pub role: Word<CoordinatorRole>,
+    /// Whether its vote does not count: it only copies the log.
+    pub learner: bool,
     /// Log entries behind the leader, if known.
     pub entries_behind: Option<u64>,
     /// Why it takes nothing new into its log, in a sentence, if so.
@@ -278,10 +280,43 @@ pub struct Quorum {
     pub last_log_index: u64,
     /// The last entry it applied.
     pub applied_index: u64,
-    /// The voters.
+    /// The members.
     pub coordinators: Vec<CoordinatorStatus>,
+    /// Voters that may still fail before nothing can be decided; only a leader that has a majority knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_voters: Option<u32>,
+    /// The change under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingQuorumChange>,
+    /// Numbers of coordinators that were removed; they are not used again.
+    pub retired_ids: Vec<u64>,
     /// The cluster's UUID; empty while it is not bootstrapped.
     pub cluster_id: String,
+}
+
+/// A change of the quorum that is under way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PendingQuorumChange {
+    /// What is wanted, in a sentence.
+    pub change: String,
+    /// What happens next, in a sentence; absent where only the leading coordinator knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Since when. Unix time.
+    pub began_at_ms: u64,
+    /// Who asked for it.
+    pub by: Cause,
+}
+
+impl From<v1::PendingQuorumChange> for PendingQuorumChange {
+    fn from(wire: v1::PendingQuorumChange) -> Self {
+        Self {
+            change: into_plain(wire.change),
+            next: Some(into_plain(wire.next)).filter(|what| !what.is_empty()),
+            began_at_ms: wire.began_at_ms,
+            by: cause_of(wire.by),
+        }
+    }
 }
 
 /// Something that happened.
@@ -303,8 +338,8 @@ pub struct Event {
 
 impl From<v1::CoordinatorStatus> for CoordinatorStatus {
     fn from(wire: v1::CoordinatorStatus) -> Self {
-        let v1::CoordinatorStatus { id, address, role, entries_behind, lack } = wire;
-        Self { id, address, role: Word::read(&role), entries_behind, lack: lack.map(into_plain) }
+        let v1::CoordinatorStatus { id, address, role, entries_behind, lack, learner } = wire;
+        Self { id, address, role: Word::read(&role), learner, entries_behind, lack: lack.map(into_plain) }
     }
 }
 

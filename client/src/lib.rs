@@ -28,6 +28,7 @@ mod admin_config;
 mod admin_each;
 mod admin_operate;
 mod admin_orders;
+mod admin_quorum;
 mod admin_tables;
 mod admin_types;
 mod builder;
@@ -60,8 +61,8 @@ mod via;
 pub use access_types::{AccessChanged, AccessRight, AccessSummary};
 pub use admin::Admin;
 pub use admin_types::{
-    CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, Quorum, RangeSummary,
-    Reason, Status, TableSummary,
+    CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, PendingQuorumChange,
+    Quorum, RangeSummary, Reason, Status, TableSummary,
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;
@@ -70,9 +71,9 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
-    MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, RangeLimits, ReasonCode,
-    ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange, TableId,
-    TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
+    MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, QuorumChange, RangeLimits,
+    ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange,
+    TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

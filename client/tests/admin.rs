@@ -114,7 +114,7 @@ macro_rules! empty {
             async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
                 self.0.begin(b"").await?;
                 let coordinators = vec![v1::CoordinatorStatus {
-                    id: 1, address: "a:1".into(), role: "witness".into(), entries_behind: Some(0), lack: None,
+                    id: 1, address: "a:1".into(), role: "witness".into(), entries_behind: Some(0), lack: None, learner: false,
                 }];
                 let about = v1::subject::About::Group("regions".into());
                 let reasons = vec![v1::Reason {
@@ -202,6 +202,9 @@ empty! {
     set_access(SetAccessRequest) -> SetAccessResponse;
     explain(ExplainRequest) -> ExplainResponse;
     quorum(QuorumRequest) -> QuorumResponse;
+    change_quorum(ChangeQuorumRequest) -> ChangeQuorumResponse;
+    join_quorum(JoinQuorumRequest) -> JoinQuorumResponse;
+    transfer_lead(TransferLeadRequest) -> TransferLeadResponse;
     events(EventsRequest) -> EventsResponse;
 }
 

@@ -7,7 +7,7 @@
 mod service;
 
 use archon_client::{Admin, Participant};
-use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_types::Settings;
 use service::{SOON, Service, wait};
 use std::fmt::{Debug, Write};
@@ -60,7 +60,8 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
         listen,
         metrics_listen: None,
         transport: archon_security::Transport::default(),
-        peers,
+        advertise: None,
+        start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
         settings: Settings::default(),
     };

@@ -1,14 +1,12 @@
 //! What an operator tells a coordinator.
 
+use archon_coordinator_core::COORDINATORS_MAX;
 use archon_security::{Role, Transport};
 use archon_types::limits::check_address;
 use archon_types::{Settings, SettingsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// Most coordinators of one quorum.
-pub const COORDINATORS_MAX: usize = 9;
 
 /// How a coordinator is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +19,43 @@ pub struct CoordinatorConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// How it reaches others and is reached.
     pub transport: Transport,
-    /// Every coordinator of the quorum, this one included: number → `host:port` at which the others reach it. Fixed
-    /// when the quorum is made.
-    pub peers: BTreeMap<u64, String>,
+    /// Where the others reach this one, `host:port`; otherwise where `start` says, or where it was reached until now. A member
+    /// that says another address than the quorum knows has it changed.
+    pub advertise: Option<String>,
+    /// How it becomes a member when its data directory is new; of no account afterwards, when the log says who the members are.
+    pub start: Option<FirstStart>,
     /// Where vote, log and snapshots live.
     pub data_dir: PathBuf,
     /// What the cluster gets if this coordinator is the one that bootstraps it; ignored ever after.
     pub settings: Settings,
+}
+
+/// How a coordinator with a new data directory becomes a member of a quorum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstStart {
+    /// It founds one, together with others that are given the same list.
+    Found {
+        /// Every founder, this one included: number → `host:port` at which the others reach it.
+        peers: BTreeMap<u64, String>,
+    },
+    /// It joins one.
+    Join {
+        /// Coordinators of that quorum, one of which is up.
+        through: Vec<String>,
+        /// Whether it stays a learner; otherwise it becomes a voter once it has the log.
+        learner: bool,
+    },
+}
+
+impl CoordinatorConfig {
+    /// Where the others reach this one when it starts for the first time.
+    pub(crate) fn first_address(&self) -> String {
+        let founded = match &self.start {
+            Some(FirstStart::Found { peers }) => peers.get(&self.id),
+            _ => None,
+        };
+        self.advertise.as_ref().or(founded).cloned().unwrap_or_else(|| self.listen.to_string())
+    }
 }
 
 /// Why a configuration is refused.
@@ -50,6 +78,12 @@ pub enum ConfigError {
     /// An address that nobody could dial.
     #[error("--peers gives coordinator {id} the address {address:?}; write it as host:port")]
     Address { id: u64, address: String },
+    /// Nobody would know where to ask.
+    #[error("--join names no coordinator; give the address of one or more of the quorum")]
+    JoinsNobody,
+    /// Nobody could dial it.
+    #[error("{flag} is {address:?}; write it as host:port, with a host that others reach")]
+    OwnAddress { flag: &'static str, address: String },
     /// Others would not believe it.
     #[error("{0}")]
     Certificate(String),
@@ -75,15 +109,36 @@ impl CoordinatorConfig {
         if self.id == 0 {
             return Err(ConfigError::IdZero);
         }
-        if !self.peers.contains_key(&self.id) {
-            let peers: Vec<String> = self.peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
+        if let Some(address) = &self.advertise {
+            check_own_address("--advertise", address)?;
+        }
+        match &self.start {
+            Some(FirstStart::Found { peers }) => self.check_peers(peers)?,
+            Some(FirstStart::Join { through, .. }) => {
+                if through.is_empty() {
+                    return Err(ConfigError::JoinsNobody);
+                }
+                if self.advertise.is_none() {
+                    check_own_address("--listen", &self.listen.to_string())?;
+                }
+            }
+            None => {}
+        }
+        let own = self.transport.check_own(Role::Coordinator, &self.id.to_string());
+        own.map_err(|detail| ConfigError::Certificate(detail.message))?;
+        check_settings(&self.settings)
+    }
+
+    fn check_peers(&self, peers: &BTreeMap<u64, String>) -> Result<(), ConfigError> {
+        if !peers.contains_key(&self.id) {
+            let peers: Vec<String> = peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
             return Err(ConfigError::NotAPeer { id: self.id, peers: peers.join(",") });
         }
-        if self.peers.len() > COORDINATORS_MAX {
-            return Err(ConfigError::TooManyPeers { found: self.peers.len() });
+        if peers.len() > COORDINATORS_MAX {
+            return Err(ConfigError::TooManyPeers { found: peers.len() });
         }
         let mut seen = BTreeSet::new();
-        for (id, address) in &self.peers {
+        for (id, address) in peers {
             if *id == 0 {
                 return Err(ConfigError::PeerZero { address: address.clone() });
             }
@@ -94,10 +149,17 @@ impl CoordinatorConfig {
                 return Err(ConfigError::AddressTwice { address: address.clone() });
             }
         }
-        let own = self.transport.check_own(Role::Coordinator, &self.id.to_string());
-        own.map_err(|detail| ConfigError::Certificate(detail.message))?;
-        check_settings(&self.settings)
+        Ok(())
     }
+}
+
+/// Whether others can dial this.
+fn check_own_address(flag: &'static str, address: &str) -> Result<(), ConfigError> {
+    let anywhere = ["0.0.0.0:", "[::]:"].iter().any(|host| address.starts_with(host));
+    if check_address(address).is_err() || anywhere {
+        return Err(ConfigError::OwnAddress { flag, address: address.to_owned() });
+    }
+    Ok(())
 }
 
 fn check_settings(settings: &Settings) -> Result<(), ConfigError> {
@@ -114,13 +176,18 @@ mod tests {
     use super::*;
     use archon_types::LeaseTiming;
 
+    fn found<const N: usize>(peers: [(u64, &str); N]) -> Option<FirstStart> {
+        Some(FirstStart::Found { peers: peers.map(|(id, address)| (id, address.to_owned())).into() })
+    }
+
     fn config() -> CoordinatorConfig {
         CoordinatorConfig {
             id: 1,
             listen: ([127, 0, 0, 1], 7001).into(),
             metrics_listen: None,
             transport: Transport::default(),
-            peers: [(1, "127.0.0.1:7001".to_owned()), (2, "127.0.0.1:7002".to_owned())].into(),
+            advertise: None,
+            start: found([(1, "127.0.0.1:7001"), (2, "127.0.0.1:7002")]),
             data_dir: "data".into(),
             settings: Settings::default(),
         }
@@ -131,12 +198,21 @@ mod tests {
         assert_eq!(config().check(), Ok(()));
         assert!(CoordinatorConfig { id: 3, ..config() }.check().unwrap_err().to_string().contains("not among --peers"));
         for bad in ["nowhere", "host:", ":7", "host:0", "host:99999", "http://a:1"] {
-            let config = CoordinatorConfig { peers: [(1, bad.to_owned())].into(), ..config() };
+            let config = CoordinatorConfig { start: found([(1, bad)]), ..config() };
             assert!(matches!(config.check(), Err(ConfigError::Address { .. })), "{bad} was accepted");
         }
-        let nobody = [(0, "host:1".to_owned()), (1, "host:2".to_owned())].into();
-        let nobody = CoordinatorConfig { peers: nobody, ..config() }.check().unwrap_err();
+        let nobody = found([(0, "host:1"), (1, "host:2")]);
+        let nobody = CoordinatorConfig { start: nobody, ..config() }.check().unwrap_err();
         assert!(nobody.to_string().contains("number them from 1"), "{nobody}");
+        let join = |through: &[&str]| {
+            let through = through.iter().map(|address| (*address).to_owned()).collect();
+            Some(FirstStart::Join { through, learner: false })
+        };
+        let lost = CoordinatorConfig { start: join(&[]), ..config() }.check().unwrap_err();
+        assert_eq!(lost, ConfigError::JoinsNobody);
+        let everywhere = CoordinatorConfig { listen: ([0, 0, 0, 0], 7001).into(), start: join(&["a:1"]), ..config() };
+        assert!(everywhere.check().unwrap_err().to_string().contains("a host that others reach"));
+        assert_eq!(CoordinatorConfig { advertise: Some("me:1".into()), ..everywhere }.check(), Ok(()));
         let timing = LeaseTiming { lease_ms: 600, ..LeaseTiming::default() };
         let late = CoordinatorConfig { settings: Settings { timing, ..Settings::default() }, ..config() };
         assert!(late.check().unwrap_err().to_string().contains("3 × 200 ms = 600 ms"));

@@ -6,6 +6,7 @@ use crate::clock::{boot_now, wall_now};
 use crate::event_log::EventLog;
 use crate::metrics::Metrics;
 use crate::push;
+use crate::quorum_changes;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
 use crate::watchdog;
@@ -91,6 +92,7 @@ impl Control {
         let mut tasks = JoinSet::new();
         tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics), self.transport.clone()));
         tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
+        tasks.spawn(quorum_changes::run(Arc::clone(&session)));
         tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));
         self.leading.set(Some(Arc::clone(&session)));
         let end = tokio::select! {

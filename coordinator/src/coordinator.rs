@@ -1,14 +1,14 @@
 //! The parts of a coordinator, put together, started in order and stopped in order.
 
 use crate::audit::{Audit, Writing};
-use crate::config::CoordinatorConfig;
+use crate::config::{CoordinatorConfig, FirstStart};
 use crate::control::Control;
 use crate::error::CoordinatorError;
+use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
 use crate::identity::{Identity, IdentityError};
-use crate::join::{Join, Waiting, join};
 use crate::metrics::Metrics;
 use crate::quorum_monitor;
-use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Storage, quorum_key};
+use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Storage, boot_at};
 use crate::serve::serve;
 use crate::service::Context;
 use crate::session::Leading;
@@ -43,7 +43,7 @@ pub struct Coordinator {
     work: CancellationToken,
     /// Ends the server.
     serving: CancellationToken,
-    failure: watch::Receiver<Option<Arc<str>>>,
+    failure: watch::Receiver<Option<End>>,
     starting: JoinHandle<Result<Running, CoordinatorError>>,
     started: watch::Receiver<Start>,
     server: JoinHandle<()>,
@@ -60,6 +60,18 @@ enum Start {
     Done,
     Failed,
 }
+
+/// Why a coordinator that runs cannot go on.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// Something in it has failed.
+    Failed(Arc<str>),
+    /// It is no member any more.
+    Removed,
+}
+
+/// Tells why this coordinator cannot go on.
+pub(crate) type Ending = Arc<watch::Sender<Option<End>>>;
 
 struct Running {
     quorum: Quorum,
@@ -96,6 +108,7 @@ impl Coordinator {
             tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
         }
         let (identity, storage, local_voter) = open(&config, open_storage).await?;
+        let recorded = storage.address_of(config.id)?;
         let work = CancellationToken::new();
         let serving = CancellationToken::new();
         let metrics = Arc::<Metrics>::default();
@@ -132,7 +145,8 @@ impl Coordinator {
         let starting = {
             let (context, work) = (context.clone(), work.clone());
             tokio::spawn(async move {
-                let begun = begin(config, identity, storage, local_voter, peers, context, work, failed).await;
+                let begun =
+                    begin(config, identity, (storage, recorded), local_voter, peers, context, work, failed).await;
                 progress.send_replace(if begun.is_ok() { Start::Done } else { Start::Failed });
                 begun
             })
@@ -178,7 +192,7 @@ impl Coordinator {
         let (mut failure, mut started) = (self.failure.clone(), self.started.clone());
         let raft = async {
             match failure.wait_for(Option::is_some).await {
-                Ok(what) => what.as_deref().unwrap_or_default().to_owned(),
+                Ok(end) => end.clone(),
                 Err(_) => std::future::pending().await,
             }
         };
@@ -188,7 +202,11 @@ impl Coordinator {
             }
         };
         tokio::select! {
-            what = raft => CoordinatorError::Raft { what },
+            end = raft => match end {
+                Some(End::Removed) => CoordinatorError::Removed { id: self.id },
+                Some(End::Failed(what)) => CoordinatorError::Raft { what: what.to_string() },
+                None => CoordinatorError::Start,
+            },
             () = start => CoordinatorError::Start,
         }
     }
@@ -256,53 +274,77 @@ async fn open<F>(
 where
     F: FnOnce(&Path, &LocalVoter) -> Result<Storage, CoordinatorError> + Send + 'static,
 {
-    let config = config.clone();
-    let opened = tokio::task::spawn_blocking(move || {
-        let identity = Identity::open(&config.data_dir, config.id, &config.peers, Storage::has_log, Uuid::new_v4)?;
-        if identity.is_started() && !Storage::has_log(&config.data_dir) {
-            return Err(IdentityError::LogLost { dir: config.data_dir }.into());
+    let failed = |error: tokio::task::JoinError| CoordinatorError::Task { task: "open", what: error.to_string() };
+    let (id, dir, start) = (config.id, config.data_dir.clone(), config.start.clone());
+    let identity = tokio::task::spawn_blocking(move || {
+        let identity = Identity::open(&dir, id, start.as_ref(), Storage::has_log, Uuid::new_v4)?;
+        if identity.is_started() && !Storage::has_log(&dir) {
+            return Err(IdentityError::LogLost { dir });
         }
-        let (quorum, voters) = (quorum_key(&config.peers), Arc::new(config.peers.keys().copied().collect()));
-        let local_voter = LocalVoter { id: config.id, storage: identity.storage(), quorum, voters };
-        let storage = open_storage(&config.data_dir, &local_voter)?;
+        Ok(identity)
+    });
+    let mut identity = identity.await.map_err(failed)??;
+    let joined = match &config.start {
+        Some(FirstStart::Join { through, learner }) if !identity.is_started() => {
+            let address = config.first_address();
+            let newcomer = Newcomer { id, storage: identity.storage(), address, learner: *learner };
+            Some(join(&config.transport, &newcomer, through).await?)
+        }
+        _ => None,
+    };
+    let dir = config.data_dir.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        if let Some(Joined { quorum, members }) = joined {
+            identity.set_joined(quorum, members)?;
+        }
+        let quorum = identity.quorum().ok_or_else(|| IdentityError::New { dir: dir.clone() })?;
+        let expected = Arc::new(identity.peers().keys().copied().collect());
+        let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected };
+        let storage = open_storage(&dir, &local_voter)?;
         Ok((identity, storage, local_voter))
     });
-    opened.await.map_err(|error| CoordinatorError::Task { task: "open", what: error.to_string() })?
+    opened.await.map_err(failed)?
 }
 
 #[allow(clippy::too_many_arguments)]
 async fn begin(
     config: CoordinatorConfig,
     mut identity: Identity,
-    storage: Storage,
+    (storage, recorded): (Storage, Option<String>),
     local_voter: LocalVoter,
     peers: Peers,
     context: Context,
     work: CancellationToken,
-    failed: Arc<watch::Sender<Option<Arc<str>>>>,
+    failed: Ending,
 ) -> Result<Running, CoordinatorError> {
-    let joined = if storage.is_empty() {
+    let founders = Arc::new(identity.peers().clone());
+    let founding = if storage.is_empty() && identity.is_founder() {
         tokio::select! {
             () = work.cancelled() => return Err(CoordinatorError::Stopped),
-            joined = join(&config.transport, &local_voter, &config.peers, &context.waiting) => joined?,
+            founding = found(&config.transport, &local_voter, &founders, &context.waiting) => founding?,
         }
     } else {
-        Join::Member
+        Founding::Member
     };
-    match &joined {
-        Join::Fresh(_) => {
+    match &founding {
+        Founding::Fresh(_) => {
             tracing::info!(id = local_voter.id, "all coordinators of the list run: the quorum can be made")
         }
-        Join::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
+        Founding::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
+    }
+    if let Some(address) = &recorded
+        && let Some(boot) = boot_at(&config.transport, &local_voter, address).await
+        && boot != peers.boot()
+    {
+        return Err(CoordinatorError::Copied { id: local_voter.id, address: address.clone() });
     }
     let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
     let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
-    let voters = Arc::new(config.peers);
     let (quorum, of_raft) =
-        raft::start(storage, config.transport.clone(), local_voter, Arc::clone(&voters), &peers, &work).await?;
-    if let Join::Fresh(storages) = joined {
+        raft::start(storage, config.transport.clone(), local_voter, Arc::clone(&founders), &peers, &work).await?;
+    if let Founding::Fresh(storages) = founding {
         // One voter makes the set and the log carries it to the others, so that no two can differ.
-        if voters.keys().next() == Some(&quorum.id()) {
+        if founders.keys().next() == Some(&quorum.id()) {
             quorum.initialize(&storages).await?;
         }
     }
@@ -332,17 +374,17 @@ async fn begin(
 }
 
 /// Tells when a task without which nothing works fails, so that the process ends and a fresh one takes its place.
-fn watched(task: &'static str, handle: JoinHandle<()>, failed: Arc<watch::Sender<Option<Arc<str>>>>) -> JoinHandle<()> {
+fn watched(task: &'static str, handle: JoinHandle<()>, failed: Ending) -> JoinHandle<()> {
     tokio::spawn(async move {
         if let Err(error) = handle.await {
             tracing::error!(task, %error, "a task failed");
-            failed.send_replace(Some(format!("the task {task} failed: {error}").into()));
+            failed.send_replace(Some(End::Failed(format!("the task {task} failed: {error}").into())));
         }
     })
 }
 
-/// Tells when Raft ended by itself: a storage error, or a panic in it.
-async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Arc<watch::Sender<Option<Arc<str>>>>) {
+/// Tells when Raft ended by itself, by a storage error or a panic in it, and when this coordinator is a member no more.
+async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
     const LOOK_INTERVAL: Duration = Duration::from_millis(250);
     loop {
         tokio::select! {
@@ -351,7 +393,12 @@ async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Arc<watch
         }
         if let Some(what) = quorum.view().fatal {
             tracing::error!(what, "raft ended");
-            failed.send_replace(Some(what.into()));
+            failed.send_replace(Some(End::Failed(what.into())));
+            return;
+        }
+        if quorum.is_removed() {
+            tracing::warn!(id = quorum.id(), "this coordinator was removed from the quorum");
+            failed.send_replace(Some(End::Removed));
             return;
         }
     }

@@ -43,13 +43,34 @@ pub enum CoordinatorError {
     /// This voter's directory is empty, but its peers know it with another one.
     #[error(
         "coordinator {id} was a voter with another data directory than this one, which is {found}: its disk was wiped or \
-         replaced. A voter that forgot its votes must not vote again: restore the old data directory"
+         replaced. A voter that forgot its votes must not vote again: restore the old data directory, or join as a new one \
+         (--join, another --id) and then `archon quorum replace {id} NEW`"
     )]
     WipedVoter {
         /// Its id.
         id: u64,
         /// The directory it has.
         found: uuid::Uuid,
+    },
+    /// It is a member no more.
+    #[error(
+        "coordinator {id} was removed from the quorum, for good: its number and its data directory are of no more use. To have \
+         this machine back, start a new one with --join, an empty --data-dir and another --id"
+    )]
+    Removed {
+        /// Its id.
+        id: u64,
+    },
+    /// Two processes would vote by one name.
+    #[error(
+        "another process runs as coordinator {id} at {address} with a copy of this data directory: two voters by one name \
+         could elect two leaders. End one of them, and join the quorum anew with an empty --data-dir"
+    )]
+    Copied {
+        /// Its id.
+        id: u64,
+        /// Where the other one runs.
+        address: String,
     },
     /// A peer refuses this coordinator.
     #[error("{peer} refuses this coordinator: {why}")]

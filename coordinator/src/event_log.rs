@@ -102,6 +102,9 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::MergeAbandoned { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::AccessChanged { .. }
+        | EventKind::QuorumChangeBegun { .. }
+        | EventKind::QuorumChanged { .. }
+        | EventKind::QuorumChangeCancelled { .. }
         | EventKind::LeadershipBumped { .. }
         | EventKind::MemberBarred { .. }
         | EventKind::BarLifted { .. }

@@ -1,5 +1,7 @@
 //! Who a data directory is: written once, locked while in use, refused when it is asked to be somebody else.
 
+use crate::config::FirstStart;
+use crate::raft::quorum_key;
 use archon_durable::{Lock, LockError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ const FILE: &str = "identity.json";
 const MAGIC: &str = "archon-coordinator";
 /// What stands there in a node's data directory.
 const MAGIC_OF_NODES: &str = "archon-node";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// An identity is a few hundred bytes; anything much larger is not one.
 const BYTES_MAX: u64 = 64 * 1024;
 
@@ -42,11 +44,12 @@ pub enum IdentityError {
         "{dir} belongs to coordinator {found}, not {id}; start it with --id {found}, or give it another --data-dir"
     )]
     OtherId { dir: PathBuf, found: u64, id: u64 },
+    #[error("{path} has format {found}, and this version reads {FORMAT} only; start the version that made it")]
+    OlderFormat { path: PathBuf, found: u32 },
     #[error(
-        "{dir} belongs to the quorum of --peers {found}, now it is {given}; the peer list is fixed when the quorum is \
-         made: start it with the old list"
+        "{dir} is new: say how this coordinator becomes a member, with --peers to found a quorum or with --join to join one"
     )]
-    OtherPeers { dir: PathBuf, found: String, given: String },
+    New { dir: PathBuf },
     #[error(
         "{dir} has voted before, but its Raft log is gone; restore the directory, a voter must not forget its votes"
     )]
@@ -60,6 +63,11 @@ struct Stored {
     format: u32,
     coordinator: u64,
     storage: Uuid,
+    /// The key of its quorum; nil until a newcomer is let in.
+    quorum: Uuid,
+    /// Whether it founded the quorum.
+    founder: bool,
+    /// Those with whom it founded the quorum, or who were members when it joined: whom it knows until its log names the members.
     peers: BTreeMap<u64, String>,
     /// Raft was started here, so from now on an empty log means a lost one.
     started: bool,
@@ -79,7 +87,7 @@ impl Identity {
     pub(crate) fn open(
         dir: &Path,
         id: u64,
-        peers: &BTreeMap<u64, String>,
+        start: Option<&FirstStart>,
         has_log: impl Fn(&Path) -> bool,
         mint: impl FnOnce() -> Uuid,
     ) -> Result<Self, IdentityError> {
@@ -103,31 +111,58 @@ impl Identity {
                     format: FORMAT,
                     coordinator: id,
                     storage: mint(),
-                    peers: peers.clone(),
+                    quorum: Uuid::nil(),
+                    founder: false,
+                    peers: BTreeMap::new(),
                     started: false,
                 };
-                write(dir, &stored)?;
+                if start.is_some() {
+                    write(dir, &stored)?;
+                }
                 stored
             }
         };
         if stored.coordinator != id {
             return Err(IdentityError::OtherId { dir: dir.to_path_buf(), found: stored.coordinator, id });
         }
-        if stored.peers != *peers && !stored.started {
+        match start {
+            None if !stored.started => return Err(IdentityError::New { dir: dir.to_path_buf() }),
             // Nobody has this voter's vote yet: a list with a slip in it can still be put right.
-            tracing::info!(
-                before = list(&stored.peers),
-                now = list(peers),
-                "the peer list was changed before the start"
-            );
-            stored.peers.clone_from(peers);
-            write(dir, &stored)?;
-        }
-        if stored.peers != *peers {
-            let (found, given) = (list(&stored.peers), list(peers));
-            return Err(IdentityError::OtherPeers { dir: dir.to_path_buf(), found, given });
+            Some(FirstStart::Found { peers }) if !stored.started && stored.peers != *peers => {
+                if !stored.peers.is_empty() {
+                    tracing::info!(
+                        before = list(&stored.peers),
+                        now = list(peers),
+                        "the peer list was changed before the start"
+                    );
+                }
+                (stored.quorum, stored.founder, stored.peers) = (quorum_key(peers), true, peers.clone());
+                write(dir, &stored)?;
+            }
+            _ => {}
         }
         Ok(Self { dir: dir.to_path_buf(), stored, _lock: lock })
+    }
+
+    /// A quorum has let this newcomer in: its key, and who its members are.
+    pub(crate) fn set_joined(&mut self, quorum: Uuid, members: BTreeMap<u64, String>) -> Result<(), IdentityError> {
+        (self.stored.quorum, self.stored.founder, self.stored.peers) = (quorum, false, members);
+        write(&self.dir, &self.stored)
+    }
+
+    /// The key of its quorum; `None` until a newcomer is let in.
+    pub(crate) fn quorum(&self) -> Option<Uuid> {
+        Some(self.stored.quorum).filter(|quorum| !quorum.is_nil())
+    }
+
+    /// Whether it founded its quorum.
+    pub(crate) fn is_founder(&self) -> bool {
+        self.stored.founder
+    }
+
+    /// Whom it knows until its log names the members, with their addresses.
+    pub(crate) fn peers(&self) -> &BTreeMap<u64, String> {
+        &self.stored.peers
     }
 
     /// The id of this directory.
@@ -173,6 +208,9 @@ fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
         let found = u32::try_from(format).unwrap_or(u32::MAX);
         return Err(IdentityError::NewerFormat { path: path.to_path_buf(), found });
     }
+    if format < u64::from(FORMAT) {
+        return Err(IdentityError::OlderFormat { path: path.to_path_buf(), found: u32::try_from(format).unwrap_or(0) });
+    }
     serde_json::from_value(value).map(Some).map_err(|error| damaged(error.to_string()))
 }
 
@@ -199,23 +237,30 @@ mod tests {
         [(1, format!("127.0.0.1:{port}")), (2, "127.0.0.1:2".to_owned())].into()
     }
 
+    fn founds(port: u16) -> FirstStart {
+        FirstStart::Found { peers: peers(port) }
+    }
+
     fn open(dir: &Path, has_log: impl Fn(&Path) -> bool) -> Result<Identity, IdentityError> {
-        Identity::open(dir, 1, &peers(1), has_log, Uuid::new_v4)
+        Identity::open(dir, 1, Some(&founds(1)), has_log, Uuid::new_v4)
     }
 
     #[test]
     fn a_directory_stays_who_it_was() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |id, peers: &BTreeMap<u64, String>| Identity::open(dir.path(), id, peers, |_| false, Uuid::new_v4);
-        let mut first = open(1, &peers(1)).unwrap();
+        let open = |id, start: Option<&FirstStart>| Identity::open(dir.path(), id, start, |_| false, Uuid::new_v4);
+        assert!(matches!(open(1, None), Err(IdentityError::New { .. })));
+        let mut first = open(1, Some(&founds(1))).unwrap();
         first.mark_started().unwrap();
-        let storage = first.storage();
-        assert!(matches!(open(1, &peers(1)), Err(IdentityError::Locked { .. })));
+        let (storage, quorum) = (first.storage(), first.quorum());
+        assert!(matches!(open(1, None), Err(IdentityError::Locked { .. })));
         drop(first);
-        assert_eq!(open(1, &peers(1)).unwrap().storage(), storage);
-        assert!(matches!(open(2, &peers(1)), Err(IdentityError::OtherId { found: 1, .. })));
-        let changed = open(1, &peers(9)).unwrap_err();
-        assert!(changed.to_string().contains("1=127.0.0.1:1,2=127.0.0.1:2"), "{changed}");
+        assert!(matches!(open(2, None), Err(IdentityError::OtherId { found: 1, .. })));
+        // From now on the log says who the members are.
+        for start in [None, Some(&founds(9))] {
+            let again = open(1, start).unwrap();
+            assert_eq!((again.storage(), again.quorum(), again.peers()), (storage, quorum, &peers(1)));
+        }
     }
 
     #[test]
@@ -229,10 +274,14 @@ mod tests {
             let found = open(dir.path(), |_| false);
             assert!(matches!(found, Err(IdentityError::Damaged { .. })), "{bad:?}");
         }
-        let newer = text.replace("\"format\": 1", "\"format\": 2");
+        let older = text.replace("\"format\": 2", "\"format\": 1");
+        fs::write(&path, &older).unwrap();
+        let found = open(dir.path(), |_| false).unwrap_err();
+        assert!(found.to_string().contains("start the version that made it"), "{found}");
+        let newer = text.replace("\"format\": 2", "\"format\": 3");
         fs::write(&path, &newer).unwrap();
         let found = open(dir.path(), |_| false);
-        assert!(matches!(found, Err(IdentityError::NewerFormat { found: 2, .. })));
+        assert!(matches!(found, Err(IdentityError::NewerFormat { found: 3, .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), newer);
     }
 
@@ -248,14 +297,16 @@ mod tests {
     #[test]
     fn a_slip_in_the_peer_list_could_not_be_put_right_before_the_quorum_was_made() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |port| Identity::open(dir.path(), 1, &peers(port), |_| false, Uuid::new_v4);
-        let storage = open(9).unwrap().storage();
+        let open = |port| Identity::open(dir.path(), 1, Some(&founds(port)), |_| false, Uuid::new_v4);
+        let slip = open(9).unwrap();
+        let (storage, quorum) = (slip.storage(), slip.quorum());
+        drop(slip);
         let mut corrected = open(1).unwrap();
         assert_eq!(corrected.storage(), storage);
+        assert_ne!(corrected.quorum(), quorum);
         corrected.mark_started().unwrap();
         drop(corrected);
-        assert!(matches!(open(9), Err(IdentityError::OtherPeers { .. })), "from now on the list is fixed");
-        open(1).unwrap();
+        assert_eq!(open(9).unwrap().peers(), &peers(1), "from now on the list does not matter");
     }
 
     #[test]

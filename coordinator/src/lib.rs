@@ -13,13 +13,14 @@ mod control;
 mod coordinator;
 mod error;
 mod event_log;
+mod first_start;
 mod identity;
-mod join;
 mod load;
 mod metrics;
 mod middle;
 mod polls;
 mod push;
+mod quorum_changes;
 mod quorum_monitor;
 mod raft;
 mod readiness;
@@ -30,7 +31,8 @@ mod shared;
 mod stats;
 mod watchdog;
 
-pub use config::{COORDINATORS_MAX, ConfigError, CoordinatorConfig};
+pub use archon_coordinator_core::COORDINATORS_MAX;
+pub use config::{ConfigError, CoordinatorConfig, FirstStart};
 pub use coordinator::Coordinator;
 pub use error::CoordinatorError;
 pub use identity::IdentityError;
@@ -64,7 +66,7 @@ pub async fn run(
     config.check()?;
     let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| CoordinatorError::Listen { address, source })?;
-    until_stopped(Coordinator::start_on(listener, config, refusals, Storage::open).await?, stop).await
+    started(Coordinator::start_on(listener, config, refusals, Storage::open), stop).await
 }
 
 /// As [`run`], on a listener that is bound already, so that the peers' addresses can be known before anybody starts.
@@ -76,7 +78,19 @@ pub async fn run_on(
     config: CoordinatorConfig,
     stop: CancellationToken,
 ) -> Result<(), CoordinatorError> {
-    until_stopped(Coordinator::start(listener, config).await?, stop).await
+    started(Coordinator::start(listener, config), stop).await
+}
+
+async fn started(
+    start: impl Future<Output = Result<Coordinator, CoordinatorError>>,
+    stop: CancellationToken,
+) -> Result<(), CoordinatorError> {
+    // A newcomer may wait for long to be let in.
+    let coordinator = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        coordinator = start => coordinator?,
+    };
+    until_stopped(coordinator, stop).await
 }
 
 async fn until_stopped(coordinator: Coordinator, stop: CancellationToken) -> Result<(), CoordinatorError> {

@@ -162,7 +162,8 @@ impl Observer {
                 notes.push(Note::Back { voter: voter.to_string() });
             }
         }
-        let gone = |voter: &&VoterView| self.away.get(&voter.id).is_some_and(|(_, reported)| *reported);
+        let voters: Vec<&VoterView> = voters.iter().filter(|voter| voter.voter).collect();
+        let gone = |voter: &&&VoterView| self.away.get(&voter.id).is_some_and(|(_, reported)| *reported);
         let away: Vec<String> = voters.iter().filter(gone).map(ToString::to_string).collect();
         let minority = voters.len() - away.len() < voters.len() / 2 + 1;
         if minority != self.minority_reported {
@@ -224,6 +225,7 @@ mod tests {
             id,
             address: format!("127.0.0.1:{id}"),
             role: if away.contains(&id) { CoordinatorRole::Unreachable } else { CoordinatorRole::Follower },
+            voter: true,
             entries_behind: None,
             lack: None,
             snapshot_waits: false,

@@ -1,6 +1,7 @@
 //! What a coordinator serves on its port.
 
 use crate::beats::{self, MemberStreams};
+use crate::coordinator::{End, Ending};
 use crate::error::CoordinatorError;
 use crate::metrics::Metrics;
 use crate::raft::Peers;
@@ -26,7 +27,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,7 +63,7 @@ pub(crate) fn serve(
     stats: Stats,
     peers: Peers,
     serving: CancellationToken,
-    failed: Arc<watch::Sender<Option<Arc<str>>>>,
+    failed: Ending,
 ) -> Result<JoinHandle<()>, CoordinatorError> {
     let context = &stats.context.clone();
     let reflection = tonic_reflection::server::Builder::configure()
@@ -114,7 +115,7 @@ pub(crate) fn serve(
         let ((), served) = tokio::join!(sorting, served);
         if let Err(error) = served {
             tracing::error!(%error, "the server failed");
-            failed.send_replace(Some(format!("the server failed: {error}").into()));
+            failed.send_replace(Some(End::Failed(format!("the server failed: {error}").into())));
         }
         tasks.close();
         tasks.wait().await;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_skip::skipped;
 use archon_types::Settings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,8 @@ async fn traced() {
         listen,
         metrics_listen: None,
         transport: archon_security::Transport::default(),
-        peers: [(1, listen.to_string())].into(),
+        advertise: None,
+        start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: directory.into(),
         settings: Settings::default(),
     };

@@ -123,6 +123,7 @@ impl Impostor {
                 sender,
                 target,
                 sender_storage: request_id(),
+                subject: None,
             };
             let told = impostor.client(target).hello(hello).await.unwrap().into_inner();
             assert_eq!((told.standing(), told.storage), (v1::Standing::OtherDirectory, Bytes::new()));
@@ -295,6 +296,7 @@ async fn a_stranger_who_says_it_leads_the_last_term_does_not_end_the_quorum() {
         sender: STRANGER,
         target: 1,
         sender_storage: request_id(),
+        subject: None,
     };
     assert_eq!(stranger.client(1).hello(hello).await.unwrap_err().code(), Code::PermissionDenied);
     for term in [LAST, before[&1].0 + 1, 0] {

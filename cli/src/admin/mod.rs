@@ -14,6 +14,7 @@ pub(crate) mod orders;
 pub(crate) mod partition;
 pub(crate) mod plan_file;
 pub(crate) mod progress;
+pub(crate) mod quorum;
 pub(crate) mod rebalance;
 pub(crate) mod split;
 pub(crate) mod status;

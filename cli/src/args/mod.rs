@@ -11,6 +11,7 @@ mod kv;
 mod orders;
 mod parse;
 mod partitions;
+mod quorum;
 mod serve;
 mod tables;
 
@@ -36,6 +37,7 @@ pub(crate) use partitions::{
     DescribePartitionArgs, ForceLeaderArgs, LocateArgs, MergePartitionArgs, PartitionListArgs, PartitionVerb,
     SplitPartitionArgs,
 };
+pub(crate) use quorum::{QuorumVerb, QuorumWaitArgs};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
 
 pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};
@@ -243,6 +245,20 @@ Examples:
   archon access list"
     )]
     Access(AccessVerb),
+
+    /// Say who the coordinators are, and change that while the cluster runs.
+    ///
+    /// A newcomer is started with `archon coordinator --join`; it copies the log, and then becomes a voter. Changes are carried out one at
+    /// a time and by the coordinators themselves, so that it does not matter what fails on the way.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon quorum list
+  archon quorum replace 3 4 --wait     4 was started with --join H:P --learner
+  archon quorum transfer-leader 2"
+    )]
+    Quorum(QuorumVerb),
 
     /// Read and write keys.
     #[command(after_help = "\

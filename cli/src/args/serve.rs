@@ -32,7 +32,7 @@ pub(crate) enum LogFormat {
 /// Options of `archon coordinator`. Everything may also come from the file.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CoordinatorArgs {
-    /// This voter's number among the peers, from 1.
+    /// This coordinator's number, from 1. None is used twice, also when its coordinator is gone.
     #[arg(long, env = "ARCHON_ID", hide_env_values = true, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) id: Option<u64>,
     /// Where to listen.
@@ -44,9 +44,21 @@ pub(crate) struct CoordinatorArgs {
     /// Where to serve the console by HTTP: a page that shows the cluster, and an interface in JSON (/api/v1/); nowhere unless said.
     #[arg(long, env = "ARCHON_HTTP_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
     pub(crate) http_listen: Option<SocketAddr>,
-    /// All voters, this one included; the same list on each, and it never changes.
+    /// Where the others reach it, if not where it listens or where --peers says. A member that says another address than the
+    /// quorum knows tells the others itself.
+    #[arg(long, env = "ARCHON_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
+    pub(crate) advertise: Option<String>,
+    /// To found a quorum: all who do, this one included; the same list on each. It counts for the first start only: from then
+    /// on the coordinators know each other, and `archon quorum` changes who they are.
     #[arg(long, env = "ARCHON_PEERS", hide_env_values = true, value_name = "ID=H:P,…", value_delimiter = ',', value_parser = peer)]
     pub(crate) peers: Option<Vec<(u64, String)>>,
+    /// To join a quorum that is there: some of its coordinators. This one copies the log, and then becomes a voter. It counts for
+    /// the first start only.
+    #[arg(long, env = "ARCHON_JOIN", hide_env_values = true, value_name = "H:P,…", value_delimiter = ',', value_parser = address, conflicts_with = "peers")]
+    pub(crate) join: Option<Vec<String>>,
+    /// With --join: stay a learner, until `archon quorum promote` or `replace` makes it a voter.
+    #[arg(long)]
+    pub(crate) learner: bool,
     /// Where the log, the snapshots and this voter's identity are kept.
     #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,

@@ -1,6 +1,8 @@
 //! Documents of the verbs that look at a cluster or change it.
 
-use archon_client::{DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, RebalanceStatus, ReplicaState, Word};
+use archon_client::{
+    DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, Quorum, RebalanceStatus, ReplicaState, Word,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -29,6 +31,25 @@ pub(crate) struct HostedCopy {
     pub(crate) state: Word<ReplicaState>,
     /// Whether it leads.
     pub(crate) leads: bool,
+}
+
+/// What was asked of the quorum.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct QuorumChanged {
+    /// What, in a sentence.
+    pub(crate) change: String,
+    /// Whether it was not so already, or on its way.
+    pub(crate) changed: bool,
+    /// The quorum: when it was done if that was waited for, else when it was begun.
+    #[serde(flatten)]
+    pub(crate) quorum: Quorum,
+}
+
+/// Who was made to lead.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct LeadTransferred {
+    /// The coordinator that leads, if that was known at once.
+    pub(crate) leader_id: Option<u64>,
 }
 
 /// What was done to a node.

@@ -4,12 +4,13 @@ use super::{
     Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Entry, ErrorDocument, Key,
     MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
+use super::{LeadTransferred, QuorumChanged};
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
     AccessChanged, AccessSummary, Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription,
-    PartitionMerge, PartitionSplit, SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
+    PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -33,7 +34,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 63] = [
+    let all: [(&'static str, Schema); 71] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("events", list::<Event>),
@@ -50,6 +51,14 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("node unbar", one::<NodeOrdered>),
         ("node remove", one::<NodeChanged>),
         ("node lost", one::<NodeChanged>),
+        ("quorum list", one::<Quorum>),
+        ("quorum promote", one::<QuorumChanged>),
+        ("quorum demote", one::<QuorumChanged>),
+        ("quorum remove", one::<QuorumChanged>),
+        ("quorum replace", one::<QuorumChanged>),
+        ("quorum set-address", one::<QuorumChanged>),
+        ("quorum transfer-leader", one::<LeadTransferred>),
+        ("quorum cancel", one::<QuorumChanged>),
         ("access grant", one::<AccessChanged>),
         ("access revoke", one::<AccessChanged>),
         ("access list", one::<AccessSummary>),

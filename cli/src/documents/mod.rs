@@ -11,7 +11,9 @@ mod kv;
 pub(crate) mod testing;
 mod version;
 
-pub(crate) use admin::{Applied, HostedCopy, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered};
+pub(crate) use admin::{
+    Applied, HostedCopy, LeadTransferred, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered, QuorumChanged,
+};
 pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
 };

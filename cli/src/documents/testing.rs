@@ -37,6 +37,7 @@ pub(crate) fn status() -> Status {
         id,
         address: format!("127.0.0.1:710{id}"),
         role: role.into(),
+        learner: false,
         entries_behind,
         lack: None,
     };

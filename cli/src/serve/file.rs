@@ -203,7 +203,10 @@ pub(crate) struct CoordinatorFile {
     pub(crate) listen: Option<Spanned<String>>,
     pub(crate) metrics_listen: Option<Spanned<String>>,
     pub(crate) http_listen: Option<Spanned<String>>,
+    pub(crate) advertise: Option<Spanned<String>>,
     pub(crate) peers: Option<Vec<Spanned<String>>>,
+    pub(crate) join: Option<Vec<Spanned<String>>>,
+    pub(crate) learner: Option<bool>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
     pub(crate) tls_dir: Option<PathBuf>,
@@ -211,7 +214,19 @@ pub(crate) struct CoordinatorFile {
 
 impl CoordinatorFile {
     /// Every key that a coordinator's file may have besides the settings of the cluster.
-    const OWN: &[&str] = &["id", "listen", "metrics_listen", "http_listen", "peers", "data_dir", "insecure", "tls_dir"];
+    const OWN: &[&str] = &[
+        "id",
+        "listen",
+        "metrics_listen",
+        "http_listen",
+        "advertise",
+        "peers",
+        "join",
+        "learner",
+        "data_dir",
+        "insecure",
+        "tls_dir",
+    ];
 
     /// Every key that a coordinator's file may have.
     pub(crate) fn keys() -> Vec<&'static str> {
@@ -316,7 +331,7 @@ mod tests {
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\n";
+        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());

@@ -6,7 +6,7 @@ use super::settings::{CoordinatorSettings, node_config};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
 use archon_console::{Console, ConsoleConfig};
-use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
+use archon_coordinator::{CoordinatorConfig, CoordinatorError, FirstStart, IdentityError};
 use archon_kvstore_node::NodeError;
 use archon_kvstore_node::engine::EngineError;
 use archon_local_cluster::end_with_parent;
@@ -57,14 +57,25 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
 
 /// The console beside a coordinator, which asks that one first.
 fn console(listen: SocketAddr, settings: &CoordinatorSettings, refusals: Arc<Refusals>) -> Result<Console, Failure> {
-    let own = settings.peers.get(&settings.id);
-    let others = settings.peers.iter().filter(|(id, _)| **id != settings.id).map(|(_, address)| address);
-    let coordinators = own.into_iter().chain(others).cloned().collect();
+    let coordinators = vec![own_address(settings)];
     let config = ConsoleConfig { listen, coordinators, transport: settings.transport.clone(), refusals };
     Console::open(config).map_err(|error| {
         Failure::failed(format!("the console cannot be served on {listen}: {error}"))
             .with_remedy(other_address("--http-listen"))
     })
+}
+
+/// Where the console finds the coordinator beside it, which names the others.
+fn own_address(settings: &CoordinatorSettings) -> String {
+    let founded = match &settings.start {
+        Some(FirstStart::Found { peers }) => peers.get(&settings.id),
+        _ => None,
+    };
+    match settings.advertise.as_ref().or(founded) {
+        Some(address) => address.clone(),
+        None if settings.listen.ip().is_unspecified() => format!("localhost:{}", settings.listen.port()),
+        None => settings.listen.to_string(),
+    }
 }
 
 fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
@@ -73,7 +84,8 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
         listen: settings.listen,
         metrics_listen: settings.metrics_listen,
         transport: settings.transport,
-        peers: settings.peers,
+        advertise: settings.advertise,
+        start: settings.start,
         data_dir: settings.data_dir,
         settings: settings.cluster,
     }
@@ -81,11 +93,13 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
 
 fn coordinator_failure(error: CoordinatorError) -> Failure {
     let exit = match &error {
-        CoordinatorError::Config(_) => Exit::Usage,
+        CoordinatorError::Config(_) | CoordinatorError::Identity(IdentityError::New { .. }) => Exit::Usage,
         CoordinatorError::Identity(IdentityError::Io { .. }) => Exit::Failed,
-        CoordinatorError::Identity(_) | CoordinatorError::WipedVoter { .. } | CoordinatorError::Refused { .. } => {
-            Exit::Refused
-        }
+        CoordinatorError::Identity(_)
+        | CoordinatorError::WipedVoter { .. }
+        | CoordinatorError::Refused { .. }
+        | CoordinatorError::Removed { .. }
+        | CoordinatorError::Copied { .. } => Exit::Refused,
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, error.to_string());

@@ -2,6 +2,7 @@ use super::settings::{CoordinatorSettings, allowed, node_config};
 use crate::args::{Cli, Verb};
 use crate::exit::{Exit, Failure};
 use archon_client::Transport;
+use archon_coordinator::FirstStart;
 use archon_kvstore_node::NodeConfig;
 use clap::Parser;
 use std::io::Write;
@@ -41,7 +42,7 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
     let path = file.path().to_str().unwrap();
     let found = coordinator(&["--config", path, "--partitions", "9"]).unwrap();
     assert_eq!((found.id, found.cluster.partitions, found.cluster.nodes_min), (2, 9, 3));
-    assert_eq!(found.peers.len(), 3);
+    assert!(matches!(&found.start, Some(FirstStart::Found { peers }) if peers.len() == 3), "{:?}", found.start);
 }
 
 #[test]
@@ -110,6 +111,27 @@ fn peers_must_contain_the_voter_and_be_distinct() {
     assert!(peers("1=127.0.0.1:1,2=127.0.0.1:1").unwrap_err().message.contains("two voters"));
     let two = peers("1=127.0.0.1:1,2=127.0.0.1:2").unwrap_err();
     assert!(two.message.contains("bear the loss of none") && two.remedy.unwrap().contains("3 or 5"));
+}
+
+#[test]
+fn a_quorum_is_founded_or_joined_or_known_already() {
+    let with = |flags: &[&str]| {
+        coordinator(&[&["--id", "4", "--listen", "127.0.0.1:7104", "--data-dir", "d"], flags].concat())
+    };
+    assert_eq!(with(&[]).unwrap().start, None, "its directory may say it");
+    let joins = with(&["--join", "127.0.0.1:7101,127.0.0.1:7102", "--learner"]).unwrap().start;
+    let through = vec!["127.0.0.1:7101".to_owned(), "127.0.0.1:7102".to_owned()];
+    assert_eq!(joins, Some(FirstStart::Join { through, learner: true }));
+    let file = file("peers = ['4=127.0.0.1:7104']\njoin = ['127.0.0.1:7101']\nadvertise = '127.0.0.1:7114'\n");
+    let path = file.path().to_str().unwrap();
+    let both = with(&["--config", path]).unwrap_err();
+    assert!(both.exit == Exit::Usage && both.message.contains("founds a quorum or joins one"), "{both}");
+    // What a flag says outweighs what the file says otherwise.
+    let flag = with(&["--config", path, "--join", "127.0.0.1:7102"]).unwrap();
+    assert!(matches!(flag.start, Some(FirstStart::Join { through, learner: false }) if through == ["127.0.0.1:7102"]));
+    assert_eq!(flag.advertise.as_deref(), Some("127.0.0.1:7114"));
+    let beyond = with(&["--join", "10.0.0.1:7101"]).unwrap_err();
+    assert!(beyond.to_string().contains("join") && beyond.to_string().contains("--insecure"), "{beyond}");
 }
 
 #[test]
@@ -202,19 +224,25 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
         let text = std::fs::read_to_string(format!("{}/../docs/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         // Commented-out keys are read, too, but for credentials that are nowhere here.
         let credentials = |line: &&str| line.contains("tls_dir = ");
-        let shown = text.lines().filter(|line| !credentials(line)).map(|line| match line.strip_prefix("# ") {
-            Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => rest,
-            _ => line,
-        });
+        // Who founds a quorum joins none.
+        let joins = |line: &&str| line.contains("join = ");
+        let shown =
+            text.lines().filter(|line| !credentials(line) && !joins(line)).map(|line| match line.strip_prefix("# ") {
+                Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => rest,
+                _ => line,
+            });
         (file(&text), file(&shown.collect::<Vec<_>>().join("\n")), text)
     };
     let (as_it_is, shown, text) = whole("coordinator.toml");
     let read = |file: &tempfile::NamedTempFile| coordinator(&["--config", file.path().to_str().unwrap()]).unwrap();
     let shown = read(&shown);
-    assert!(shown.metrics_listen.is_some() && shown.http_listen.is_some(), "an example of what is nowhere unless said");
+    assert!(
+        shown.metrics_listen.is_some() && shown.http_listen.is_some() && shown.advertise.is_some(),
+        "an example of what is nowhere unless said"
+    );
     assert_eq!(
         read(&as_it_is),
-        CoordinatorSettings { metrics_listen: None, http_listen: None, ..shown },
+        CoordinatorSettings { metrics_listen: None, http_listen: None, advertise: None, ..shown },
         "what is commented out is the default"
     );
     for key in super::file::CoordinatorFile::keys() {

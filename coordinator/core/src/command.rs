@@ -17,9 +17,11 @@
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
+//! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
+use crate::coordinators::Wish;
 use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::registration::Register;
@@ -218,6 +220,20 @@ pub enum Command {
         /// In the operator's words; may be empty.
         why: String,
     },
+    /// Something is wanted of the quorum. Judged by [`crate::check_quorum_change`] or [`crate::check_join`].
+    ChangeQuorum {
+        /// The version of [`crate::Coordinators`] on which the judgement rests.
+        if_version: Version,
+        /// What is wanted.
+        wish: Wish,
+    },
+    /// What was wanted of the quorum is so, or is not wanted any more.
+    EndQuorumChange {
+        /// The version of [`crate::Coordinators`] on which the judgement rests.
+        if_version: Version,
+        /// Whether it is done; else it is taken back, as far as it has not come.
+        done: bool,
+    },
     /// The operator accepts that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy is made its
     /// leader, or it begins anew and empty, and all other copies retire in the same commit.
     AcceptLoss {
@@ -253,6 +269,8 @@ impl Command {
             Self::Configure { .. } => "Configure",
             Self::SetAccess { .. } => "SetAccess",
             Self::Control { .. } => "Control",
+            Self::ChangeQuorum { .. } => "ChangeQuorum",
+            Self::EndQuorumChange { .. } => "EndQuorumChange",
             Self::AcceptLoss { .. } => "AcceptLoss",
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::command::Actor;
 use crate::controls::Bar;
+use crate::coordinators::Wish;
 use crate::migration::MigrationId;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Right, Seq,
@@ -9,6 +10,7 @@ use archon_types::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -117,6 +119,12 @@ pub enum EventKind {
         before: Option<Right>,
         after: Option<Right>,
     },
+    /// The quorum is being changed.
+    QuorumChangeBegun { wish: Wish },
+    /// The quorum was changed; its voters are these.
+    QuorumChanged { wish: Wish, voters: BTreeSet<u64> },
+    /// An operator does not want the change of the quorum any more.
+    QuorumChangeCancelled { wish: Wish },
     /// A plan is being carried out.
     PlanStarted { moves: u32 },
     /// The operator wants the running plan undone.

@@ -29,6 +29,7 @@ impl ClusterState {
             access: Arc::clone(&self.access),
             access_version: self.access_version,
             feature_level: self.feature_level,
+            coordinators: self.coordinators.clone(),
             nodes: self.nodes.clone(),
             participants: self.participants.clone(),
             tables: self.tables.clone(),

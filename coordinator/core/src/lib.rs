@@ -11,6 +11,7 @@
 //! | `command`, `edit`, `registration`, `response`, `apply/` | what may change, and how |
 //! | `liveness`, `withdrawals`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
+//! | `coordinators/` | the members of the quorum, and how it is changed step by step |
 //! | `departed` | what copies that do not count can still hold |
 //! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
 //! | `isolated_leaders` | leaders that hear too few followers |
@@ -37,6 +38,7 @@ pub mod command;
 pub mod condemned;
 pub mod confirm;
 pub mod controls;
+pub mod coordinators;
 mod departed;
 pub mod duties;
 mod edit;
@@ -88,6 +90,10 @@ pub use command::{Actor, Command, CommandBatch, LossOutcome, PlannedMove, Succes
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use controls::{Bar, Controls, Maintenance, Note, Order};
+pub use coordinators::{
+    COORDINATORS_MAX, Coordinator, Coordinators, Members, Newcomer, PendingChange, QuorumHealth, QuorumStep, Wish,
+    members_changed, next_step,
+};
 pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use edit::{Edit, Ending, PartitionChange};
@@ -107,9 +113,10 @@ pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
     AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
-    Obstacle, RemovalPlan, SplitPlan, check_access, check_alter_node, check_alter_table, check_cancel_merge,
-    check_cancel_split, check_configure, check_drain, check_force_leader, check_lose_node, check_merge,
-    check_nodes_for, check_order, check_remove, check_split, check_splittable, refusal, still_led,
+    Obstacle, QuorumRefusal, RemovalPlan, SplitPlan, check_access, check_alter_node, check_alter_table,
+    check_cancel_merge, check_cancel_quorum_change, check_cancel_split, check_configure, check_drain,
+    check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for, check_order, check_quorum_change,
+    check_remove, check_split, check_splittable, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

@@ -2,6 +2,7 @@
 
 use crate::condemned::Condemned;
 use crate::controls::Controls;
+use crate::coordinators::Coordinators;
 use crate::departed::Departed;
 use crate::events::{Event, EventKind};
 use crate::former_leaders::FormerLeaders;
@@ -74,6 +75,9 @@ pub struct ClusterState {
     pub access_version: Version,
     /// The protocol that the cluster speaks; a node that does not speak it is refused.
     pub feature_level: u32,
+    /// The members of the quorum.
+    #[serde(default)]
+    pub coordinators: Coordinators,
     /// Every node, lost ones included, in order of registration.
     pub nodes: Nodes,
     /// Every member that owns partitions of lease tables for a service of its own, in order of registration. Their numbers are
@@ -160,6 +164,7 @@ impl ClusterState {
             access: Arc::default(),
             access_version: Version::ZERO,
             feature_level: 0,
+            coordinators: Coordinators::default(),
             nodes: Nodes::default(),
             participants: Nodes::default(),
             tables: BTreeMap::new(),

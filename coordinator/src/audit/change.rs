@@ -1,6 +1,7 @@
 //! What is kept of each request that changes the cluster, as it was sent: before anything of it was judged.
 
 use archon_proto::v1;
+use archon_proto::v1::change_quorum_request::Change as Quorum;
 use archon_proto::v1::create_table_request::Partitioning;
 use archon_proto::v1::order_request::Order;
 use archon_proto::v1::set_access_request::Change as Access;
@@ -101,6 +102,11 @@ change! {
             None => "nothing".to_owned(),
         }
     };
+    JoinQuorumRequest: |it| coordinator(it.id), wants {
+        format!("join at {} as a {}", it.address, if it.learner { "learner" } else { "voter" })
+    };
+    ChangeQuorumRequest: |it| quorum(it).0, wants quorum(it).1;
+    TransferLeadRequest: |_it| _it.to.map_or_else(|| "quorum".to_owned(), coordinator), wants "lead".to_owned();
     ConfigureRequest: |_it| "settings".to_owned(), wants settings(
         _it.changes.iter().take(SETTINGS_MAX).map(|change| (change.setting.as_str(), Some(change.value.to_string())))
     ), trial _it.dry_run;
@@ -108,6 +114,24 @@ change! {
 
 /// More settings than there are need not be named.
 const SETTINGS_MAX: usize = 64;
+
+fn coordinator(id: u64) -> String {
+    format!("coordinator {id}")
+}
+
+/// Of which member, and what.
+fn quorum(asked: &v1::ChangeQuorumRequest) -> (String, String) {
+    let (whom, what) = match &asked.change {
+        Some(Quorum::Promote(id)) => (coordinator(*id), "promote".to_owned()),
+        Some(Quorum::Demote(id)) => (coordinator(*id), "demote".to_owned()),
+        Some(Quorum::Remove(id)) => (coordinator(*id), "remove".to_owned()),
+        Some(Quorum::Replace(it)) => (coordinator(it.old), format!("replace by {}", coordinator(it.new))),
+        Some(Quorum::SetAddress(it)) => (coordinator(it.id), format!("reached at {}", it.address)),
+        Some(Quorum::Cancel(_)) => ("quorum".to_owned(), "cancel".to_owned()),
+        None => ("quorum".to_owned(), "nothing".to_owned()),
+    };
+    (whom, if asked.force { format!("{what}, also without a spare") } else { what })
+}
 
 fn node(name: &str) -> String {
     format!("node {name}")

@@ -221,7 +221,7 @@ impl Pusher {
                 tables: push.tables,
                 access: push.access,
                 complete: push.complete,
-                coordinators: self.session.quorum().peers().values().cloned().collect(),
+                coordinators: self.session.quorum().coordinators(),
                 key,
                 newest: push.newest,
             };

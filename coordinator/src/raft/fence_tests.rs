@@ -2,13 +2,13 @@
 
 use super::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
 use super::propose::Proposal;
-use super::types::{Entry, LogId, TypeConfig, Vote};
+use super::types::{Entry, LogId, Membership, TypeConfig, Vote, Voter};
 use super::wire::LocalVoter;
-use crate::{Coordinator, CoordinatorConfig};
+use crate::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch};
 use archon_types::{ErrorKind, Holds, Millis, Partitioning, Settings};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -33,7 +33,8 @@ async fn a_batch_of_another_term_is_void() {
         listen,
         metrics_listen: None,
         transport: archon_security::Transport::default(),
-        peers: [(1, listen.to_string())].into(),
+        advertise: None,
+        start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: dir.path().to_path_buf(),
         settings: Settings::default(),
     };
@@ -74,8 +75,8 @@ async fn a_batch_of_another_term_is_void() {
 }
 
 fn voter(id: u64, storage: u128) -> LocalVoter {
-    let voters = Arc::new([1, 2, 3].into());
-    LocalVoter { id, storage: Uuid::from_u128(storage), quorum: Uuid::from_u128(9), voters }
+    let expected = Arc::new([1, 2, 3].into());
+    LocalVoter { id, storage: Uuid::from_u128(storage), quorum: Uuid::from_u128(9), expected }
 }
 
 fn vote_request(term: u64, of: u64) -> VoteRequest<TypeConfig> {
@@ -96,8 +97,11 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     assert!(refused(LocalVoter { quorum: Uuid::from_u128(8), ..sender.clone() }, 1).contains("another peer list"));
     assert!(refused(LocalVoter { storage: Uuid::from_u128(23), ..sender.clone() }, 1).contains("does not rejoin"));
     assert!(refused(LocalVoter { id: 1, ..sender.clone() }, 1).contains("heard from itself"));
-    // Nobody knows a data directory of coordinator 99, so that alone would not keep it out.
-    assert!(refused(voter(99, 99), 1).contains("not in the --peers"));
+    assert!(refused(voter(99, 99), 1).contains("no member of the quorum"));
+    // Before there are members nobody knows a data directory of coordinator 99, so that alone would not keep it out.
+    let message = voter(99, 99).message(1, "vote request", &vote_request(7, 99)).unwrap();
+    let founding = receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &BTreeMap::new()).unwrap_err();
+    assert!(founding.message().contains("not in the --peers"), "{founding}");
     let mut newer = sender.message(1, "vote request", &vote_request(7, 2)).unwrap();
     newer.format += 1;
     let error = receiver.open::<VoteRequest<TypeConfig>>("vote request", &newer, 6, &known).unwrap_err();
@@ -117,7 +121,8 @@ fn answers_of_another_voter_disk_or_of_a_term_that_nobody_reaches_are_refused() 
     assert_eq!(open(0, 0, 2, 22).unwrap().vote, Vote::new(0, 0), "or for nobody yet");
     assert!(open(7, 3, 2, 23).unwrap_err().contains("another data directory"));
     assert!(open(7, 3, 3, 22).unwrap_err().contains("another data directory"));
-    assert!(open(7, 99, 2, 22).unwrap_err().contains("in no --peers"));
+    assert_eq!(open(7, 99, 2, 22).unwrap().vote, Vote::new(7, 99), "or for one that joined since");
+    assert!(open(7, 0, 2, 22).unwrap_err().contains("for nobody"));
     assert!(open(5 + TERM_JUMP_MAX, 3, 2, 22).is_ok());
     assert!(open(6 + TERM_JUMP_MAX, 3, 2, 22).unwrap_err().contains("no election leads there"));
 }
@@ -134,9 +139,8 @@ fn append(before: Option<LogId>, entries: &[LogId]) -> AppendEntriesRequest<Type
 
 #[test]
 fn entries_that_do_not_follow_on_each_other_are_refused() {
-    let voters = [1, 2, 3].into();
     let judge = |message: AppendEntriesRequest<TypeConfig>| {
-        message.judge(Standard { sender: 2, term: 5, voters: &voters }).map_err(|why| why.to_lowercase())
+        message.judge(Standard { sender: 2, term: 5 }).map_err(|why| why.to_lowercase())
     };
     let before = Some(position(3, 7));
     judge(append(None, &[])).unwrap();
@@ -153,9 +157,32 @@ fn entries_that_do_not_follow_on_each_other_are_refused() {
     assert!(judge(append(Some(position(6, 7)), &[])).unwrap_err().contains("beyond"));
     let commit = AppendEntriesRequest { leader_commit: Some(position(6, 7)), ..append(before, &[]) };
     assert!(judge(commit).unwrap_err().contains("beyond"));
-    let others = openraft::Membership::new_with_defaults(vec![[2u64].into()], [2]);
-    let entries = vec![Entry { log_id: position(5, 8), payload: openraft::EntryPayload::Membership(others) }];
-    assert!(judge(AppendEntriesRequest { entries, ..append(before, &[]) }).unwrap_err().contains("names the voters"));
+}
+
+#[test]
+fn members_with_whom_no_quorum_could_go_on_are_refused() {
+    let judge = |configs: Vec<BTreeSet<u64>>, nodes: &[(u64, &str)]| {
+        let voter = |address: &str| Voter { address: address.to_owned(), storage: Uuid::nil() };
+        let nodes: BTreeMap<u64, Voter> = nodes.iter().map(|(id, address)| (*id, voter(address))).collect();
+        // As it comes over the wire, where nothing makes sure that it is one.
+        let members = serde_json::json!({ "configs": configs, "nodes": nodes });
+        let members: Membership = serde_json::from_value(members).unwrap();
+        let entries = vec![Entry { log_id: position(5, 8), payload: openraft::EntryPayload::Membership(members) }];
+        let message = AppendEntriesRequest { entries, ..append(Some(position(3, 7)), &[]) };
+        message.judge(Standard { sender: 2, term: 5 })
+    };
+    let (one, two) = ((1, "a:1"), (2, "b:1"));
+    judge(vec![[1, 2].into()], &[one, two]).unwrap();
+    judge(vec![[1].into(), [2].into()], &[one, two, (3, "c:1")]).unwrap();
+    let refused = |configs, nodes: &[(u64, &str)]| judge(configs, nodes).unwrap_err();
+    assert!(refused(vec![], &[one]).contains("none votes"));
+    assert!(refused(vec![[].into()], &[one]).contains("none votes"));
+    assert!(refused(vec![[1].into(), [2].into(), [1, 2].into()], &[one, two]).contains("none votes"));
+    assert!(refused(vec![[1, 2].into()], &[one]).contains("a voter is none"));
+    assert!(refused(vec![[1].into()], &[one, (2, "nowhere")]).contains("no address"));
+    assert!(refused(vec![[0].into()], &[(0, "a:1")]).contains("no number"));
+    let many: Vec<(u64, &str)> = (1..=11).map(|id| (id, "a:1")).collect();
+    assert!(refused(vec![[1].into()], &many).contains("more than a quorum"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod snapshots;
 use super::snapshot::SnapshotDir;
 use super::types::Raft;
 use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
-use crate::{Coordinator, CoordinatorConfig};
+use crate::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_coordinator_core::{Actor, Command};
 use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
@@ -121,7 +121,8 @@ impl Voters {
                 listen: peers[&id].parse().unwrap(),
                 metrics_listen: None,
                 transport: archon_security::Transport::default(),
-                peers: peers.clone(),
+                advertise: None,
+                start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir: dir.path().to_path_buf(),
                 settings: Settings::default(),
             };

@@ -3,7 +3,8 @@
 use super::codec;
 use super::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};
 use super::snapshot::SnapshotDir;
-use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote};
+use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote, Voter};
+use crate::config::FirstStart;
 use crate::identity::Identity;
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, apply};
 use archon_types::{ClusterId, Millis, Settings};
@@ -46,8 +47,7 @@ pub fn raft_value(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
 /// # Errors
 /// What is wrong with it.
 pub fn raft_message(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
-    let voters = [1, 2, 3].into();
-    let by = Standard { sender: 2, term: 5, voters: &voters };
+    let by = Standard { sender: 2, term: 5 };
     let granted = |vote: &Vote| {
         assert!(vote.committed && vote.leader_id.voted_for == 2, "somebody else's vote passed: {vote:?}");
         assert!(vote.leader_id.term <= 5 + TERM_JUMP_MAX, "a term beyond elections passed: {vote:?}");
@@ -83,7 +83,7 @@ pub fn raft_message(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
     }
 }
 
-fn judged<T: DeserializeOwned + Judged>(what: &'static str, bytes: &[u8], by: Standard<'_>) -> Result<T, String> {
+fn judged<T: DeserializeOwned + Judged>(what: &'static str, bytes: &[u8], by: Standard) -> Result<T, String> {
     let value: T = codec::decode(what, bytes).map_err(|error| error.to_string())?;
     value.judge(by).map(|()| value)
 }
@@ -99,7 +99,9 @@ pub fn raft_messages() -> Vec<Vec<u8>> {
         entries: entries.into(),
         leader_commit: Some(position(7)),
     };
-    let voters = openraft::Membership::new_with_defaults(vec![[1, 2, 3].into()], [1, 2, 3]);
+    let member = |id: u64| (id, Voter { address: format!("127.0.0.1:{id}"), storage: CLUSTER });
+    let nodes: BTreeMap<u64, Voter> = [1, 2, 3].map(member).into();
+    let voters = openraft::Membership::new(vec![[1, 2, 3].into()], nodes).unwrap_or_default();
     let last_membership = openraft::StoredMembership::new(Some(position(0)), voters);
     let meta = SnapshotMeta { last_log_id: Some(position(7)), last_membership };
     let transfer = TransferLeaderRequest::<TypeConfig>::new(leads, 1, Some(position(7)));
@@ -186,8 +188,8 @@ pub fn snapshots() -> Vec<Vec<u8>> {
     publish().into_iter().collect()
 }
 
-fn peers() -> BTreeMap<u64, String> {
-    BTreeMap::from([(1, "127.0.0.1:7000".to_owned())])
+fn founds() -> FirstStart {
+    FirstStart::Found { peers: BTreeMap::from([(1, "127.0.0.1:7000".to_owned())]) }
 }
 
 /// Opens the identity of a data directory.
@@ -195,14 +197,14 @@ fn peers() -> BTreeMap<u64, String> {
 /// # Errors
 /// What is wrong with it.
 pub fn identity(directory: &Path) -> Result<(), String> {
-    Identity::open(directory, 1, &peers(), |_| false, || CLUSTER).map(|_| ()).map_err(|error| error.to_string())
+    Identity::open(directory, 1, Some(&founds()), |_| false, || CLUSTER).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Real identity files.
 pub fn identities() -> Vec<Vec<u8>> {
     let make = || -> Option<Vec<u8>> {
         let directory = tempfile::tempdir().ok()?;
-        Identity::open(directory.path(), 1, &peers(), |_| false, || CLUSTER).ok()?;
+        Identity::open(directory.path(), 1, Some(&founds()), |_| false, || CLUSTER).ok()?;
         fs::read(directory.path().join("identity.json")).ok()
     };
     make().into_iter().collect()

@@ -2,7 +2,9 @@
 //! would end elections for good, entries with a hole would be stored and refused by the next start, and a snapshot that
 //! contradicts its own header ends the process. All of it is judged before anything is stored.
 
-use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote};
+use super::types::{Entry, LogId, Membership, SnapshotMeta, TypeConfig, Vote};
+use archon_coordinator_core::COORDINATORS_MAX;
+use archon_types::limits::check_address;
 use openraft::EntryPayload;
 use openraft::raft::{
     AppendEntriesRequest, SnapshotResponse, StreamAppendError, StreamAppendResult, TransferLeaderRequest,
@@ -14,15 +16,16 @@ use std::collections::BTreeSet;
 /// this kind would be needed to reach the last term.
 pub(crate) const TERM_JUMP_MAX: u64 = 1 << 32;
 
+/// Most members that an entry may name: while one takes another's place, both are there.
+const MEMBERS_MAX: usize = COORDINATORS_MAX + 1;
+
 /// What a message is judged by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standard<'a> {
+pub(crate) struct Standard {
     /// The peer that sent it.
     pub(crate) sender: u64,
     /// The term of this voter's own vote.
     pub(crate) term: u64,
-    /// The coordinators of this voter's own peer list.
-    pub(crate) voters: &'a BTreeSet<u64>,
 }
 
 /// What is wrong with a message, in words.
@@ -34,10 +37,10 @@ pub(crate) trait Judged {
     ///
     /// # Errors
     /// What a coordinator that follows the protocol never says.
-    fn judge(&self, by: Standard<'_>) -> Verdict;
+    fn judge(&self, by: Standard) -> Verdict;
 }
 
-impl Standard<'_> {
+impl Standard {
     /// A term that can be reached.
     fn term(&self, term: u64) -> Verdict {
         match term.checked_sub(self.term) {
@@ -70,23 +73,31 @@ impl Standard<'_> {
 
     /// A vote of whoever answers, for whoever it is.
     fn any_vote(&self, vote: &Vote) -> Verdict {
-        // Who has never voted says so by term zero.
-        if vote.leader_id.term > 0 && !self.voters.contains(&vote.leader_id.voted_for) {
-            return Err(format!(
-                "coordinator {} has voted for {}, which is in no --peers",
-                self.sender, vote.leader_id.voted_for
-            ));
+        // Who has never voted says so by term zero. Whom it has voted for need not be known here: one that is behind does not
+        // know who has joined since.
+        if vote.leader_id.term > 0 && vote.leader_id.voted_for == 0 {
+            return Err(format!("coordinator {} has voted for nobody in term {}", self.sender, vote.leader_id.term));
         }
         self.term(vote.leader_id.term)
     }
 
-    /// A voter set: the one of the peer list, which nothing changes.
-    fn same_voters(&self, voters: impl Iterator<Item = u64>) -> Verdict {
-        let voters: BTreeSet<u64> = voters.collect();
-        if voters == *self.voters {
-            return Ok(());
+    /// Members with whom a quorum can go on.
+    fn members(&self, members: &Membership) -> Verdict {
+        let refuse = |what: &str| Err(format!("coordinator {} names members of whom {what}", self.sender));
+        let configs = members.get_joint_config();
+        if !(1..=2).contains(&configs.len()) || configs.iter().any(BTreeSet::is_empty) {
+            return refuse("none votes, or more change than two sets can say");
         }
-        Err(format!("coordinator {} names the voters {voters:?}; --peers has {:?}", self.sender, self.voters))
+        if members.nodes().count() > MEMBERS_MAX {
+            return refuse("there are more than a quorum has");
+        }
+        if members.nodes().any(|(id, voter)| *id == 0 || check_address(&voter.address).is_err()) {
+            return refuse("one has no number or no address");
+        }
+        if members.voter_ids().any(|id| members.get_node(&id).is_none()) {
+            return refuse("a voter is none");
+        }
+        Ok(())
     }
 }
 
@@ -119,29 +130,29 @@ fn follow_on(before: Option<&LogId>, entries: &[Entry]) -> Verdict {
 }
 
 impl Judged for AppendEntriesRequest<TypeConfig> {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         by.own_vote(&self.vote, true)?;
         under("the entry before", self.prev_log_id.as_ref(), &self.vote)?;
         under("the committed entry", self.leader_commit.as_ref(), &self.vote)?;
         follow_on(self.prev_log_id.as_ref(), &self.entries)?;
         under("the last entry", self.entries.last().map(|entry| &entry.log_id), &self.vote)?;
-        let mut memberships = self.entries.iter().filter_map(|entry| match &entry.payload {
-            EntryPayload::Membership(membership) => Some(membership),
+        let mut members = self.entries.iter().filter_map(|entry| match &entry.payload {
+            EntryPayload::Membership(members) => Some(members),
             _ => None,
         });
-        memberships.try_for_each(|membership| by.same_voters(membership.voter_ids()))
+        members.try_for_each(|members| by.members(members))
     }
 }
 
 impl Judged for VoteRequest<TypeConfig> {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         by.own_vote(&self.vote, false)?;
         under("the candidate's last entry", self.last_log_id.as_ref(), &self.vote)
     }
 }
 
 impl Judged for TransferLeaderRequest<TypeConfig> {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         by.own_vote(self.from_leader(), true)?;
         under("the leader's last entry", self.last_log_id(), self.from_leader())
     }
@@ -151,7 +162,7 @@ impl Judged for TransferLeaderRequest<TypeConfig> {
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
 impl Judged for SnapshotHeader {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         let (vote, meta, _) = self;
         by.own_vote(vote, true)?;
         if meta.last_log_id.is_none() {
@@ -161,7 +172,7 @@ impl Judged for SnapshotHeader {
         if *meta.last_membership.log_id() > meta.last_log_id {
             return Err("the snapshot's voters were set after its end".to_owned());
         }
-        by.same_voters(meta.last_membership.voter_ids())
+        by.members(meta.last_membership.membership())
     }
 }
 
@@ -180,19 +191,19 @@ pub(crate) fn continues(last: Option<&LogId>, committed: Option<&LogId>) -> Verd
 }
 
 impl Judged for VoteResponse<TypeConfig> {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         by.any_vote(&self.vote)
     }
 }
 
 impl Judged for SnapshotResponse<TypeConfig> {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         by.any_vote(&self.vote)
     }
 }
 
 impl Judged for StreamAppendResult<TypeConfig> {
-    fn judge(&self, by: Standard<'_>) -> Verdict {
+    fn judge(&self, by: Standard) -> Verdict {
         match self {
             Err(StreamAppendError::HigherVote(vote)) => by.any_vote(vote),
             Ok(_) | Err(StreamAppendError::Conflict(_)) => Ok(()),
@@ -202,7 +213,7 @@ impl Judged for StreamAppendResult<TypeConfig> {
 
 impl Judged for TransferLeaderResponse<TypeConfig> {
     /// It is only logged.
-    fn judge(&self, _: Standard<'_>) -> Verdict {
+    fn judge(&self, _: Standard) -> Verdict {
         Ok(())
     }
 }

@@ -53,7 +53,8 @@ impl fmt::Display for Lack {
 /// Why the quorum takes no changes, as the leader `me` sees its voters: it has no space itself, or too few others are there
 /// that have. What is proposed then could not be committed, and would fill the leader's own log.
 pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
-    let lacking = |voter: &&VoterView| voter.lack.is_some();
+    let voters: Vec<&VoterView> = voters.iter().filter(|voter| voter.voter).collect();
+    let lacking = |voter: &&&VoterView| voter.lack.is_some();
     let able = voters.iter().filter(|voter| voter.lack.is_none() && (voter.id == me || !voter.is_away())).count();
     let own = voters.iter().filter(lacking).any(|voter| voter.id == me);
     let few = able * 2 <= voters.len() && voters.iter().any(|voter| lacking(&voter));
@@ -77,7 +78,16 @@ mod tests {
         let ids = [1, 2, 3].into_iter().zip(of);
         let voter = |(id, (role, lack))| {
             let address = format!("127.0.0.1:{id}");
-            VoterView { id, address, role, entries_behind: None, lack, snapshot_waits: false, certificate: None }
+            VoterView {
+                id,
+                address,
+                role,
+                voter: true,
+                entries_behind: None,
+                lack,
+                snapshot_waits: false,
+                certificate: None,
+            }
         };
         ids.map(voter).collect()
     }

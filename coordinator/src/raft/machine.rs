@@ -1,9 +1,10 @@
 //! The replicated state in memory, and openraft's state machine over it.
 
 use super::codec;
+use super::membership::members_of;
 use super::snapshot::{SnapshotDir, SnapshotError};
 use super::types::{Applied, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
-use archon_coordinator_core::{ClusterState, apply, skip};
+use archon_coordinator_core::{ClusterState, apply, members_changed, skip};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
@@ -60,6 +61,16 @@ impl Replicated {
     pub(crate) fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
         let at: RwLockReadGuard<'_, At> = self.at.read();
         look(&at.state)
+    }
+
+    /// Where the newest snapshot ends, and who the members were. Blocks: it is read.
+    pub(super) fn newest_snapshot(&self) -> Result<Option<SnapshotMeta>, SnapshotError> {
+        Ok(self.snapshots.newest()?.map(|(meta, _)| meta))
+    }
+
+    /// Which entry said last who the members are.
+    pub(super) fn membership_log_id(&self) -> Option<LogId> {
+        *self.at.read().membership.log_id()
     }
 
     /// The index of the last applied entry, as a channel that tells when it rises.
@@ -187,7 +198,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
                     }
                     EntryPayload::Normal(batch) => answer.responses = apply(&mut at.state, log_id.index, &batch),
                     EntryPayload::Membership(membership) => {
-                        skip(&mut at.state, log_id.index);
+                        let (members, joint) = members_of(&membership);
+                        members_changed(&mut at.state, log_id.index, members, joint);
                         at.membership = StoredMembership::new(Some(log_id), membership);
                     }
                 }

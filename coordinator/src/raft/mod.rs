@@ -8,10 +8,13 @@ mod fence_tests;
 mod full_disk_tests;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod hello;
+mod introductions;
 mod judge;
 mod lack;
 mod log_space;
 mod machine;
+mod membership;
 mod network;
 mod peers;
 #[cfg(test)]
@@ -31,6 +34,7 @@ mod types;
 mod voter_reports;
 mod wire;
 
+pub(crate) use hello::{Answers, ask_all, boot_at};
 pub(crate) use lack::{Lack, read_only};
 pub(crate) use machine::Replicated;
 pub(crate) use network::connect;
@@ -136,22 +140,32 @@ impl Storage {
         self.log.is_empty()
     }
 
+    /// Where the log and the snapshots say that this coordinator is reached, if they name it. Blocks: a snapshot may be read.
+    pub(crate) fn address_of(&self, id: u64) -> Result<Option<String>, CoordinatorError> {
+        let of_log = self.log.newest_members();
+        let members = match of_log {
+            Some(members) => Some(members),
+            None => self.replicated.newest_snapshot()?.map(|meta| meta.last_membership.membership().clone()),
+        };
+        Ok(members.and_then(|members| members.get_node(&id).map(|voter| voter.address.clone())))
+    }
+
     /// Whether `data_dir` has ever held a log.
     pub(crate) fn has_log(data_dir: &Path) -> bool {
         std::fs::read_dir(data_dir.join(LOG_DIR)).is_ok_and(|mut files| files.next().is_some())
     }
 }
 
-/// Starts Raft on opened storage and lets the peers reach it. The returned tasks, quorum rounds, log size and space, end
-/// with `stop`.
+/// Starts Raft on opened storage and lets the peers reach it. `founders`: whom it knows before the log names anybody. The
+/// returned tasks end with `stop`.
 pub(crate) async fn start(
     storage: Storage,
     transport: Transport,
     local_voter: LocalVoter,
-    voters: Arc<BTreeMap<u64, String>>,
+    founders: Arc<BTreeMap<u64, String>>,
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 3]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 4]), CoordinatorError> {
     let wal = storage.log.wal().clone();
     let log_size = storage.log.size();
     let space = LogSpace::new(wal.clone(), storage.directory);
@@ -168,12 +182,23 @@ pub(crate) async fn start(
         term,
         space: space.clone(),
         replicated: Arc::clone(&replicated),
-        transport,
+        transport: transport.clone(),
     });
     raft.run();
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
-    let (quorum, rounds) =
-        Quorum::new(raft, local_voter, voters, replicated, (wal, log_size, space, voter_reports), stop);
+    let introductions = peers.introductions().clone();
+    let introduced =
+        introductions.clone().run(raft.clone(), Arc::clone(&replicated), local_voter.clone(), transport, stop.clone());
+    let introduced = tokio::spawn(introduced);
+    let (quorum, rounds) = Quorum::new(
+        raft,
+        local_voter,
+        founders,
+        replicated,
+        (wal, log_size, space, voter_reports, introductions),
+        stop,
+    );
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
-    Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("space", short)]))
+    let tasks = [("quorum rounds", rounds), ("log size", size), ("space", short), ("introductions", introduced)];
+    Ok((quorum, tasks))
 }

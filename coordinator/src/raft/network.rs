@@ -381,8 +381,8 @@ mod tests {
         let address = free.local_addr().unwrap().to_string();
         drop(free);
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
-        let voters = Arc::new([1, 2].into());
-        let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters };
+        let expected = Arc::new([1, 2].into());
+        let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected };
         let mut network = Network::new(Transport::default(), local_voter, term, VoterReports::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();

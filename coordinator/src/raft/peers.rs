@@ -3,6 +3,7 @@
 
 use super::codec;
 use super::entries::{UnderWay, purpose};
+use super::introductions::Introductions;
 use super::judge::{self, Judged, SnapshotHeader};
 use super::log_space::{Admitted, LogSpace, Refused};
 use super::machine::Replicated;
@@ -29,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 /// Longest pause between two chunks of a snapshot.
@@ -52,6 +53,8 @@ struct Inner {
     raft: OnceLock<Inside>,
     /// The log was empty when this process started. Otherwise nothing is said before Raft has read it.
     fresh: bool,
+    /// This life of the process, told to itself only.
+    boot: Uuid,
     started: Instant,
     /// A restarted voter has forgotten whose lease it confirmed, so it elects nobody for this long.
     vote_pause: Duration,
@@ -61,6 +64,8 @@ struct Inner {
     refused: Mutex<BTreeMap<u64, Uuid>>,
     /// Places for snapshots under way.
     snapshots: Semaphore,
+    /// What members say of coordinators that the log does not name.
+    introductions: Introductions,
 }
 
 /// What messages reach, once it runs.
@@ -84,13 +89,20 @@ impl Peers {
             local_voter,
             raft: OnceLock::new(),
             fresh,
+            boot: Uuid::new_v4(),
             started: Instant::now(),
             vote_pause,
             stop,
             refused: Mutex::new(BTreeMap::new()),
             snapshots: Semaphore::new(SNAPSHOTS_MAX),
+            introductions: Introductions::default(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// This life of the process.
+    pub(crate) fn boot(&self) -> Uuid {
+        self.inner.boot
     }
 
     /// From now on messages reach openraft.
@@ -98,6 +110,11 @@ impl Peers {
         if self.inner.raft.set(inside).is_err() {
             tracing::error!("raft was set twice; the first one stays");
         }
+    }
+
+    /// Whom it believes beyond its log.
+    pub(super) fn introductions(&self) -> &Introductions {
+        &self.inner.introductions
     }
 
     /// As a tonic service.
@@ -117,7 +134,20 @@ impl Peers {
     }
 
     fn known(&self) -> BTreeMap<u64, Uuid> {
-        self.inner.raft.get().map(|inside| known_voters(&inside.raft)).unwrap_or_default()
+        let mut known = self.inner.raft.get().map(|inside| known_members(&inside.raft)).unwrap_or_default();
+        self.inner.introductions.with_vouched(&mut known);
+        known
+    }
+
+    /// What a coordinator with this directory is to the quorum.
+    fn standing(&self, known: &BTreeMap<u64, Uuid>, id: u64, storage: &[u8]) -> Standing {
+        let retired = |inside: &Inside| inside.replicated.read(|state| state.coordinators.retired.contains_key(&id));
+        match known.get(&id) {
+            Some(directory) if directory.as_bytes() == storage => Standing::Member,
+            Some(_) => Standing::OtherDirectory,
+            None if self.inner.raft.get().is_some_and(retired) => Standing::Retired,
+            None => Standing::Unspecified,
+        }
     }
 
     fn open<T: DeserializeOwned + Judged>(
@@ -130,6 +160,9 @@ impl Peers {
         let term = self.inner.raft.get().map_or(0, |inside| inside.term.get());
         let opened = self.inner.local_voter.open(what, message, term, &self.known());
         if let Err(status) = &opened {
+            if status.code() == Code::PermissionDenied {
+                self.inner.introductions.note_stranger(message.sender, &message.sender_storage);
+            }
             self.note_refusal(message.sender, &message.sender_storage, status);
         }
         opened
@@ -211,8 +244,8 @@ impl Peers {
     }
 }
 
-/// The voters of the effective membership, with their data directories.
-pub(crate) fn known_voters(raft: &RaftCore) -> BTreeMap<u64, Uuid> {
+/// The members as this coordinator's log has them, with their data directories.
+fn known_members(raft: &RaftCore) -> BTreeMap<u64, Uuid> {
     let metrics = raft.server_metrics();
     let metrics = metrics.borrow_watched();
     metrics.membership_config.nodes().map(|(id, voter)| (*id, voter.storage)).collect()
@@ -250,7 +283,9 @@ impl Raft for Peers {
                 let opened = async {
                     let message = message?;
                     *heard.lock() = message.sender;
-                    this.admit(&caller, &message).await
+                    let admitted = this.admit(&caller, &message).await?;
+                    this.inner.introductions.note_leader();
+                    Ok(admitted)
                 };
                 match opened.await {
                     Ok((request, admitted)) => {
@@ -338,10 +373,21 @@ impl Raft for Peers {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
         let (caller, hello) = (Caller::of(&request), request.into_inner());
         check_sender(&caller, "/archon.v1.Raft/Hello", hello.sender)?;
-        // A wiped voter must be told so, so the directory it names is not compared here.
-        let nobody = BTreeMap::new();
         let local_voter = &self.inner.local_voter;
-        let checked = local_voter.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &nobody);
+        if hello.sender == local_voter.id && hello.sender_storage == local_voter.storage.as_bytes()[..] {
+            // It looks whether another process has a copy of its directory.
+            let boot = Bytes::copy_from_slice(self.inner.boot.as_bytes());
+            return Ok(Response::new(HelloResponse { id: local_voter.id, boot, ..HelloResponse::default() }));
+        }
+        let known = self.known();
+        let standing = self.standing(&known, hello.sender, &hello.sender_storage);
+        // Who was wiped or removed must be told so.
+        let checked = match standing {
+            Standing::Unspecified => {
+                local_voter.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &known)
+            }
+            _ => local_voter.check_target(&hello.cluster_id, hello.target, hello.sender),
+        };
         if let Err(status) = &checked {
             self.note_refusal(hello.sender, &hello.sender_storage, status);
         }
@@ -350,12 +396,7 @@ impl Raft for Peers {
             // "No voter set" would be wrong while the log is still being read.
             self.raft()?;
         }
-        let known = self.known();
-        let standing = match known.get(&hello.sender) {
-            None => Standing::Unspecified,
-            Some(directory) if directory.as_bytes() == hello.sender_storage.as_ref() => Standing::Voter,
-            Some(_) => Standing::OtherDirectory,
-        };
+        let subject = hello.subject.map(|subject| self.standing(&known, subject.id, &subject.storage));
         Ok(Response::new(HelloResponse {
             id: local_voter.id,
             // A quorum is made of everybody's; afterwards each compares its own only.
@@ -366,6 +407,8 @@ impl Raft for Peers {
             },
             initialized: !known.is_empty(),
             standing: standing.into(),
+            subject_standing: subject.unwrap_or_default().into(),
+            boot: Bytes::new(),
         }))
     }
 }

@@ -1,6 +1,7 @@
 //! The rest of the coordinator's view of Raft: who leads, confirmed reads, handing leadership away. Nothing outside
 //! this folder sees openraft's types.
 
+use super::introductions::Introductions;
 use super::lack::{self, Lack};
 use super::log_space::LogSpace;
 use super::machine::Replicated;
@@ -17,7 +18,7 @@ use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::metrics::RaftServerMetrics;
 use openraft::{Instant as _, ServerState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ const TRANSFER_LAG_MAX: u64 = 64;
 /// How often a state that has no signal of its own is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A voter as this coordinator sees it.
+/// A member as this coordinator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VoterView {
     /// Its id.
@@ -43,6 +44,8 @@ pub(crate) struct VoterView {
     pub(crate) address: String,
     /// What it is to the quorum.
     pub(crate) role: CoordinatorRole,
+    /// Whether its vote counts.
+    pub(crate) voter: bool,
     /// How far its log is behind the leader's, where this coordinator leads.
     pub(crate) entries_behind: Option<u64>,
     /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
@@ -81,7 +84,7 @@ pub(crate) struct QuorumView {
     pub(crate) last_log_index: u64,
     /// Index of the last applied entry, zero if there is none.
     pub(crate) applied_index: u64,
-    /// The voter set.
+    /// The members, learners included.
     pub(crate) voters: Vec<VoterView>,
     /// Why Raft ended, if it did.
     pub(crate) fatal: Option<String>,
@@ -102,7 +105,8 @@ pub(crate) struct Quorum {
     pub(super) raft: Raft,
     pub(super) local_voter: LocalVoter,
     pub(super) proposals: Arc<Semaphore>,
-    peers: Arc<BTreeMap<u64, String>>,
+    /// Whom it knew before the log named anybody.
+    founders: Arc<BTreeMap<u64, String>>,
     replicated: Arc<Replicated>,
     rounds: Rounds,
     wal: Wal,
@@ -110,6 +114,7 @@ pub(crate) struct Quorum {
     times: Arc<Times>,
     pub(super) space: LogSpace,
     voter_reports: VoterReports,
+    introductions: Introductions,
 }
 
 /// A wait for changes of leadership.
@@ -132,9 +137,9 @@ impl Quorum {
     pub(super) fn new(
         raft: Raft,
         local_voter: LocalVoter,
-        peers: Arc<BTreeMap<u64, String>>,
+        founders: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        (wal, log_size, space, voter_reports): (Wal, LogSize, LogSpace, VoterReports),
+        (wal, log_size, space, voter_reports, introductions): (Wal, LogSize, LogSpace, VoterReports, Introductions),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
@@ -147,7 +152,7 @@ impl Quorum {
                 raft,
                 local_voter,
                 proposals,
-                peers,
+                founders,
                 replicated,
                 rounds,
                 wal,
@@ -155,6 +160,7 @@ impl Quorum {
                 times,
                 space,
                 voter_reports,
+                introductions,
             },
             task,
         )
@@ -201,15 +207,35 @@ impl Quorum {
         &self.times
     }
 
-    /// The addresses of all coordinators.
-    pub(crate) fn peers(&self) -> &BTreeMap<u64, String> {
-        &self.peers
+    /// The key of the quorum, which messages between its members carry.
+    pub(crate) fn key(&self) -> Uuid {
+        self.local_voter.quorum
     }
 
-    /// Makes the first voter set: every coordinator of the peer list, each with its data directory.
+    /// The addresses of all members, as the log has them.
+    pub(crate) fn addresses(&self) -> BTreeMap<u64, String> {
+        let metrics = self.raft.server_metrics();
+        let members = Arc::clone(&metrics.borrow_watched().membership_config);
+        match members.nodes().next() {
+            Some(_) => members.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect(),
+            None => self.founders.as_ref().clone(),
+        }
+    }
+
+    /// The same without numbers, for those who call them.
+    pub(crate) fn coordinators(&self) -> Vec<String> {
+        self.addresses().into_values().collect()
+    }
+
+    /// Whether this coordinator is no member any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.introductions.is_removed()
+    }
+
+    /// Makes the first members: every coordinator of the peer list, each with its data directory.
     pub(crate) async fn initialize(&self, storages: &BTreeMap<u64, Uuid>) -> Result<(), CoordinatorError> {
         let mut voters = BTreeMap::new();
-        for (id, address) in self.peers.iter() {
+        for (id, address) in self.founders.iter() {
             let Some(storage) = storages.get(id) else { continue };
             voters.insert(*id, Voter { address: address.clone(), storage: *storage });
         }
@@ -233,7 +259,7 @@ impl Quorum {
         if leader == self.local_voter.id {
             return None;
         }
-        self.peers.get(&leader).cloned()
+        self.addresses().remove(&leader)
     }
 
     /// Whether somebody is known to lead; of this coordinator itself, if more than half of all hear it.
@@ -244,7 +270,7 @@ impl Quorum {
         if self.leading_term().is_none() {
             return if self.leader_address().is_some() { Ok(()) } else { Err(self.not_leading()) };
         }
-        let voters = self.view().voters;
+        let voters: Vec<VoterView> = self.view().voters.into_iter().filter(|voter| voter.voter).collect();
         let heard = voters.iter().filter(|voter| !voter.is_away()).count();
         if heard * 2 > voters.len() { Ok(()) } else { Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed())) }
     }
@@ -289,7 +315,8 @@ impl Quorum {
     /// Why a round came to nothing: who does not answer.
     fn unconfirmed(&self) -> String {
         let voters = self.view().voters;
-        let away: Vec<String> = voters.iter().filter(|voter| voter.is_away()).map(ToString::to_string).collect();
+        let away: Vec<String> =
+            voters.iter().filter(|voter| voter.voter && voter.is_away()).map(ToString::to_string).collect();
         let id = self.local_voter.id;
         match away.is_empty() {
             true => format!("coordinator {id} leads, and too few of the others confirmed it in time"),
@@ -308,15 +335,21 @@ impl Quorum {
         };
         let last_log_index = metrics.last_log_index.unwrap_or(0);
         let leads = metrics.state == ServerState::Leader;
-        let voters = self.peers.iter().map(|(id, address)| {
+        let members = &metrics.membership_config;
+        let votes: BTreeSet<u64> = members.voter_ids().collect();
+        let addresses = self.addresses();
+        let voters = addresses.iter().map(|(id, address)| {
+            // Before the log names anybody those who found the quorum are meant.
+            let voter = votes.is_empty() || votes.contains(id);
             let matched = metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
             let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(id)).copied().flatten();
             let behind = matched.map(|matched| last_log_index.saturating_sub(matched.index));
             let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
             let role = match () {
-                () if *id == self.local_voter.id => role(metrics.state),
+                () if *id == self.local_voter.id && voter => role(metrics.state),
                 () if metrics.current_leader == Some(*id) => CoordinatorRole::Leader,
-                () if leads && silent => CoordinatorRole::Unreachable,
+                () if leads && silent && *id != self.local_voter.id => CoordinatorRole::Unreachable,
+                () if !voter => CoordinatorRole::Learner,
                 () => CoordinatorRole::Follower,
             };
             let behind = if *id == self.local_voter.id { leads.then_some(0) } else { behind };
@@ -331,7 +364,7 @@ impl Quorum {
             };
             let certificate = self.voter_reports.certificate(*id).filter(|_| leads && !silent);
             let address = address.clone();
-            VoterView { id: *id, address, role, entries_behind: behind, lack, snapshot_waits, certificate }
+            VoterView { id: *id, address, role, voter, entries_behind: behind, lack, snapshot_waits, certificate }
         });
         QuorumView {
             id: self.local_voter.id,
@@ -367,7 +400,7 @@ impl Quorum {
         let voters = self.view().voters;
         let able = |voter: &VoterView| {
             let near = voter.entries_behind.is_some_and(|behind| behind <= TRANSFER_LAG_MAX);
-            voter.id != self.local_voter.id && near && voter.lack.is_none() && !voter.is_away()
+            voter.voter && voter.id != self.local_voter.id && near && voter.lack.is_none() && !voter.is_away()
         };
         voters.iter().any(able)
     }
@@ -375,12 +408,19 @@ impl Quorum {
     /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
     /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within a second.
     pub(crate) async fn give_way(&self) -> bool {
+        let voters = self.view().voters.into_iter().filter(|voter| voter.voter);
+        self.give_way_to(&voters.map(|voter| voter.id).collect()).await
+    }
+
+    /// As [`Quorum::give_way`], to one of these.
+    pub(super) async fn give_way_to(&self, among: &BTreeSet<u64>) -> bool {
         let Some(term) = self.leading_term() else { return true };
         let view = self.view();
         let able = view
             .voters
             .iter()
-            .filter(|voter| voter.id != self.local_voter.id && voter.role == CoordinatorRole::Follower);
+            .filter(|voter| among.contains(&voter.id) && voter.id != self.local_voter.id)
+            .filter(|voter| voter.role == CoordinatorRole::Follower);
         let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
         let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
         if let Err(error) = self.raft.trigger().transfer_leader(next).await {
@@ -394,6 +434,38 @@ impl Quorum {
             }
         });
         waited.await.is_ok()
+    }
+
+    /// Whether this voter could lead now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn may_lead(&self, view: &QuorumView, id: u64) -> Result<(), ErrorDetail> {
+        let refuse = |kind, why: String| Err(ErrorDetail::new(kind, why));
+        match view.voters.iter().find(|voter| voter.id == id) {
+            None => refuse(ErrorKind::NotFound, format!("there is no coordinator {id}")),
+            Some(voter) if !voter.voter => {
+                refuse(ErrorKind::Refused, format!("coordinator {id} is a learner: promote it first"))
+            }
+            Some(voter) if voter.is_away() => {
+                refuse(ErrorKind::Refused, format!("coordinator {id} does not answer; start it first"))
+            }
+            Some(voter) => match voter.entries_behind {
+                Some(behind) if behind <= TRANSFER_LAG_MAX => Ok(()),
+                _ => refuse(
+                    ErrorKind::Refused,
+                    format!("coordinator {id} has not caught up with the log; try again in a moment"),
+                ),
+            },
+        }
+    }
+
+    /// Why a hand-over of the lead came to nothing.
+    pub(super) fn nobody_took_over(&self, to: Option<u64>) -> ErrorDetail {
+        let whom = to.map_or_else(|| "no other coordinator has".to_owned(), |to| format!("coordinator {to} has not"));
+        let message =
+            format!("{whom} taken the lead within {} s; see `archon quorum list`", TRANSFER_DEADLINE.as_secs());
+        ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
     }
 
     /// Ends Raft.

@@ -1,6 +1,6 @@
 //! A voter that was away for longer than the log is kept gets a snapshot.
 
-use crate::{Coordinator, CoordinatorConfig};
+use crate::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_types::Settings;
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
@@ -39,7 +39,8 @@ async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
         listen: peers[&id].parse().unwrap(),
         metrics_listen: None,
         transport: archon_security::Transport::default(),
-        peers: peers.clone(),
+        advertise: None,
+        start: Some(FirstStart::Found { peers: peers.clone() }),
         data_dir: dirs[&id].path().to_path_buf(),
         settings: Settings::default(),
     };

@@ -8,7 +8,7 @@ mod open;
 
 use super::codec;
 use super::log_space;
-use super::types::{Entry, LogId, TypeConfig, Vote};
+use super::types::{Entry, LogId, Membership, TypeConfig, Vote};
 use archon_wal::disk::Disk;
 use archon_wal::{Done, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use memory::Memory;
 pub(crate) use memory::{LogSize, OwnTerm};
 use openraft::entry::RaftEntry as _;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
-use openraft::{OptionalSend, RaftTypeConfig};
+use openraft::{EntryPayload, OptionalSend, RaftTypeConfig};
 use parking_lot::RwLock;
 use std::fmt::Debug;
 use std::io;
@@ -96,6 +96,15 @@ impl LogStore {
     pub(crate) fn is_empty(&self) -> bool {
         let memory = self.memory.read();
         memory.vote.is_none() && memory.entries.is_empty() && memory.purged.is_none()
+    }
+
+    /// The members as the newest entry about them has it that is not purged.
+    pub(super) fn newest_members(&self) -> Option<Membership> {
+        let memory = self.memory.read();
+        memory.entries.iter().rev().find_map(|stored| match &stored.entry.payload {
+            EntryPayload::Membership(members) => Some(members.clone()),
+            _ => None,
+        })
     }
 
     /// Puts a batch on the queue, waiting for space.

@@ -15,8 +15,8 @@ openraft::declare_raft_types!(
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
 );
 
-/// A voter as the replicated membership names it. The storage id is the one it had when the voter set was made: a
-/// voter that comes back with another has lost its votes and must not vote again under this id.
+/// A member as Raft's log names it. The storage id is the one with which it became a member: one that comes back with another
+/// has lost its votes and must not vote again under this id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Voter {
     /// Where its peers and clients reach it.
@@ -46,6 +46,8 @@ pub(crate) type Entry = openraft::type_config::alias::EntryOf<TypeConfig>;
 pub(crate) type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
 /// The voter set with the log id that set it.
 pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
+/// Who the members are, without where the log says so.
+pub(crate) type Membership = openraft::Membership<u64, Voter>;
 /// Position and membership of a snapshot.
 pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;
 /// A snapshot: meta and encoded state.

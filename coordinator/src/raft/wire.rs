@@ -19,11 +19,10 @@ pub(crate) struct LocalVoter {
     pub(crate) id: u64,
     /// Its data directory.
     pub(crate) storage: Uuid,
-    /// Derived from the peer list: coordinators with another list are another quorum.
+    /// The key of its quorum, made of the peer list with which that was founded; a newcomer is told it.
     pub(crate) quorum: Uuid,
-    /// The coordinators of its own peer list, itself included: nobody else has a say. Not those of the replicated voter set,
-    /// which a voter that is behind does not know yet.
-    pub(crate) voters: Arc<BTreeSet<u64>>,
+    /// Who may talk to it before its own log names anybody: the founders, or those who were members when it joined.
+    pub(crate) expected: Arc<BTreeSet<u64>>,
 }
 
 impl LocalVoter {
@@ -49,18 +48,12 @@ impl LocalVoter {
             sender: self.id,
             target,
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
+            subject: None,
         }
     }
 
-    /// Refuses a message of another quorum, for another target, from a stranger, or from a voter that lost its directory.
-    pub(crate) fn check(
-        &self,
-        cluster: &[u8],
-        target: u64,
-        sender: u64,
-        storage: &[u8],
-        known: &BTreeMap<u64, Uuid>,
-    ) -> Result<(), Status> {
+    /// Refuses a message of another quorum, for another target, or in this coordinator's own name.
+    pub(crate) fn check_target(&self, cluster: &[u8], target: u64, sender: u64) -> Result<(), Status> {
         if cluster != self.quorum.as_bytes() {
             return Err(Status::failed_precondition(format!(
                 "coordinator {sender} has another peer list than coordinator {}; start all with the same --peers",
@@ -78,20 +71,37 @@ impl LocalVoter {
                 "coordinator {sender} heard from itself; another process uses its id, or --peers names an address twice"
             )));
         }
-        if !self.voters.contains(&sender) {
-            return Err(Status::permission_denied(format!(
-                "coordinator {sender} is not in the --peers of coordinator {}; start all with the same --peers",
-                self.id
-            )));
-        }
+        Ok(())
+    }
+
+    /// Refuses what [`LocalVoter::check_target`] does, and whoever is a stranger or has lost its directory. `known`: the members
+    /// with their directories, empty where there is no quorum yet.
+    pub(crate) fn check(
+        &self,
+        cluster: &[u8],
+        target: u64,
+        sender: u64,
+        storage: &[u8],
+        known: &BTreeMap<u64, Uuid>,
+    ) -> Result<(), Status> {
+        self.check_target(cluster, target, sender)?;
         let storage =
             Uuid::from_slice(storage).map_err(|_| Status::invalid_argument("sender_storage must have 16 bytes"))?;
         match known.get(&sender) {
-            Some(expected) if *expected != storage => Err(Status::failed_precondition(format!(
-                "coordinator {sender} became a voter with another data directory than {storage}: \
+            Some(expected) if *expected == storage => Ok(()),
+            Some(_) => Err(Status::failed_precondition(format!(
+                "coordinator {sender} became a member with another data directory than {storage}: \
                  a wiped voter does not rejoin under its id"
             ))),
-            _ => Ok(()),
+            None if known.is_empty() && self.expected.contains(&sender) => Ok(()),
+            None if known.is_empty() => Err(Status::permission_denied(format!(
+                "coordinator {sender} is not in the --peers of coordinator {}; start all with the same --peers",
+                self.id
+            ))),
+            None => Err(Status::permission_denied(format!(
+                "coordinator {sender} is no member of the quorum that coordinator {} knows; a new one joins with --join",
+                self.id
+            ))),
         }
     }
 
@@ -105,7 +115,7 @@ impl LocalVoter {
     ) -> Result<T, Status> {
         self.check(&message.cluster_id, message.target, message.sender, &message.sender_storage, known)?;
         let body: T = open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let judged = body.judge(Standard { sender: message.sender, term, voters: &self.voters });
+        let judged = body.judge(Standard { sender: message.sender, term });
         judged.map_err(|why| Status::invalid_argument(format!("{what} is refused: {why}")))?;
         Ok(body)
     }
@@ -126,7 +136,7 @@ impl LocalVoter {
             return Err(invalid(error));
         }
         let body: T = open_body(what, message)?;
-        let judged = body.judge(Standard { sender: from, term, voters: &self.voters });
+        let judged = body.judge(Standard { sender: from, term });
         judged.map_err(|why| invalid(format!("{what} is refused: {why}")))?;
         Ok(body)
     }

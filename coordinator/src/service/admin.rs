@@ -3,10 +3,11 @@
 use super::admin_tables::table_info;
 use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
-use super::voters::{unreachable, voter, without_changes};
+use super::voters::{spare, unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
-use super::{certificates, describe, events};
+use super::{certificates, describe, events, quorum};
 use crate::clock::{boot_now, wall_now};
+use crate::quorum_changes;
 use crate::raft::QuorumView;
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
@@ -405,16 +406,22 @@ impl Admin for Admins {
     }
 
     async fn quorum(&self, request: Request<v1::QuorumRequest>) -> Result<Response<v1::QuorumResponse>, Status> {
-        let quorum = self.context.quorum().map_err(refuse)?;
+        let raft = self.context.quorum().map_err(refuse)?;
         let request = request.into_inner();
-        let view = quorum.view();
-        let cluster = quorum.replicated().read(|state| {
+        let view = raft.view();
+        let cluster = raft.replicated().read(|state| {
             let known = state.is_bootstrapped().then_some(state.cluster);
             if known.is_some() { check_named(request.cluster.as_ref(), state).map(|()| known) } else { Ok(known) }
         });
-        let leader_address = view.leader.and_then(|leader| quorum.peers().get(&leader).cloned());
+        let session = self.context.leading.session();
+        let step = session.as_ref().and_then(|session| quorum_changes::step(session));
+        let (pending, retired) = raft.replicated().read(|state| {
+            (quorum::pending(state, step.as_ref()), state.coordinators.retired.keys().copied().collect())
+        });
+        let spare = session.and_then(|_| spare(&view.voters));
+        let leader_address = view.leader.and_then(|leader| raft.addresses().remove(&leader));
         Ok(Response::new(v1::QuorumResponse {
-            id: quorum.id(),
+            id: raft.id(),
             role: view.role.as_str().to_owned(),
             leader: view.leader,
             leader_address,
@@ -423,7 +430,31 @@ impl Admin for Admins {
             applied_index: view.applied_index,
             voters: view.voters.into_iter().map(voter).collect(),
             cluster: cluster.map_err(refuse)?.map(Into::into),
+            pending,
+            retired,
+            spare,
         }))
+    }
+
+    async fn change_quorum(
+        &self,
+        request: Request<v1::ChangeQuorumRequest>,
+    ) -> Result<Response<v1::ChangeQuorumResponse>, Status> {
+        change!(self, "ChangeQuorum", request, changed_quorum)
+    }
+
+    async fn join_quorum(
+        &self,
+        request: Request<v1::JoinQuorumRequest>,
+    ) -> Result<Response<v1::JoinQuorumResponse>, Status> {
+        change!(self, "JoinQuorum", request, join)
+    }
+
+    async fn transfer_lead(
+        &self,
+        request: Request<v1::TransferLeadRequest>,
+    ) -> Result<Response<v1::TransferLeadResponse>, Status> {
+        change!(self, "TransferLead", request, transferred)
     }
 
     async fn events(&self, request: Request<v1::EventsRequest>) -> Result<Response<v1::EventsResponse>, Status> {

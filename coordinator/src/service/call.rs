@@ -5,7 +5,7 @@ use crate::audit::{Audit, Change, Outcome, Record, What};
 use crate::clock::wall_now;
 use archon_coordinator_core::Actor;
 use archon_proto::convert::ids::request_id;
-use archon_security::Caller;
+use archon_security::{Caller, Role};
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -62,6 +62,11 @@ impl<'a> Call<'a> {
     pub(super) fn who(&self) -> Actor {
         let identity = self.caller.identity.as_ref().map(|identity| identity.to_string());
         Actor::Admin { identity, from: self.caller.address }
+    }
+
+    /// Refuses whoever makes the call in another name.
+    pub(super) fn check_name(&self, call: &str, role: Role, name: &str) -> Result<(), ErrorDetail> {
+        self.caller.check_name(call, role, name)
     }
 
     /// It has come so far.

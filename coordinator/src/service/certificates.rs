@@ -113,7 +113,16 @@ mod tests {
 
     fn voter(id: u64, certificate: Option<MemberCertificate>) -> VoterView {
         let (address, role) = (format!("c{id}:7101"), CoordinatorRole::Follower);
-        VoterView { id, address, role, entries_behind: None, lack: None, snapshot_waits: false, certificate }
+        VoterView {
+            id,
+            address,
+            role,
+            voter: true,
+            entries_behind: None,
+            lack: None,
+            snapshot_waits: false,
+            certificate,
+        }
     }
 
     fn codes(own: Option<MemberCertificate>, voters: &[VoterView]) -> Vec<(String, String)> {

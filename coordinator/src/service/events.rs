@@ -1,5 +1,6 @@
 //! What happened, as people and programs read it: by code, cause and subject.
 
+use super::voters::numbers;
 use super::{orders, subjects};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
@@ -177,6 +178,13 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let tables = if table.is_some() { "it" } else { "every table" };
             (format!("{whose} {}", access_text(*before, *after, tables)), subject)
         }
+        EventKind::QuorumChangeBegun { wish } => (format!("is being changed: {wish}"), Subject::Coordinators),
+        EventKind::QuorumChanged { wish, voters } => {
+            (format!("is changed: {wish}; the voters are {}", numbers(voters)), Subject::Coordinators)
+        }
+        EventKind::QuorumChangeCancelled { wish } => {
+            (format!("is not changed any further: {wish}"), Subject::Coordinators)
+        }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
         EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
         EventKind::MigrationOver { migration, partition, outcome } => {
@@ -255,6 +263,9 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::MergeAbandoned { .. } => EventCode::MergeAbandoned,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::AccessChanged { .. } => EventCode::AccessChanged,
+        EventKind::QuorumChangeBegun { .. } => EventCode::QuorumChangeBegun,
+        EventKind::QuorumChanged { .. } => EventCode::QuorumChanged,
+        EventKind::QuorumChangeCancelled { .. } => EventCode::QuorumChangeCancelled,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
         EventKind::MigrationOver { .. } => EventCode::MoveOver,

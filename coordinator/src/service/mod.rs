@@ -12,6 +12,7 @@ mod merge;
 mod operate;
 mod orders;
 mod plans;
+mod quorum;
 pub(crate) mod rebalance;
 pub(crate) mod session;
 mod split;
@@ -21,7 +22,7 @@ pub(crate) mod table;
 mod voters;
 
 use crate::audit::Audit;
-use crate::join::Waiting;
+use crate::first_start::Waiting;
 use crate::metrics::Metrics;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};

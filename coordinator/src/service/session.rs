@@ -166,7 +166,7 @@ impl Sessions {
             participant_only(state.check_sender(node, incarnation)?)
         })?;
         let term = session.number();
-        let coordinators = || session.quorum().peers().values().cloned().collect();
+        let coordinators = || session.quorum().coordinators();
         let not_leased = || state.read(|state| state.tables_not_leased(node).cloned().collect());
         let answer = |term, version, duties| Duties {
             term,

@@ -38,7 +38,7 @@ impl v1::stats_server::Stats for StatsService {
 mod tests {
     use super::*;
     use crate::audit::Audit;
-    use crate::join::Waiting;
+    use crate::first_start::Waiting;
     use crate::metrics::Metrics;
     use crate::service::Context;
     use crate::session::Leading;

@@ -89,7 +89,7 @@ impl Tables {
             Ok(v1::GetTableResponse {
                 cluster: Some(state.cluster.into()),
                 delta: piece.map(Into::into),
-                coordinators: quorum.peers().values().cloned().collect(),
+                coordinators: quorum.coordinators(),
             })
         })
     }

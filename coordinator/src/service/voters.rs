@@ -2,24 +2,45 @@
 
 use super::describe::reason_now;
 use crate::raft::{Lack, VoterView, read_only};
+use archon_coordinator_core::coordinators::majority;
 use archon_proto::v1;
 use archon_types::ReasonCode;
 use archon_types::subject::Subject;
+use std::collections::BTreeSet;
 
 /// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
 pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
     let away = |voter: &&VoterView| voter.is_away();
-    let majority = voters.len() / 2 + 1;
-    let spare = (voters.len() - voters.iter().filter(away).count()).saturating_sub(majority);
+    let spare = spare(voters).unwrap_or(0);
     let reason = |voter: &VoterView| {
         let message = match spare {
+            _ if !voter.voter => {
+                format!("{} does not answer; it is a learner, and without it nothing is missing", voter.address)
+            }
             0 => format!("{} does not answer; if another one fails, nothing can be decided", voter.address),
             spare => format!("{} does not answer; {spare} more may fail", voter.address),
         };
-        let remedy = format!("start coordinator {} again with its data directory", voter.id);
+        let id = voter.id;
+        let remedy = format!(
+            "start coordinator {id} again with its data directory; if that is lost, start another one with --join, and then \
+             `archon quorum replace {id} NEW`"
+        );
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
+}
+
+/// How many voters may still fail, as the leader sees them; `None` if too few answer already.
+pub(super) fn spare(voters: &[VoterView]) -> Option<u32> {
+    let votes = voters.iter().filter(|voter| voter.voter);
+    let heard = votes.clone().filter(|voter| !voter.is_away()).count();
+    heard.checked_sub(majority(votes.count())).and_then(|spare| u32::try_from(spare).ok())
+}
+
+/// Coordinators by number.
+pub(super) fn numbers(ids: &BTreeSet<u64>) -> String {
+    let numbers: Vec<String> = ids.iter().map(u64::to_string).collect();
+    format!("coordinator{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 /// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken;
@@ -67,5 +88,6 @@ pub(super) fn voter(voter: VoterView) -> v1::CoordinatorStatus {
         role: voter.role.as_str().to_owned(),
         entries_behind: voter.entries_behind,
         lack: voter.lack.map(|lack| lack.to_string()),
+        learner: !voter.voter,
     }
 }

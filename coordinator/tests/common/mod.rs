@@ -1,7 +1,7 @@
 //! Quorums in this process, on ports that are free, in directories that go away; and nodes that exist only on the wire.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
-use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::beats::{BeatAnswers, Granted};
 use archon_proto::convert::error::detail_of;
@@ -73,10 +73,63 @@ impl Quorum {
             listen: self.peers[&id].parse().unwrap(),
             metrics_listen: None,
             transport: Transport::default(),
-            peers: self.peers.clone(),
+            advertise: None,
+            start: Some(FirstStart::Found { peers: self.peers.clone() }),
             data_dir: self.dirs[&id].path().to_path_buf(),
             settings: self.settings.clone(),
         }
+    }
+
+    /// How a newcomer is started that joins through these, on a port and in a directory of its own.
+    pub async fn newcomer(&mut self, id: u64, through: &[u64], learner: bool) -> (TcpListener, CoordinatorConfig) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let through = through.iter().map(|id| self.peers[id].clone()).collect();
+        self.peers.insert(id, listener.local_addr().unwrap().to_string());
+        self.dirs.insert(id, tempfile::tempdir().unwrap());
+        let config = CoordinatorConfig { start: Some(FirstStart::Join { through, learner }), ..self.config(id) };
+        (listener, config)
+    }
+
+    /// Has a newcomer join through these, and waits until what it asked for is done.
+    pub async fn join(&mut self, id: u64, through: &[u64], learner: bool) {
+        let (listener, config) = self.newcomer(id, through, learner).await;
+        self.running.insert(id, Coordinator::start(listener, config).await.unwrap());
+        self.changed().await;
+    }
+
+    /// What the leading coordinator says of the quorum.
+    pub async fn view(&self) -> Result<v1::QuorumResponse, ErrorDetail> {
+        let answer = admin(&self.leader_address().await).quorum(v1::QuorumRequest::default()).await;
+        answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+    }
+
+    /// Waits until no change of the quorum is under way, and gives its voters and its learners.
+    pub async fn changed(&self) -> (Vec<u64>, Vec<u64>) {
+        wait_for("the change of the quorum", Duration::from_secs(20), || async {
+            let view = self.view().await.map_err(|error| error.to_string())?;
+            if view.leader != Some(view.id) || view.pending.is_some() {
+                return Err(format!("{view:?}"));
+            }
+            let (learners, voters): (Vec<_>, Vec<_>) = view.voters.into_iter().partition(|member| member.learner);
+            let ids = |members: Vec<v1::CoordinatorStatus>| members.into_iter().map(|member| member.id).collect();
+            Ok((ids(voters), ids(learners)))
+        })
+        .await
+    }
+
+    /// Asks the leading coordinator to change the quorum.
+    pub async fn change(&self, change: v1::change_quorum_request::Change) -> Result<bool, ErrorDetail> {
+        self.change_with(change, false).await
+    }
+
+    pub async fn change_with(
+        &self,
+        change: v1::change_quorum_request::Change,
+        force: bool,
+    ) -> Result<bool, ErrorDetail> {
+        let request = v1::ChangeQuorumRequest { cluster: None, request_id: request_id(), change: Some(change), force };
+        let answer = admin(&self.leader_address().await).change_quorum(request).await;
+        answer.map(|answer| answer.into_inner().changed).map_err(|status| detail_of(&status))
     }
 
     pub async fn restart(&mut self, id: u64) {

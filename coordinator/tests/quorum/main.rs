@@ -6,6 +6,7 @@ mod beats;
 #[path = "../common/mod.rs"]
 mod common;
 mod elections;
+mod members;
 mod nodes;
 mod participants;
 mod tables;

@@ -4,15 +4,16 @@ use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::{
-    access, admin, alter, beats, configure, control, duties, kv, load, middle, operate, order, packed, report, session,
+    access, admin, alter, beats, configure, control, duties, kv, load, middle, operate, order, packed, quorum, report,
+    session,
 };
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis,
     Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
-    PushKey, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope, Setting, SettingChange,
-    Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
+    PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope, Setting,
+    SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -29,6 +30,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "BatchResponse",
     "CancelRebalanceRequest",
     "CancelRebalanceResponse",
+    "ChangeQuorumResponse",
     "CheckNodeRequest",
     "CheckNodeResponse",
     "CheckResponse",
@@ -62,6 +64,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "HelloResponse",
     "IncrementRequest",
     "IncrementResponse",
+    "JoinQuorumRequest",
+    "JoinQuorumResponse",
     "LeaveResponse",
     "ListAccessRequest",
     "ListAccessResponse",
@@ -96,6 +100,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "SplitPartitionResponse",
     "StatusRequest",
     "StatusResponse",
+    "TransferLeadRequest",
+    "TransferLeadResponse",
     "YieldPage",
     "YieldRequest",
 ];
@@ -284,6 +290,13 @@ fn access_requests() -> Vec<Vec<u8>> {
     [false, true].map(|revoke| v1::SetAccessRequest::from(asked(revoke)).encode_to_vec()).to_vec()
 }
 
+/// An address, which chance does not hit.
+fn quorum_changes() -> Vec<Vec<u8>> {
+    let change = Some(QuorumChange::SetAddress { id: 3, address: "127.0.0.1:7103".into() });
+    let asked = quorum::ChangeQuorum { request: RequestId::new(Uuid::from_u128(9)), change, force: true };
+    vec![v1::ChangeQuorumRequest::from(asked).encode_to_vec()]
+}
+
 fn pushes() -> Vec<Vec<u8>> {
     let push = control::Push {
         tables: Some(TableList { version: Version::new(1), last: TableId::new(3), tables: vec![TableId::new(1)] }),
@@ -444,6 +457,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
         Target { seeds: accesses, ..conversion!(AccessList => AccessList) },
         Target { seeds: access_requests, ..conversion!(SetAccessRequest => access::SetAccess) },
+        Target { seeds: quorum_changes, ..conversion!(ChangeQuorumRequest => quorum::ChangeQuorum) },
         Target { seeds: settings, ..conversion!(ConfigureRequest => configure::Configure) },
         conversion!(Plan => archon_types::plan::Plan),
         conversion!(RemoveNodeRequest => operate::RemoveNode),

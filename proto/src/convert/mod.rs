@@ -23,6 +23,7 @@ pub mod middle;
 pub mod operate;
 pub mod order;
 pub mod packed;
+pub mod quorum;
 mod removed;
 pub mod report;
 pub mod session;

@@ -80,6 +80,12 @@ words! {
         SettingsChanged = "settings_changed",
         /// An operator gave clients a right, or took one from them.
         AccessChanged = "access_changed",
+        /// The quorum is being changed.
+        QuorumChangeBegun = "quorum_change_begun",
+        /// The quorum was changed.
+        QuorumChanged = "quorum_changed",
+        /// An operator does not want a change of the quorum any more.
+        QuorumChangeCancelled = "quorum_change_cancelled",
         /// A plan is being carried out.
         PlanStarted = "plan_started",
         /// An operator wants the running plan undone.

@@ -10,6 +10,8 @@ words! {
         Leader = "leader",
         /// It follows.
         Follower = "follower",
+        /// It copies the log, and has no vote.
+        Learner = "learner",
         /// It stands for election.
         Candidate = "candidate",
         /// The leading coordinator does not hear it.

@@ -5,6 +5,7 @@ use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
 use archon_client::Transport;
+use archon_coordinator::FirstStart;
 use archon_types::{Setting, Settings};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 /// What a coordinator runs with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CoordinatorSettings {
-    /// Its number among the peers.
+    /// Its number.
     pub(crate) id: u64,
     /// Where it listens.
     pub(crate) listen: SocketAddr,
@@ -21,8 +22,10 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// Where it serves the console, if anywhere.
     pub(crate) http_listen: Option<SocketAddr>,
-    /// All voters with their addresses, itself included.
-    pub(crate) peers: BTreeMap<u64, String>,
+    /// Where the others reach it, if it says so.
+    pub(crate) advertise: Option<String>,
+    /// How it becomes a member when it is started for the first time.
+    pub(crate) start: Option<FirstStart>,
     /// Where it keeps its data.
     pub(crate) data_dir: PathBuf,
     /// Settings of the cluster, should this voter be the one that creates it.
@@ -44,26 +47,20 @@ impl CoordinatorSettings {
         };
         let id = required(args.id.or(found.id), "id", "--id 1")?;
         let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7101")?;
-        let example = "--peers 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103";
-        let peers = voters(required(args.peers.clone().or(found.peers), "peers", example)?)?;
-        if !peers.contains_key(&id) {
-            return Err(Failure::usage(
-                format!("coordinator {id} is not among the peers ({})", ids(&peers)),
-                format!("add {id}=H:P to the peers, the same list on every coordinator, or correct --id"),
-            ));
-        }
-        if peers.len() == 2 {
-            return Err(Failure::usage(
-                "two coordinators bear the loss of none: when either is away, the other cannot decide anything",
-                "name 3 or 5 in --peers, or 1 to try things out",
-            ));
-        }
+        // A flag outweighs the file also where it says the opposite.
+        let (peers, join) = match (&args.peers, &args.join) {
+            (None, None) => (found.peers, found.join),
+            given => (given.0.clone(), given.1.clone()),
+        };
+        let start = first_start(id, peers, join, args.learner || found.learner)?;
+        let advertise = args.advertise.clone().or(found.advertise);
         let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
         let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
         let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
         allowed("listen", &listen.to_string(), &transport)?;
-        for address in peers.values() {
-            allowed("peers", address, &transport)?;
+        for (flag, address) in addresses(start.as_ref()).chain(advertise.iter().map(|own| ("advertise", own.as_str())))
+        {
+            allowed(flag, address, &transport)?;
         }
         let metrics_listen = args.metrics_listen.or(found.metrics_listen);
         let http_listen = args.http_listen.or(found.http_listen);
@@ -82,13 +79,14 @@ impl CoordinatorSettings {
             return Err(Failure::usage(why, "give the console a port of its own"));
         }
         let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
-        Ok(Self { id, listen, metrics_listen, http_listen, peers, data_dir, cluster, transport })
+        Ok(Self { id, listen, metrics_listen, http_listen, advertise, start, data_dir, cluster, transport })
     }
 
     /// What can work and is probably not meant.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let voters = self.peers.len();
+        let Some(FirstStart::Found { peers }) = &self.start else { return warnings };
+        let voters = peers.len();
         if voters.is_multiple_of(2) {
             let bears = (voters - 1) / 2;
             warnings.push(format!(
@@ -96,7 +94,7 @@ impl CoordinatorSettings {
                 voters - 1
             ));
         }
-        if let Some(address) = self.peers.get(&self.id).filter(|address| !reaches(address, self.listen)) {
+        if let Some(address) = peers.get(&self.id).filter(|address| !reaches(address, self.listen)) {
             warnings.push(format!(
                 "the others call coordinator {} at {address} (--peers), and it listens on {} (--listen): unless something \
                  forwards from there to here, it will not be reached",
@@ -105,6 +103,55 @@ impl CoordinatorSettings {
         }
         warnings
     }
+}
+
+/// How a coordinator becomes a member, if that is said.
+fn first_start(
+    id: u64,
+    peers: Option<Vec<(u64, String)>>,
+    join: Option<Vec<String>>,
+    learner: bool,
+) -> Result<Option<FirstStart>, Failure> {
+    let start = match (peers, join) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(
+                "peers and join are both given: a coordinator founds a quorum or joins one",
+                "leave out peers to join a quorum that is there, or join to found one",
+            ));
+        }
+        (Some(peers), None) => FirstStart::Found { peers: founders(id, peers)? },
+        (None, Some(through)) => FirstStart::Join { through, learner },
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(start))
+}
+
+/// The addresses that a first start names, with the flag that does.
+fn addresses(start: Option<&FirstStart>) -> impl Iterator<Item = (&'static str, &str)> {
+    let (peers, through) = match start {
+        Some(FirstStart::Found { peers }) => (Some(peers), None),
+        Some(FirstStart::Join { through, .. }) => (None, Some(through)),
+        None => (None, None),
+    };
+    let peers = peers.into_iter().flat_map(|peers| peers.values()).map(|address| ("peers", address.as_str()));
+    peers.chain(through.into_iter().flatten().map(|address| ("join", address.as_str())))
+}
+
+fn founders(id: u64, peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {
+    let peers = voters(peers)?;
+    if !peers.contains_key(&id) {
+        return Err(Failure::usage(
+            format!("coordinator {id} is not among the peers ({})", ids(&peers)),
+            format!("add {id}=H:P to the peers, the same list on every coordinator, or correct --id"),
+        ));
+    }
+    if peers.len() == 2 {
+        return Err(Failure::usage(
+            "two coordinators bear the loss of none: when either is away, the other cannot decide anything",
+            "name 3 or 5 in --peers, or 1 to try things out",
+        ));
+    }
+    Ok(peers)
 }
 
 /// Whether somebody who calls `address` may end up at `listen`, as far as can be told from the two.
@@ -126,7 +173,10 @@ pub(crate) struct FromCoordinatorFile {
     listen: Option<SocketAddr>,
     metrics_listen: Option<SocketAddr>,
     http_listen: Option<SocketAddr>,
+    advertise: Option<String>,
     peers: Option<Vec<(u64, String)>>,
+    join: Option<Vec<String>>,
+    learner: bool,
     data_dir: Option<PathBuf>,
     insecure: bool,
     tls_dir: Option<PathBuf>,
@@ -143,6 +193,9 @@ impl FromCoordinatorFile {
             }
             None => None,
         };
+        let address = |key: &'static str, text| file.parse(key, text, args::address);
+        let join =
+            raw.join.as_ref().map(|list| list.iter().map(|text| address("join", text)).collect::<Result<Vec<_>, _>>());
         Ok(Self {
             id: raw.id.as_ref().map(|value| file.within("id", value, 1..=u64::MAX)).transpose()?,
             listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
@@ -156,7 +209,10 @@ impl FromCoordinatorFile {
                 .as_ref()
                 .map(|text| file.parse("http_listen", text, args::listen))
                 .transpose()?,
+            advertise: raw.advertise.as_ref().map(|text| address("advertise", text)).transpose()?,
             peers,
+            join: join.transpose()?,
+            learner: raw.learner.unwrap_or(false),
             data_dir: raw.data_dir.clone(),
             insecure: raw.insecure.unwrap_or(false),
             tls_dir: raw.tls_dir.clone(),

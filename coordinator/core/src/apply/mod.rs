@@ -11,6 +11,7 @@ mod dropped;
 mod migration;
 mod node;
 mod participant;
+mod quorum;
 mod register;
 mod stage;
 
@@ -69,7 +70,7 @@ pub fn apply(state: &mut ClusterState, index: u64, batch: &CommandBatch) -> Vec<
     responses
 }
 
-/// Takes note of a log entry that changes nothing here: a blank or a membership entry, or a batch whose proposer's term
+/// Takes note of a log entry that changes nothing here: a blank one, or a batch whose proposer's term
 /// is not the entry's (it decided on a state that another leader has changed since). No request is recorded.
 pub fn skip(state: &mut ClusterState, index: u64) {
     state.applied = state.applied.max(index);
@@ -115,6 +116,8 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::Configure { if_version, changes } => configure::configure(state, entry, *if_version, changes),
         Command::SetAccess { scope, before, after } => access::set(state, entry, scope, *before, *after),
         Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
+        Command::ChangeQuorum { if_version, wish } => quorum::change(state, entry, *if_version, wish),
+        Command::EndQuorumChange { if_version, done } => quorum::end(state, entry, *if_version, *done),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)
         }

@@ -9,6 +9,7 @@ mod maintain;
 mod merge;
 mod nodes;
 mod order;
+mod quorum;
 mod split;
 
 pub use access::{AccessChange, check_access};
@@ -20,6 +21,7 @@ pub(crate) use merge::too_large;
 pub use merge::{MergePlan, check_cancel_merge, check_merge};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lose_node, check_remove};
 pub use order::check_order;
+pub use quorum::{QuorumRefusal, check_cancel_quorum_change, check_join, check_quorum_change};
 pub use split::{SplitPlan, check_cancel_split, check_split, check_splittable};
 
 use archon_types::{ErrorDetail, ErrorKind, NodeId};

@@ -1,22 +1,16 @@
-//! Before a voter with an empty log takes part, it asks its peers whom they know: a quorum that already knows its id with
+//! Before a founder with an empty log takes part, it asks its peers whom they know: a quorum that already knows its id with
 //! another data directory must never get its vote (a wiped disk forgets what it voted).
 
+use super::Waiting;
 use crate::error::CoordinatorError;
-use crate::raft::{LocalVoter, connect};
-use archon_proto::v1::raft_client::RaftClient;
+use crate::raft::{Answers, LocalVoter, ask_all};
 use archon_proto::v1::{HelloResponse, Standing};
-use archon_security::{Expected, Transport};
-use parking_lot::Mutex;
+use archon_security::Transport;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-/// A peer that is up answers at once.
-const HELLO_DEADLINE: Duration = Duration::from_millis(500);
 /// Pause between two rounds of questions.
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that starts with this one is given this many rounds before it is said to be missing.
@@ -24,27 +18,13 @@ const GRACE_ROUNDS: u32 = 20;
 /// How often the waiting is told again while nothing changes.
 const REPORT_ROUNDS: u32 = 600;
 
-/// How this coordinator may take part.
+/// How a founder may take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Join {
+pub(crate) enum Founding {
     /// The voter set exists and names this data directory.
     Member,
     /// Nobody has a voter set: everybody's data directories, this one's included.
     Fresh(BTreeMap<u64, Uuid>),
-}
-
-/// What a coordinator waits for before it takes part, for people: which peers do not answer, or why they refuse it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Waiting(Arc<Mutex<Vec<String>>>);
-
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let missing = self.0.lock();
-        if missing.is_empty() {
-            return f.write_str("it asks its peers whom they know");
-        }
-        write!(f, "a quorum is made when all its coordinators run, and {}", missing.join(", "))
-    }
 }
 
 /// Asks all peers until it is clear how to take part. Waits as long as it takes: an empty voter that cannot tell must not
@@ -52,18 +32,18 @@ impl fmt::Display for Waiting {
 ///
 /// # Errors
 /// `WipedVoter`, or `Refused` when every peer refuses this coordinator.
-pub(crate) async fn join(
+pub(crate) async fn found(
     transport: &Transport,
     local_voter: &LocalVoter,
     peers: &BTreeMap<u64, String>,
     waiting: &Waiting,
-) -> Result<Join, CoordinatorError> {
+) -> Result<Founding, CoordinatorError> {
     let mut reported: Vec<String> = Vec::new();
     let mut round = 0;
     loop {
-        let answers = ask_all(transport, local_voter, peers).await;
-        if let Some(join) = judge(local_voter, peers, &answers)? {
-            return Ok(join);
+        let answers = ask_all(transport, local_voter, peers, None).await;
+        if let Some(founding) = judge(local_voter, peers, &answers)? {
+            return Ok(founding);
         }
         let missing = missing(local_voter, peers, &answers);
         round += 1;
@@ -71,9 +51,14 @@ pub(crate) async fn join(
             tracing::warn!(waiting_for = missing.join(", "), "the quorum is made when all its coordinators run");
             reported.clone_from(&missing);
         }
-        *waiting.0.lock() = missing;
+        waiting.set(text(&missing));
         tokio::time::sleep(ROUND_INTERVAL).await;
     }
+}
+
+/// What is waited for, in words.
+fn text(missing: &[String]) -> String {
+    format!("a quorum is made when all its coordinators run, and {}", missing.join(", "))
 }
 
 /// Every other coordinator that is not known to be ready, and what is the matter with it.
@@ -89,35 +74,11 @@ fn missing(local_voter: &LocalVoter, peers: &BTreeMap<u64, String>, answers: &An
     missing.collect()
 }
 
-type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
-
-async fn ask_all(transport: &Transport, local_voter: &LocalVoter, peers: &BTreeMap<u64, String>) -> Answers {
-    let mut asked = JoinSet::new();
-    for (id, address) in peers.iter().filter(|(id, _)| **id != local_voter.id) {
-        let (id, hello) = (*id, local_voter.hello(*id));
-        let channel = connect(transport, address, Expected::Coordinator(id));
-        asked.spawn(async move {
-            let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };
-            let mut client = RaftClient::new(channel);
-            let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(hello)).await;
-            let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
-            (id, answer.map(tonic::Response::into_inner))
-        });
-    }
-    let mut answers = Answers::new();
-    while let Some(answer) = asked.join_next().await {
-        if let Ok((id, answer)) = answer {
-            answers.insert(id, answer);
-        }
-    }
-    answers
-}
-
 fn judge(
     local_voter: &LocalVoter,
     peers: &BTreeMap<u64, String>,
     answers: &Answers,
-) -> Result<Option<Join>, CoordinatorError> {
+) -> Result<Option<Founding>, CoordinatorError> {
     let mut storages: BTreeMap<u64, Uuid> = [(local_voter.id, local_voter.storage)].into();
     let mut member = false;
     for (id, answer) in answers {
@@ -127,7 +88,8 @@ fn judge(
                 Standing::OtherDirectory => {
                     return Err(CoordinatorError::WipedVoter { id: local_voter.id, found: local_voter.storage });
                 }
-                Standing::Voter => member = true,
+                Standing::Retired => return Err(CoordinatorError::Removed { id: local_voter.id }),
+                Standing::Member => member = true,
                 Standing::Unspecified => {}
             }
         } else if let Ok(storage) = Uuid::from_slice(&answer.storage) {
@@ -135,10 +97,10 @@ fn judge(
         }
     }
     if member {
-        return Ok(Some(Join::Member));
+        return Ok(Some(Founding::Member));
     }
     if storages.len() == peers.len() {
-        return Ok(Some(Join::Fresh(storages)));
+        return Ok(Some(Founding::Fresh(storages)));
     }
     let refused = |answer: &Result<HelloResponse, Status>| match answer {
         Err(status) if status.code() == Code::FailedPrecondition => Some(status.message().to_owned()),
@@ -159,10 +121,11 @@ fn judge(
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use std::sync::Arc;
 
     fn local_voter() -> LocalVoter {
-        let voters = Arc::new([1, 2, 3].into());
-        LocalVoter { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9), voters }
+        let expected = Arc::new([1, 2, 3].into());
+        LocalVoter { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9), expected }
     }
 
     fn peers() -> BTreeMap<u64, String> {
@@ -186,8 +149,8 @@ mod tests {
         let judged =
             judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, initialized(2, Standing::OtherDirectory))].into());
         assert!(matches!(judged, Err(CoordinatorError::WipedVoter { id: 3, .. })), "{judged:?}");
-        let judged = judge(&local_voter(), &peers(), &[(2, initialized(2, Standing::Voter))].into()).unwrap();
-        assert_eq!(judged, Some(Join::Member));
+        let judged = judge(&local_voter(), &peers(), &[(2, initialized(2, Standing::Member))].into()).unwrap();
+        assert_eq!(judged, Some(Founding::Member));
     }
 
     #[test]
@@ -196,7 +159,7 @@ mod tests {
         assert_eq!(one, None);
         let all = judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, fresh(2))].into()).unwrap();
         let storages = [(1, Uuid::from_u128(11)), (2, Uuid::from_u128(22)), (3, Uuid::from_u128(33))];
-        assert_eq!(all, Some(Join::Fresh(storages.into())));
+        assert_eq!(all, Some(Founding::Fresh(storages.into())));
     }
 
     #[test]
@@ -212,9 +175,7 @@ mod tests {
         let other_list = Err(Status::failed_precondition("another peer list"));
         let answers = [(1, fresh(1)), (2, Err(Status::unavailable("")))].into();
         assert_eq!(missing(&local_voter(), &peers(), &answers), ["coordinator 2 at 127.0.0.1:2 does not answer"]);
-        let waiting = Waiting::default();
-        *waiting.0.lock() = missing(&local_voter(), &peers(), &[(1, fresh(1)), (2, other_list)].into());
-        let text = waiting.to_string();
+        let text = text(&missing(&local_voter(), &peers(), &[(1, fresh(1)), (2, other_list)].into()));
         assert!(text.contains("when all its coordinators run"), "{text}");
         assert!(text.ends_with("coordinator 2 at 127.0.0.1:2 refuses this one: another peer list"), "{text}");
     }

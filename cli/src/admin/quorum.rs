@@ -1,0 +1,184 @@
+//! `archon quorum …`: who the coordinators are, and changing that.
+
+use super::wait::{Waited, Watched, wait};
+use super::{short_time, since};
+use crate::args::{QuorumVerb, QuorumWaitArgs};
+use crate::documents::{LeadTransferred, QuorumChanged};
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output, count_text};
+use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, Quorum, QuorumChange};
+use std::cell::RefCell;
+
+/// Carries out one of them.
+pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let (change, force, waits) = match verb {
+        QuorumVerb::List => return list(admin, output).await,
+        QuorumVerb::TransferLeader(args) => return transfer(args.member, admin, output).await,
+        QuorumVerb::Cancel => return cancel(admin, output).await,
+        QuorumVerb::Promote(args) => (QuorumChange::Promote { id: args.member }, false, &args.wait),
+        QuorumVerb::Demote(args) => (QuorumChange::Demote { id: args.of.member }, args.force, &args.of.wait),
+        QuorumVerb::Remove(args) => (QuorumChange::Remove { id: args.of.member }, args.force, &args.of.wait),
+        QuorumVerb::Replace(args) => (QuorumChange::Replace { old: args.old, new: args.new }, false, &args.wait),
+        QuorumVerb::SetAddress(args) => {
+            (QuorumChange::SetAddress { id: args.member, address: args.address.clone() }, false, &args.wait)
+        }
+    };
+    let text = change.to_string();
+    let changed = admin.change_quorum(change, force).await?;
+    if !output.is_json() {
+        output.line(if changed {
+            format!("begun: {text}")
+        } else {
+            format!("it is so already, or on its way: {text}")
+        })?;
+    }
+    finish(&text, changed, waits, admin, output).await
+}
+
+/// Waits if asked to, and says how the quorum is then.
+async fn finish(
+    text: &str,
+    changed: bool,
+    waits: &QuorumWaitArgs,
+    admin: &Admin,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let quorum = if waits.wait {
+        let mut watched = Change { admin, output, said: RefCell::default() };
+        match wait(&mut watched, waits.wait_timeout).await? {
+            Waited::Over(quorum) => quorum,
+            Waited::Detached => {
+                output.talk("it goes on; look with `archon quorum list`, take it back with `archon quorum cancel`");
+                return Ok(Exit::Done);
+            }
+            Waited::TimedOut => {
+                return Err(Failure::new(Exit::TimedOut, format!("it is still under way: {text}"))
+                    .with_remedy("look with `archon quorum list`; take it back with `archon quorum cancel`"));
+            }
+        }
+    } else {
+        admin.quorum_of_leader().await?
+    };
+    if output.is_json() {
+        output.json(&QuorumChanged { change: text.to_owned(), changed, quorum })?;
+    } else if waits.wait {
+        output.line(format!("done: {text}; {}", spare_text(&quorum)))?;
+    } else if changed {
+        output.talk("it is carried out by itself; watch it with `archon quorum list`");
+    }
+    Ok(Exit::Done)
+}
+
+struct Change<'a> {
+    admin: &'a Admin,
+    output: &'a Output,
+    said: RefCell<String>,
+}
+
+impl Watched for Change<'_> {
+    type Outcome = Quorum;
+
+    async fn look(&mut self) -> Result<Option<Quorum>, Failure> {
+        let quorum = self.admin.quorum_of_leader().await?;
+        match &quorum.pending {
+            // A follower may not know yet.
+            None if quorum.leader_id == Some(quorum.id) => return Ok(Some(quorum)),
+            None => {}
+            Some(pending) => {
+                let next = pending.next.clone().unwrap_or_default();
+                if !next.is_empty() && *self.said.borrow() != next {
+                    self.say(&next);
+                    self.said.replace(next);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn say(&self, text: &str) {
+        self.output.talk(text);
+    }
+
+    fn finish(&self) {}
+}
+
+async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let quorum = admin.quorum_of_leader().await?;
+    if output.is_json() {
+        output.json(&quorum)?;
+        return Ok(Exit::Done);
+    }
+    let columns = [
+        Column::number("ID"),
+        Column::text("ADDRESS"),
+        Column::text("ROLE"),
+        Column::text("VOTES"),
+        Column::text("BEHIND"),
+    ];
+    let rows = quorum.coordinators.iter().map(|member| row(member, output)).collect();
+    output.rows(&columns, rows, "there are no coordinators")?;
+    if let Some(pending) = &quorum.pending {
+        let next = pending.next.as_ref().map_or_else(String::new, |what| format!("; next: {what}"));
+        let age = since(pending.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
+        output.talk(format!("under way{age}, asked for by {}: {}{next}", pending.by, pending.change));
+    }
+    output.talk(spare_text(&quorum));
+    Ok(Exit::Done)
+}
+
+fn row(member: &CoordinatorStatus, output: &Output) -> Vec<String> {
+    let role = member.role.as_str();
+    let role = match member.role.known() {
+        Some(CoordinatorRole::Leader) => output.bold(role),
+        Some(CoordinatorRole::Unreachable) => output.bad(role),
+        _ => role.to_owned(),
+    };
+    let behind = member.entries_behind.map_or_else(|| "?".to_owned(), |entries| entries.to_string());
+    let votes = if member.learner { "no" } else { "yes" };
+    vec![member.id.to_string(), member.address.clone(), role, votes.to_owned(), behind]
+}
+
+/// How many may fail.
+fn spare_text(quorum: &Quorum) -> String {
+    let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+    let has = count_text(voters, "voter", "voters");
+    let fails = match quorum.spare_voters {
+        _ if quorum.leader_id.is_none() => return format!("{has}, and none of them is known to lead"),
+        None => {
+            return format!("{has}; how many may fail only the leading coordinator knows, which does not answer here");
+        }
+        Some(0) => "none of them may fail".to_owned(),
+        Some(1) => "one more may fail".to_owned(),
+        Some(spare) => format!("{spare} more may fail"),
+    };
+    let even = if voters.is_multiple_of(2) && voters > 0 {
+        format!("; {} bear as many failures: use an odd number", voters - 1)
+    } else {
+        String::new()
+    };
+    format!("{has}: {fails}{even}")
+}
+
+async fn transfer(to: Option<u64>, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let leader = admin.transfer_lead(to).await?;
+    if output.is_json() {
+        output.json(&LeadTransferred { leader_id: leader })?;
+    } else {
+        output.line(match leader {
+            Some(leader) => format!("coordinator {leader} leads"),
+            None => "the lead was handed over; see `archon quorum list`".to_owned(),
+        })?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    admin.cancel_quorum_change().await?;
+    let quorum = admin.quorum_of_leader().await?;
+    if output.is_json() {
+        output.json(&QuorumChanged { change: "cancelled".to_owned(), changed: true, quorum })?;
+    } else {
+        output.line("cancelled: the voters stay as they are")?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,109 @@
+//! Options of `archon quorum`.
+
+use super::parse::{address, duration};
+use clap::Subcommand;
+use std::time::Duration;
+
+/// `archon quorum …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum QuorumVerb {
+    /// List the coordinators: who leads, who votes, who lags, and what change is under way.
+    #[command(after_help = "Examples:\n  archon quorum list\n  archon quorum list -o json | jq '.spare_voters'")]
+    List,
+    /// Make a learner a voter, once it has the log.
+    #[command(after_help = "Examples:\n  archon quorum promote 4 --wait")]
+    Promote(QuorumMemberArgs),
+    /// Make a voter a learner: it goes on copying the log, and its vote does not count.
+    #[command(after_help = "Examples:\n  archon quorum demote 4 --wait")]
+    Demote(QuorumVoterArgs),
+    /// Have a coordinator leave, for good: its number and its data directory are of no more use, and its process ends.
+    ///
+    /// Refused (exit 4) if the voters that are left could decide nothing, or, without --force, if none of them could fail any more. One
+    /// that leads hands the lead over first.
+    #[command(
+        after_help = "Examples:\n  archon quorum remove 3 --wait\n\nTo have another one in its place: archon quorum replace 3 4"
+    )]
+    Remove(QuorumVoterArgs),
+    /// Have a learner take the place of another coordinator, which leaves for good, in one step.
+    ///
+    /// Start the new one first: `archon coordinator --id 4 --join H:P --learner …`. There are as many voters at every moment as before,
+    /// so nothing is lost in between, also if the old one is gone already.
+    #[command(after_help = "Examples:\n  archon quorum replace 3 4 --wait")]
+    Replace(QuorumReplaceArgs),
+    /// Tell the others that a coordinator is reached at another address.
+    ///
+    /// One that is started with --advertise tells them itself, as long as a majority of the others leads. This is for where it cannot.
+    #[command(after_help = "Examples:\n  archon quorum set-address 3 c3.example:7101 --wait")]
+    SetAddress(QuorumAddressArgs),
+    /// Have another coordinator lead: this one, or the one that lags least.
+    #[command(after_help = "Examples:\n  archon quorum transfer-leader\n  archon quorum transfer-leader 2")]
+    TransferLeader(TransferLeaderArgs),
+    /// Take back the change that is under way. A newcomer that copies the log already stays a learner.
+    #[command(after_help = "Examples:\n  archon quorum cancel")]
+    Cancel,
+}
+
+/// Whether the command waits.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumWaitArgs {
+    /// Wait until it is done, and show what it waits for; Ctrl-C leaves it to go on unwatched.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Stop waiting after this time (exit 6); it goes on.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
+    pub(crate) wait_timeout: Option<Duration>,
+}
+
+/// Options of a verb about one member.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumMemberArgs {
+    /// The coordinator's number.
+    #[arg(value_name = "ID", id = "member", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) member: u64,
+    #[command(flatten)]
+    pub(crate) wait: QuorumWaitArgs,
+}
+
+/// Options of a verb after which there is a voter less.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumVoterArgs {
+    #[command(flatten)]
+    pub(crate) of: QuorumMemberArgs,
+    /// Do it also if no other coordinator may fail afterwards.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Options of `archon quorum replace`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumReplaceArgs {
+    /// The number of the coordinator that leaves.
+    #[arg(value_name = "OLD", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) old: u64,
+    /// The number of the learner that takes its place.
+    #[arg(value_name = "NEW", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) new: u64,
+    #[command(flatten)]
+    pub(crate) wait: QuorumWaitArgs,
+}
+
+/// Options of `archon quorum set-address`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumAddressArgs {
+    /// The coordinator's number.
+    #[arg(value_name = "ID", id = "member", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) member: u64,
+    /// Where the others reach it from now on.
+    #[arg(value_name = "H:P", id = "member_address", value_parser = address)]
+    pub(crate) address: String,
+    #[command(flatten)]
+    pub(crate) wait: QuorumWaitArgs,
+}
+
+/// Options of `archon quorum transfer-leader`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct TransferLeaderArgs {
+    /// The number of the voter that is to lead.
+    #[arg(value_name = "ID", id = "member", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) member: Option<u64>,
+}

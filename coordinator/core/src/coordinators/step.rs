@@ -1,0 +1,64 @@
+//! The next step of a change of the quorum: one step of Raft's joint membership (Ongaro 2014, §4) at a time, from what is to
+//! what is wanted, so that it does not matter who leads or how often it is asked.
+
+use super::{Coordinator, Coordinators, Members, QuorumHealth, voters};
+use std::collections::BTreeSet;
+
+/// Who lacks no more entries than this has caught up: so many may be on their way at any moment.
+pub const CATCH_UP_ENTRIES: u64 = 64;
+
+/// What the leading coordinator has Raft do next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum QuorumStep {
+    /// The members are as they are wanted.
+    Done,
+    /// The voters of before do not count any more.
+    LeaveJoint,
+    /// A newcomer begins to copy the log.
+    AddLearner(u64, Coordinator),
+    /// A member is reached elsewhere.
+    SetAddress(u64, Coordinator),
+    /// One that is to become a voter lacks so many entries, if that is known; nothing is done until it has them.
+    CatchUp(u64, Option<u64>),
+    /// The leading coordinator is to go: one of these leads first, and carries on.
+    GiveWay(BTreeSet<u64>),
+    /// These are the voters from now on.
+    SetVoters(BTreeSet<u64>),
+    /// These are members no more.
+    Forget(BTreeSet<u64>),
+}
+
+/// What brings the quorum nearer to what is wanted of it; `None` if nothing is under way.
+pub fn next_step(coordinators: &Coordinators, health: &QuorumHealth) -> Option<QuorumStep> {
+    let Coordinators { members, joint, pending, .. } = coordinators;
+    // A leader may have failed in the middle, and whatever was wanted has been taken back since.
+    if *joint {
+        return Some(QuorumStep::LeaveJoint);
+    }
+    pending.as_ref().map(|pending| towards(members, &pending.wish.wanted(members), health))
+}
+
+fn towards(now: &Members, wanted: &Members, health: &QuorumHealth) -> QuorumStep {
+    if let Some((id, new)) = wanted.iter().find(|(id, _)| !now.contains_key(id)) {
+        return QuorumStep::AddLearner(*id, Coordinator { voter: false, ..new.clone() });
+    }
+    let moved = |(id, member): &(&u64, &Coordinator)| now.get(id).is_some_and(|now| now.address != member.address);
+    if let Some((id, member)) = wanted.iter().find(moved) {
+        return QuorumStep::SetAddress(*id, member.clone());
+    }
+    let (before, after) = (voters(now), voters(wanted));
+    if before != after {
+        // A majority that counts on somebody who has nothing yet could decide nothing.
+        let lags = |id: &&u64| health.behind(**id).is_none_or(|behind| behind > CATCH_UP_ENTRIES);
+        if let Some(new) = after.difference(&before).find(lags) {
+            return QuorumStep::CatchUp(*new, health.behind(*new));
+        }
+        let stay: BTreeSet<u64> = before.intersection(&after).copied().collect();
+        if !after.contains(&health.leader) && !stay.is_empty() {
+            return QuorumStep::GiveWay(stay);
+        }
+        return QuorumStep::SetVoters(after);
+    }
+    let gone: BTreeSet<u64> = now.keys().filter(|id| !wanted.contains_key(id)).copied().collect();
+    if gone.is_empty() { QuorumStep::Done } else { QuorumStep::Forget(gone) }
+}

@@ -1,0 +1,123 @@
+//! A newcomer asks the quorum to let it in, and is told the key by which members know each other.
+
+use crate::error::CoordinatorError;
+use crate::raft::connect;
+use archon_proto::convert::error::detail_of;
+use archon_proto::convert::ids::uuid_bytes;
+use archon_proto::v1;
+use archon_proto::v1::admin_client::AdminClient;
+use archon_security::{Expected, Transport};
+use archon_types::limits::check_address;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How long one coordinator may take to answer: it commits that somebody joins.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+/// Pause before all are asked again.
+const ROUND_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the waiting is told again while nothing changes.
+const REPORT_ROUNDS: u32 = 150;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Newcomer {
+    /// Its number.
+    pub(crate) id: u64,
+    /// Its data directory.
+    pub(crate) storage: Uuid,
+    /// Where others reach it.
+    pub(crate) address: String,
+    /// Whether it is to stay a learner.
+    pub(crate) learner: bool,
+}
+
+/// What a newcomer is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Joined {
+    /// The key of the quorum.
+    pub(crate) quorum: Uuid,
+    /// Its members, with their addresses.
+    pub(crate) members: BTreeMap<u64, String>,
+}
+
+/// Asks until the quorum lets it in: these coordinators, and whoever they say leads.
+///
+/// # Errors
+/// `Refused` when whoever leads does not let it in.
+pub(crate) async fn join(
+    transport: &Transport,
+    newcomer: &Newcomer,
+    through: &[String],
+) -> Result<Joined, CoordinatorError> {
+    let mut reported = String::new();
+    let mut round: u32 = 0;
+    loop {
+        let mut left: VecDeque<String> = through.iter().cloned().collect();
+        let mut asked = Vec::new();
+        let mut last = String::new();
+        while let Some(address) = left.pop_front() {
+            if asked.contains(&address) {
+                continue;
+            }
+            asked.push(address.clone());
+            match ask(transport, newcomer, &address).await {
+                Ok(joined) => return Ok(joined),
+                Err(error) => {
+                    if let Some(leader) = error.leader.filter(|leader| check_address(leader).is_ok()) {
+                        left.push_front(leader);
+                    } else if !waits(error.kind) {
+                        return Err(CoordinatorError::Refused { peer: address, why: error.message });
+                    } else {
+                        last = format!("{address}: {}", error.message);
+                    }
+                }
+            }
+        }
+        if last != reported || round.is_multiple_of(REPORT_ROUNDS) {
+            tracing::warn!(id = newcomer.id, waits_for = last, "the quorum has not let this coordinator in yet");
+            reported = last;
+        }
+        round = round.wrapping_add(1);
+        tokio::time::sleep(ROUND_INTERVAL).await;
+    }
+}
+
+/// Whether it may be let in later, without anybody changing how it is started.
+const fn waits(kind: ErrorKind) -> bool {
+    kind.is_retryable() || matches!(kind, ErrorKind::AssignmentInProgress | ErrorKind::DeadlineExceeded)
+}
+
+async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Result<Joined, ErrorDetail> {
+    let unavailable = |why: String| ErrorDetail::new(ErrorKind::Unavailable, why);
+    transport.check(address)?;
+    let channel = connect(transport, address, Expected::Coordinators);
+    let mut client = AdminClient::new(channel.ok_or_else(|| unavailable("it is not an address".to_owned()))?);
+    let request = v1::JoinQuorumRequest {
+        request_id: uuid_bytes(Uuid::new_v4()),
+        id: newcomer.id,
+        storage: uuid_bytes(newcomer.storage),
+        address: newcomer.address.clone(),
+        learner: newcomer.learner,
+    };
+    let mut request = tonic::Request::new(request);
+    request.set_timeout(ANSWER_DEADLINE);
+    let answer = tokio::time::timeout(ANSWER_DEADLINE, client.join_quorum(request)).await;
+    let answer = answer.map_err(|_| unavailable("it does not answer".to_owned()))?;
+    let wire = answer.map_err(|status| detail_of(&status))?.into_inner();
+    let quorum = Uuid::from_slice(&wire.quorum).map_err(|_| unavailable("it names no quorum".to_owned()))?;
+    let members = wire.members.into_iter().map(|member| (member.id, member.address)).collect();
+    Ok(Joined { quorum, members })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newcomer_ended_because_another_one_was_just_joining() {
+        assert!([ErrorKind::NoQuorum, ErrorKind::Unavailable, ErrorKind::AssignmentInProgress].into_iter().all(waits));
+        assert!(![ErrorKind::Refused, ErrorKind::AlreadyExists, ErrorKind::InvalidArgument].into_iter().any(waits));
+    }
+}

@@ -1,0 +1,30 @@
+//! How a coordinator with a new data directory becomes a member of a quorum: it founds one, or joins one.
+
+mod founding;
+mod joining;
+
+pub(crate) use founding::{Founding, found};
+pub(crate) use joining::{Joined, Newcomer, join};
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a coordinator waits for before it takes part, for people.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(Arc<Mutex<String>>);
+
+impl Waiting {
+    fn set(&self, what: String) {
+        *self.0.lock() = what;
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.lock().as_str() {
+            "" => f.write_str("it asks its peers whom they know"),
+            what => f.write_str(what),
+        }
+    }
+}

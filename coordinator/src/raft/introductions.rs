@@ -1,0 +1,162 @@
+//! Whom a coordinator believes beyond what its own log says. One that was away for long may not know who has joined since, and
+//! would refuse a leader that is a stranger to it; so it asks the members that it knows. From them it also hears that it was
+//! removed, which no entry may tell it any more.
+
+use super::hello::ask_all;
+use super::machine::Replicated;
+use super::types::Raft;
+use super::wire::LocalVoter;
+use archon_proto::v1::{Standing, hello_request};
+use archon_security::Transport;
+use archon_types::StorageId;
+use bytes::Bytes;
+use openraft::async_runtime::WatchReceiver as _;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Strangers that are asked about at once; nobody authenticates them without TLS.
+const STRANGERS_MAX: usize = 16;
+/// Pause between two rounds of questions about strangers.
+const ROUND_INTERVAL: Duration = Duration::from_millis(200);
+/// How long nobody leads this coordinator before it asks whether it is a member still.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// What members said of others. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Introductions(Arc<Inner>);
+
+struct Inner {
+    /// Coordinators that wanted something and are unknown, with the directories that they named.
+    strangers: Mutex<BTreeMap<u64, Uuid>>,
+    /// Those that a member vouches for.
+    vouched: Mutex<BTreeMap<u64, Uuid>>,
+    wake: Notify,
+    /// When a leader was heard last.
+    heard: Mutex<Instant>,
+    removed: AtomicBool,
+}
+
+impl Default for Introductions {
+    fn default() -> Self {
+        let inner = Inner {
+            strangers: Mutex::default(),
+            vouched: Mutex::default(),
+            wake: Notify::new(),
+            heard: Mutex::new(Instant::now()),
+            removed: AtomicBool::new(false),
+        };
+        Self(Arc::new(inner))
+    }
+}
+
+impl Introductions {
+    /// The members of the log, and those whom one of them vouches for. What the log says counts more.
+    pub(super) fn with_vouched(&self, members: &mut BTreeMap<u64, Uuid>) {
+        if members.is_empty() {
+            return;
+        }
+        let mut vouched = self.0.vouched.lock();
+        vouched.retain(|id, _| !members.contains_key(id));
+        members.extend(vouched.iter().map(|(id, storage)| (*id, *storage)));
+    }
+
+    /// Somebody unknown wants something.
+    pub(super) fn note_stranger(&self, id: u64, storage: &[u8]) {
+        let Ok(storage) = Uuid::from_slice(storage) else { return };
+        let mut strangers = self.0.strangers.lock();
+        if strangers.len() < STRANGERS_MAX || strangers.contains_key(&id) {
+            strangers.insert(id, storage);
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// A leader was heard.
+    pub(super) fn note_leader(&self) {
+        *self.0.heard.lock() = Instant::now();
+    }
+
+    /// Whether this coordinator is no member of the quorum any more, as the log or another member says.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.0.removed.load(Ordering::Relaxed)
+    }
+
+    /// Asks until `stop`.
+    pub(super) async fn run(
+        self,
+        raft: Raft,
+        replicated: Arc<Replicated>,
+        local_voter: LocalVoter,
+        transport: Transport,
+        stop: CancellationToken,
+    ) {
+        let asks = Asks { raft, replicated, local_voter, transport };
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.0.wake.notified() => {}
+                () = tokio::time::sleep(SILENCE_MAX / 2) => {}
+            }
+            let silence = self.0.heard.lock().elapsed();
+            if !self.is_removed() && asks.is_removed(silence).await {
+                self.0.removed.store(true, Ordering::Relaxed);
+            }
+            let strangers = std::mem::take(&mut *self.0.strangers.lock());
+            for (id, storage) in strangers {
+                if asks.is_member(id, storage).await {
+                    tracing::info!(id, "a member vouches for a coordinator that this one does not know yet");
+                    self.0.vouched.lock().insert(id, storage);
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(ROUND_INTERVAL) => {}
+            }
+        }
+    }
+}
+
+struct Asks {
+    raft: Raft,
+    replicated: Arc<Replicated>,
+    local_voter: LocalVoter,
+    transport: Transport,
+}
+
+impl Asks {
+    fn members(&self) -> BTreeMap<u64, String> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect()
+    }
+
+    fn leads(&self) -> bool {
+        self.raft.server_metrics().borrow_watched().current_leader == Some(self.local_voter.id)
+    }
+
+    /// Whether this coordinator was removed; others are asked only if no leader was heard for so long.
+    async fn is_removed(&self, silence: Duration) -> bool {
+        let (id, storage) = (self.local_voter.id, StorageId::new(self.local_voter.storage));
+        if self.replicated.read(|state| state.coordinators.retired.get(&id) == Some(&storage)) {
+            return true;
+        }
+        if silence < SILENCE_MAX || self.leads() {
+            return false;
+        }
+        let answers = ask_all(&self.transport, &self.local_voter, &self.members(), None).await;
+        answers.values().flatten().any(|answer| answer.initialized && answer.standing() == Standing::Retired)
+    }
+
+    async fn is_member(&self, id: u64, storage: Uuid) -> bool {
+        let subject = hello_request::Subject { id, storage: Bytes::copy_from_slice(storage.as_bytes()) };
+        // Nobody vouches for itself.
+        let others = self.members().into_iter().filter(|(other, _)| *other != id).collect();
+        let answers = ask_all(&self.transport, &self.local_voter, &others, Some(&subject)).await;
+        answers.values().flatten().any(|answer| answer.initialized && answer.subject_standing() == Standing::Member)
+    }
+}

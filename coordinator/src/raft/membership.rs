@@ -1,0 +1,110 @@
+//! The members of the quorum: between openraft's words and ours, and how Raft is brought from one set to the next.
+
+use super::log_space::Purpose;
+use super::quorum::Quorum;
+use super::types::{LogId, Membership, TypeConfig, Voter};
+use archon_coordinator_core::{Coordinator, Members, QuorumHealth, QuorumStep};
+use archon_types::{CoordinatorRole, ErrorDetail, StorageId};
+use openraft::ChangeMembers;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::raft::Precondition;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// More than an entry about the members takes, and a change writes up to two.
+const ENTRY_BYTES: usize = 8 * 1024;
+
+/// The members that an entry names, and whether their voters are just changing.
+pub(super) fn members_of(membership: &Membership) -> (Members, bool) {
+    let voters: BTreeSet<u64> = membership.voter_ids().collect();
+    let member = |(id, voter): (&u64, &Voter)| {
+        let storage = StorageId::new(voter.storage);
+        (*id, Coordinator { address: voter.address.clone(), storage, voter: voters.contains(id) })
+    };
+    (membership.nodes().map(member).collect(), membership.get_joint_config().len() > 1)
+}
+
+fn voter_of(coordinator: Coordinator) -> Voter {
+    Voter { address: coordinator.address, storage: coordinator.storage.get() }
+}
+
+impl Quorum {
+    /// How the members are, as this coordinator sees them, which leads.
+    pub(crate) fn health(&self) -> QuorumHealth {
+        let view = self.view();
+        let heard = view.voters.iter().filter(|voter| voter.role != CoordinatorRole::Unreachable);
+        QuorumHealth {
+            leader: view.id,
+            heard: heard.map(|voter| voter.id).collect(),
+            behind: view.voters.iter().filter_map(|voter| Some((voter.id, voter.entries_behind?))).collect(),
+        }
+    }
+
+    /// Whether the state knows every entry about the members that Raft goes by: steps are decided from the state.
+    pub(crate) fn members_are_applied(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let effective = *metrics.borrow_watched().membership_config.log_id();
+        effective == self.replicated().membership_log_id()
+    }
+
+    /// Has Raft take a step. What it waits for is for the caller to look at again.
+    ///
+    /// # Errors
+    /// Why it is not done, or not known to be; it is decided anew then.
+    pub(crate) async fn take(&self, step: QuorumStep, within: Duration) -> Result<(), String> {
+        let (change, retain) = match step {
+            QuorumStep::Done | QuorumStep::CatchUp(..) => return Ok(()),
+            QuorumStep::GiveWay(stay) => {
+                return if self.give_way_to(&stay).await { Ok(()) } else { Err("nobody took the lead".to_owned()) };
+            }
+            // Nothing is added to what is wanted already.
+            QuorumStep::LeaveJoint => (ChangeMembers::AddVoterIds(BTreeSet::new()), true),
+            QuorumStep::AddLearner(id, coordinator) => {
+                (ChangeMembers::AddNodes(BTreeMap::from([(id, voter_of(coordinator))])), true)
+            }
+            // Another process at that address is not taken for this one: each answer names its directory.
+            QuorumStep::SetAddress(id, coordinator) => {
+                (ChangeMembers::SetNodes(BTreeMap::from([(id, voter_of(coordinator))])), true)
+            }
+            QuorumStep::SetVoters(voters) => (ChangeMembers::ReplaceAllVoters(voters), true),
+            QuorumStep::Forget(gone) => (ChangeMembers::RemoveNodes(gone), true),
+        };
+        let space = self.space.admitted(Purpose::Change, 2, ENTRY_BYTES, Instant::now() + within).await;
+        let space = space.map_err(|_| "there is no space for it in the log".to_owned())?;
+        let now = Precondition::<TypeConfig>::LastMembershipLogId { last_membership_log_id: self.members_at() };
+        let raft = self.raft.clone();
+        // It goes on when nobody waits any more: the space is held until it is answered.
+        let changing = tokio::spawn(async move {
+            let changed = raft.change_membership_if(change, retain, [now]).await;
+            drop(space);
+            changed.map(drop).map_err(|error| error.to_string())
+        });
+        match tokio::time::timeout(within, changing).await {
+            Ok(Ok(changed)) => changed,
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it was not committed in time".to_owned()),
+        }
+    }
+
+    fn members_at(&self) -> Option<LogId> {
+        self.replicated().membership_log_id()
+    }
+
+    /// Has another voter lead: this one if it is named, else whoever is nearest to the end of the log.
+    ///
+    /// # Errors
+    /// If that one is no voter, does not answer or lags behind; or nobody took over in time.
+    pub(crate) async fn transfer_lead(&self, to: Option<u64>) -> Result<(), ErrorDetail> {
+        let view = self.view();
+        let others: BTreeSet<u64> = view.voters.iter().filter(|voter| voter.voter).map(|voter| voter.id).collect();
+        let among = match to {
+            Some(to) => {
+                self.may_lead(&view, to)?;
+                BTreeSet::from([to])
+            }
+            None => others,
+        };
+        if self.give_way_to(&among).await { Ok(()) } else { Err(self.nobody_took_over(to)) }
+    }
+}

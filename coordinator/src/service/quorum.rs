@@ -1,0 +1,111 @@
+//! Changing the quorum: newcomers ask to be let in, operators ask for the rest. Judged by the core first, then committed; whoever
+//! leads carries it out.
+
+use super::admin::{Admins, Result};
+use super::call::{Call, Stage};
+use super::events::cause;
+use super::{check_named, voters};
+use archon_coordinator_core::{
+    ClusterState, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change, check_join,
+    check_quorum_change,
+};
+use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
+use archon_proto::convert::quorum::ChangeQuorum;
+use archon_proto::v1;
+use archon_security::Role;
+use archon_types::ErrorDetail;
+
+impl Admins {
+    /// Lets a newcomer in.
+    pub(super) async fn join(&self, request: v1::JoinQuorumRequest, call: &Call<'_>) -> Result<v1::JoinQuorumResponse> {
+        let id = non_zero(request.id, "JoinQuorumRequest.id")?;
+        call.check_coordinator(id)?;
+        let newcomer = Newcomer {
+            id,
+            address: request.address,
+            storage: storage_id(&request.storage, "JoinQuorumRequest.storage")?,
+            voter: !request.learner,
+        };
+        let request = request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
+        let decide = |state: &ClusterState, _: &Liveness| Ok(check_join(state, &newcomer)?.ok_or(()));
+        let session = match self.change_unless(None, request, call, decide).await? {
+            Ok((session, _)) => session,
+            Err(()) => self.context().leader(call.within).await?,
+        };
+        let quorum = session.quorum();
+        let members = quorum.addresses().into_iter().map(|(id, address)| v1::QuorumMember { id, address }).collect();
+        Ok(v1::JoinQuorumResponse { quorum: uuid_bytes(quorum.key()), members })
+    }
+
+    /// Changes the members, or takes back the change under way.
+    pub(super) async fn changed_quorum(
+        &self,
+        request: v1::ChangeQuorumRequest,
+        call: &Call<'_>,
+    ) -> Result<v1::ChangeQuorumResponse> {
+        let cluster = request.cluster.clone();
+        let ChangeQuorum { request, change, force } = ChangeQuorum::try_from(request)?;
+        let health = self.context().leader(call.within).await?.quorum().health();
+        let decide = |state: &ClusterState, _: &Liveness| match &change {
+            Some(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
+            None => Ok(Ok(check_cancel_quorum_change(state)?)),
+        };
+        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
+        Ok(v1::ChangeQuorumResponse { changed })
+    }
+
+    /// Has another voter lead.
+    pub(super) async fn transferred(
+        &self,
+        request: v1::TransferLeadRequest,
+        call: &Call<'_>,
+    ) -> Result<v1::TransferLeadResponse> {
+        request_id(&request.request_id, "TransferLeadRequest.request_id")?;
+        let session = self.context().confirmed(call.within).await?;
+        call.reaches(Stage::Judged);
+        let quorum = session.quorum();
+        quorum.replicated().read(|state| check_named(request.cluster.as_ref(), state))?;
+        if request.to != Some(quorum.id()) {
+            quorum.transfer_lead(request.to).await?;
+            call.reaches(Stage::Done);
+        }
+        Ok(v1::TransferLeadResponse { leader: quorum.view().leader })
+    }
+}
+
+/// What is under way, for people; `step`: what comes next, which only the leading coordinator knows.
+pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option<v1::PendingQuorumChange> {
+    let PendingChange { wish, who, at, .. } = state.coordinators.pending.as_ref()?;
+    Some(v1::PendingQuorumChange {
+        change: wish.to_string(),
+        next: step.map(next).unwrap_or_default(),
+        began_at_ms: at.get(),
+        by: Some(cause(state, who).into()),
+    })
+}
+
+/// What a change of the quorum waits for.
+pub(super) fn next(step: &QuorumStep) -> String {
+    match step {
+        QuorumStep::Done => "all is done".to_owned(),
+        QuorumStep::LeaveJoint => "the new voters are to count alone".to_owned(),
+        QuorumStep::AddLearner(id, _) => format!("coordinator {id} is to copy the log"),
+        QuorumStep::SetAddress(id, coordinator) => {
+            format!("coordinator {id} is to be reached at {}", coordinator.address)
+        }
+        QuorumStep::CatchUp(id, Some(behind)) => {
+            format!("coordinator {id} copies the log and lacks {behind} entries")
+        }
+        QuorumStep::CatchUp(id, None) => format!("coordinator {id} does not answer; it must copy the log first"),
+        QuorumStep::GiveWay(_) => "another coordinator is to lead first".to_owned(),
+        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", voters::numbers(voters)),
+        QuorumStep::Forget(gone) => format!("{} is to leave", voters::numbers(gone)),
+    }
+}
+
+impl Call<'_> {
+    /// Refuses whoever asks in the name of another coordinator.
+    fn check_coordinator(&self, id: u64) -> Result<(), ErrorDetail> {
+        self.check_name("/archon.v1.Admin/JoinQuorum", Role::Coordinator, &id.to_string())
+    }
+}

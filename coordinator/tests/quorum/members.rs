@@ -1,0 +1,195 @@
+//! Coordinators come and go.
+
+use crate::common::{Quorum, admin, request_id, status, wait_for};
+use crate::{SOON, settings};
+use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::change_quorum_request::Change;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::path::Path;
+use tokio::net::TcpListener;
+
+/// Commits something, and so shows that the quorum decides.
+async fn commit(quorum: &Quorum, name: &str) {
+    let request = v1::CreateTableRequest {
+        cluster: None,
+        request_id: request_id(),
+        name: name.to_owned(),
+        replication: 1,
+        holds: v1::TableHolds::Data.into(),
+        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(1)),
+        ..Default::default()
+    };
+    wait_for("a table to be made", SOON, || async {
+        let made = admin(&quorum.leader_address().await).create_table(request.clone()).await;
+        made.map(drop).map_err(|status| status.message().to_owned())
+    })
+    .await;
+}
+
+/// Waits until a removed coordinator has ended by itself.
+async fn ends(quorum: &mut Quorum, id: u64) {
+    let gone = quorum.running.remove(&id).unwrap();
+    let why = tokio::time::timeout(SOON, gone.failed()).await.expect("it did not believe that it was removed");
+    assert!(matches!(why, CoordinatorError::Removed { id: of } if of == id), "{why}");
+    gone.stop().await;
+}
+
+async fn transfer(quorum: &Quorum, to: u64) -> Result<Option<u64>, ErrorDetail> {
+    let request = v1::TransferLeadRequest { cluster: None, request_id: request_id(), to: Some(to) };
+    let answer = admin(&quorum.leader_address().await).transfer_lead(request).await;
+    answer.map(|answer| answer.into_inner().leader).map_err(|status| detail_of(&status))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_coordinators_of_the_first_day_were_those_for_ever() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let cluster = quorum.cluster().await;
+    for (new, old) in [(4, 1), (5, 2), (6, 3)] {
+        quorum.join(new, &[old, if old == 3 { 4 } else { old + 1 }], false).await;
+        commit(&quorum, &format!("with-{new}")).await;
+        assert_eq!(quorum.change(Change::Remove(old)).await, Ok(true));
+        let (voters, learners) = quorum.changed().await;
+        assert!(voters.contains(&new) && !voters.contains(&old) && learners.is_empty(), "{voters:?} {learners:?}");
+        commit(&quorum, &format!("without-{old}")).await;
+        ends(&mut quorum, old).await;
+    }
+    assert_eq!(quorum.changed().await, (vec![4, 5, 6], vec![]));
+    assert_eq!(quorum.cluster().await, cluster);
+    assert_eq!(quorum.view().await.unwrap().retired, [1, 2, 3]);
+    // What each of them was started with does not matter any more: the log says who the members are.
+    for id in [4, 5, 6] {
+        quorum.running.remove(&id).unwrap().stop().await;
+        let config = CoordinatorConfig { start: None, ..quorum.config(id) };
+        let listener = wait_for("the port", SOON, || async {
+            TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
+        })
+        .await;
+        quorum.running.insert(id, Coordinator::start(listener, config).await.unwrap());
+        commit(&quorum, &format!("after-{id}")).await;
+    }
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_takes_the_place_of_the_leader() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    quorum.join(4, &[1, 2, 3], true).await;
+    assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
+    assert_eq!(transfer(&quorum, 4).await.unwrap_err().kind, ErrorKind::Refused, "a learner cannot lead");
+    let replace = v1::ReplaceCoordinator { old: leader, new: 4 };
+    assert_eq!(quorum.change(Change::Replace(replace)).await, Ok(true));
+    let (voters, _) = quorum.changed().await;
+    assert!(voters.contains(&4) && !voters.contains(&leader) && voters.len() == 3, "{voters:?}");
+    ends(&mut quorum, leader).await;
+    commit(&quorum, "after").await;
+    assert_eq!(transfer(&quorum, 4).await, Ok(Some(4)));
+    wait_for("the old leader to know", SOON, || async {
+        let leader = quorum.leader().await;
+        if leader == 4 { Ok(()) } else { Err(format!("{leader} says that it leads")) }
+    })
+    .await;
+    // Down to one, and no further: each of them could be the last.
+    let rest: Vec<u64> = voters.into_iter().filter(|id| *id != 4).collect();
+    assert_eq!(quorum.change_with(Change::Demote(rest[0]), true).await, Ok(true));
+    assert_eq!(quorum.changed().await, (vec![rest[1].min(4), rest[1].max(4)], vec![rest[0]]));
+    assert_eq!(quorum.change(Change::Remove(rest[1])).await, Ok(true));
+    assert_eq!(quorum.changed().await.0, [4]);
+    let last = quorum.change(Change::Remove(4)).await.unwrap_err();
+    assert!(last.message.contains("the only voter"), "{last}");
+    ends(&mut quorum, rest[1]).await;
+    assert_eq!(quorum.change(Change::Promote(rest[0])).await, Ok(true));
+    assert_eq!(quorum.changed().await.0.len(), 2);
+    commit(&quorum, "in-the-end").await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_voter_that_was_away_refused_a_leader_that_joined_since() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let away = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    quorum.running.remove(&away).unwrap().stop().await;
+    quorum.join(4, &[leader], false).await;
+    assert_eq!(transfer(&quorum, 4).await, Ok(Some(4)));
+    quorum.restart(away).await;
+    wait_for("the one that was away to follow", SOON, || async {
+        let view = quorum.view().await.map_err(|error| error.to_string())?;
+        let of = view.voters.iter().find(|voter| voter.id == away).ok_or("it is no member")?;
+        if of.role == "follower" && of.entries_behind == Some(0) { Ok(()) } else { Err(format!("{of:?}")) }
+    })
+    .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_is_not_changed_so_that_nothing_can_be_decided() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let others: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != leader).collect();
+    let refused = |result: Result<bool, ErrorDetail>| result.unwrap_err().message;
+    assert!(refused(quorum.change(Change::Remove(9)).await).contains("no coordinator 9; the members are 1, 2, 3"));
+    assert!(refused(quorum.change(Change::Remove(others[0])).await).contains("--force"));
+    assert!(refused(quorum.change(Change::Cancel(true)).await).contains("no change of the quorum is under way"));
+    assert_eq!(quorum.change(Change::Promote(leader)).await, Ok(false), "it is so already");
+    let address = v1::CoordinatorAddress { id: others[0], address: quorum.peers[&leader].clone() };
+    assert!(refused(quorum.change(Change::SetAddress(address)).await).contains("is reached at"));
+    quorum.running.remove(&others[0]).unwrap().stop().await;
+    wait_for("the leader to miss it", SOON, || async {
+        let reasons = status(&quorum.leader_address().await).await.map_err(|error| error.to_string())?.reasons;
+        let told = reasons.iter().any(|reason| reason.code == "coordinator_unreachable");
+        if told { Ok(()) } else { Err(format!("{reasons:?}")) }
+    })
+    .await;
+    // Of the two that would be left one does not answer.
+    assert!(refused(quorum.change_with(Change::Remove(others[1]), true).await).contains("only 1 answer"));
+    assert_eq!(quorum.view().await.unwrap().spare, Some(0));
+    // The one that is gone can go, and its number with it.
+    assert_eq!(quorum.change(Change::Remove(others[0])).await, Ok(true));
+    assert_eq!(quorum.changed().await.0.len(), 2);
+    let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;
+    let retired = Coordinator::start(listener, config).await.err().expect("a number was used twice").to_string();
+    assert!(retired.contains("is not used again; join as --id 4"), "{retired}");
+    quorum.stop_all().await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_voters_went_by_one_name_with_copies_of_one_directory() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&follower].path(), dir.path());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listen = listener.local_addr().unwrap();
+    let config = CoordinatorConfig { listen, data_dir: dir.path().to_path_buf(), ..quorum.config(follower) };
+    let copied = Coordinator::start(listener, config).await.unwrap();
+    tokio::time::timeout(SOON, copied.failed()).await.expect("a copy took part");
+    let why = copied.stop().await.expect("there must be a cause");
+    assert!(
+        matches!(&why, CoordinatorError::Copied { id, address } if *id == follower && *address == quorum.peers[&follower]),
+        "{why}"
+    );
+    // As a newcomer's it is refused as well: an identity stays what it was.
+    let (listener, config) = quorum.newcomer(4, &[leader], false).await;
+    let config = CoordinatorConfig { data_dir: dir.path().to_path_buf(), ..config };
+    let refused = Coordinator::start(listener, config).await.err().expect("a copy joined").to_string();
+    assert!(refused.contains(&format!("belongs to coordinator {follower}, not 4")), "{refused}");
+    quorum.peers.remove(&4);
+    quorum.stop_all().await;
+}

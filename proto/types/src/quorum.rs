@@ -1,0 +1,50 @@
+//! Changes of the quorum that operators may ask for.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What an operator wants of the coordinators. A newcomer asks for itself, when it is started with `--join`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum QuorumChange {
+    /// A learner becomes a voter.
+    Promote {
+        /// Its number.
+        id: u64,
+    },
+    /// A voter becomes a learner: it goes on copying the log, and its vote does not count any more.
+    Demote {
+        /// Its number.
+        id: u64,
+    },
+    /// A coordinator leaves for good: its number is never used again.
+    Remove {
+        /// Its number.
+        id: u64,
+    },
+    /// A learner takes the place of another coordinator, which leaves for good, in one step.
+    Replace {
+        /// Who leaves.
+        old: u64,
+        /// Who comes.
+        new: u64,
+    },
+    /// A coordinator is reached at another address.
+    SetAddress {
+        /// Its number.
+        id: u64,
+        /// `host:port`.
+        address: String,
+    },
+}
+
+impl fmt::Display for QuorumChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Promote { id } => write!(f, "coordinator {id} becomes a voter"),
+            Self::Demote { id } => write!(f, "coordinator {id} becomes a learner"),
+            Self::Remove { id } => write!(f, "coordinator {id} is removed"),
+            Self::Replace { old, new } => write!(f, "coordinator {new} takes the place of coordinator {old}"),
+            Self::SetAddress { id, address } => write!(f, "coordinator {id} is reached at {address}"),
+        }
+    }
+}
