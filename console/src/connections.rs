@@ -30,7 +30,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// How long what was sent may lie unread: who watches and does not read gives its place to others.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long requests may take that are under way at the end.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`.
 pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>, stop: CancellationToken) {

@@ -17,6 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what is under way may take when the console closes.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How long [`Console::close`] takes at most.
+pub const STOP_DEADLINE: Duration = connections::END_TIMEOUT.saturating_add(CLOSE_DEADLINE);
+
 /// Where a console is, and of which cluster.
 #[derive(Clone, Debug)]
 pub struct ConsoleConfig {

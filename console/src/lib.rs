@@ -14,5 +14,5 @@ mod guard;
 mod page;
 
 pub use api::description;
-pub use console::{Console, ConsoleConfig};
+pub use console::{Console, ConsoleConfig, STOP_DEADLINE};
 pub use documents::{Entry, ValueText};

@@ -26,7 +26,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 /// The pause between two turns while nothing can be committed.
 const READ_ONLY_PAUSE: Duration = Duration::from_millis(PAUSE_MAX_MS);
 /// How long stepping up may wait for its first quorum round.
-const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
+pub(crate) const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
 /// A turn's proposal; shorter than the time after which the loop counts as stalled.
 const PROPOSE_DEADLINE: Duration = Duration::from_millis(700);
 /// Most commands in one log entry.

@@ -1,21 +1,22 @@
 //! The parts of a coordinator, put together, started in order and stopped in order.
 
-use crate::audit::{Audit, Writing};
+use crate::audit::{self, Audit, Writing};
 use crate::config::{CoordinatorConfig, FirstStart};
-use crate::control::Control;
+use crate::control::{Control, STEP_UP_DEADLINE};
 use crate::error::CoordinatorError;
 use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
 use crate::identity::{Identity, IdentityError};
 use crate::metrics::Metrics;
 use crate::quorum_monitor;
-use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Storage, boot_at};
+use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Storage, TRANSFER_DEADLINE, boot_at};
+use crate::readiness;
 use crate::serve::serve;
 use crate::service::Context;
 use crate::session::Leading;
 use crate::stats::Stats;
 use archon_proto::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};
 use archon_security::Refusals;
-use archon_telemetry::MetricsServer;
+use archon_telemetry::{AskReady, CLOSE_DEADLINE, MetricsServer};
 use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -33,6 +34,15 @@ const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const WAL_DEADLINE: Duration = Duration::from_secs(5);
 /// How long Raft may take to end.
 const RAFT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a stop in order takes at most. Whoever ends the process should not do so before.
+pub const STOP_DEADLINE: Duration = TRANSFER_DEADLINE
+    .saturating_add(STEP_UP_DEADLINE)
+    .saturating_add(RAFT_DEADLINE)
+    .saturating_add(WAL_DEADLINE)
+    .saturating_add(SERVER_DEADLINE)
+    .saturating_add(audit::DEADLINE)
+    .saturating_add(CLOSE_DEADLINE);
 
 /// A running coordinator.
 pub struct Coordinator {
@@ -180,6 +190,12 @@ impl Coordinator {
     /// Whether it leads now: a hint, old as soon as it is given.
     pub fn is_leading(&self) -> bool {
         self.context.leading.session().is_some()
+    }
+
+    /// What asks whether it takes part in the quorum, as `/readyz` does.
+    pub fn ask_ready(&self) -> AskReady {
+        let context = self.context.clone();
+        Box::new(move || readiness::ready(&context).map_err(|why| why.to_string()))
     }
 
     #[cfg(test)]

@@ -32,8 +32,9 @@ mod stats;
 mod watchdog;
 
 pub use archon_coordinator_core::COORDINATORS_MAX;
+pub use archon_telemetry::AskReady;
 pub use config::{ConfigError, CoordinatorConfig, FirstStart};
-pub use coordinator::Coordinator;
+pub use coordinator::{Coordinator, STOP_DEADLINE};
 pub use error::CoordinatorError;
 pub use identity::IdentityError;
 #[cfg(feature = "fuzzing")]
@@ -52,7 +53,8 @@ pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::D
 }
 
 /// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes what is under
-/// way within a few seconds and returns. What it refuses is noted in `refusals`, and what others of its process note there is
+/// way within [`STOP_DEADLINE`] and returns. Once its port serves, `serving` gets what asks whether it takes part in the
+/// quorum. What it refuses is noted in `refusals`, and what others of its process note there is
 /// kept in its audit file as well.
 ///
 /// # Errors
@@ -62,11 +64,12 @@ pub async fn run(
     config: CoordinatorConfig,
     refusals: Arc<Refusals>,
     stop: CancellationToken,
+    serving: impl FnOnce(AskReady),
 ) -> Result<(), CoordinatorError> {
     config.check()?;
     let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| CoordinatorError::Listen { address, source })?;
-    started(Coordinator::start_on(listener, config, refusals, Storage::open), stop).await
+    started(Coordinator::start_on(listener, config, refusals, Storage::open), serving, stop).await
 }
 
 /// As [`run`], on a listener that is bound already, so that the peers' addresses can be known before anybody starts.
@@ -78,11 +81,12 @@ pub async fn run_on(
     config: CoordinatorConfig,
     stop: CancellationToken,
 ) -> Result<(), CoordinatorError> {
-    started(Coordinator::start(listener, config), stop).await
+    started(Coordinator::start(listener, config), |_| {}, stop).await
 }
 
 async fn started(
     start: impl Future<Output = Result<Coordinator, CoordinatorError>>,
+    serving: impl FnOnce(AskReady),
     stop: CancellationToken,
 ) -> Result<(), CoordinatorError> {
     // A newcomer may wait for long to be let in.
@@ -90,6 +94,7 @@ async fn started(
         () = stop.cancelled() => return Ok(()),
         coordinator = start => coordinator?,
     };
+    serving(coordinator.ask_ready());
     until_stopped(coordinator, stop).await
 }
 

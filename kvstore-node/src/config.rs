@@ -1,6 +1,7 @@
 //! What an operator chooses for a node.
 
 use crate::engine::EngineKind;
+use crate::node::stop_deadline;
 use archon_security::{Role, Transport};
 use archon_types::limits;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -74,6 +75,11 @@ impl NodeConfig {
             slow_operation: Duration::from_millis(100),
             hand_over_timeout: Duration::from_secs(10),
         }
+    }
+
+    /// How long a stop in order takes at most. Whoever ends the process should not do so before.
+    pub const fn stop_deadline(&self) -> Duration {
+        stop_deadline(self.hand_over_timeout)
     }
 
     /// Checks every value and resolves the address to listen on.

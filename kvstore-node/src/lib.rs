@@ -57,6 +57,7 @@ mod tables;
 mod wire;
 mod yields;
 
+pub use archon_telemetry::AskReady;
 pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
@@ -71,12 +72,19 @@ pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::D
     stats::definitions()
 }
 
-/// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order) or until it fails.
+/// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order, within
+/// [`NodeConfig::stop_deadline`]) or until it fails. Once it listens, `listening` gets what asks whether it takes part in
+/// its cluster.
 ///
 /// # Errors
 /// [`NodeError`]: the node could not start, was refused by the coordinator, or failed beyond repair.
-pub async fn run(config: NodeConfig, stop: CancellationToken) -> Result<(), NodeError> {
+pub async fn run(
+    config: NodeConfig,
+    stop: CancellationToken,
+    listening: impl FnOnce(AskReady),
+) -> Result<(), NodeError> {
     let node = Node::start(config).await?;
+    listening(node.ask_ready());
     tokio::select! {
         () = stop.cancelled() => {}
         () = node.ended() => {}

@@ -4,6 +4,7 @@ mod error;
 mod stop;
 
 pub use error::NodeError;
+pub(crate) use stop::stop_deadline;
 
 use crate::clock::WallClock;
 use crate::config::NodeConfig;
@@ -26,7 +27,7 @@ use crate::split_search::SplitSearches;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
-use archon_telemetry::{Family, MetricsServer, Source as _};
+use archon_telemetry::{AskReady, Family, MetricsServer, Source as _};
 use archon_wal::{Wal, WalConfig};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -255,6 +256,12 @@ impl Node {
     /// The node's metrics now.
     pub fn metrics(&self) -> Vec<Family> {
         self.stats.families()
+    }
+
+    /// What asks whether the node takes part in its cluster, as `/readyz` does.
+    pub fn ask_ready(&self) -> AskReady {
+        let stats = self.stats.clone();
+        Box::new(move || stats.ready())
     }
 
     /// Returns when the node cannot go on by itself: the coordinator refused it, or a part failed.

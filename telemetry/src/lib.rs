@@ -26,6 +26,6 @@ pub use log::LogReadings;
 pub use metric::{Elapsed, Metric};
 pub use per_thread::PerThread;
 pub use process::ProcessReadings;
-pub use server::{CONNECTIONS_MAX, HEADER_BYTES_MAX, MetricsServer, TIMEOUT};
-pub use source::Source;
+pub use server::{CLOSE_DEADLINE, CONNECTIONS_MAX, HEADER_BYTES_MAX, MetricsServer, TIMEOUT};
+pub use source::{AskReady, Source};
 pub use transport::TransportReadings;

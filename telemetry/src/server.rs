@@ -35,7 +35,7 @@ const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it waits after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// How long what is under way may take when the server closes.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
+pub const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PATHS: &str = "/metrics, /livez and /readyz";

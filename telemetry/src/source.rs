@@ -19,3 +19,6 @@ pub trait Source: Send + Sync + 'static {
     /// Why not, in words for an operator.
     fn ready(&self) -> Result<(), String>;
 }
+
+/// Asks a member, as often as one likes, whether it takes part in its cluster now; if not, the answer says why not.
+pub type AskReady = Box<dyn Fn() -> Result<(), String> + Send + Sync>;

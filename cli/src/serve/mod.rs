@@ -5,6 +5,7 @@ mod files;
 mod log;
 mod log_queue;
 mod run;
+mod service_manager;
 pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;

@@ -2,6 +2,7 @@
 
 use super::files;
 use super::log::{self, Log};
+use super::service_manager::{ReadyWhen, ServiceManager};
 use super::settings::{CoordinatorSettings, node_config};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
@@ -36,8 +37,12 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     let refusals = Arc::<Refusals>::default();
     let console = settings.http_listen.map(|listen| console(listen, &settings, Arc::clone(&refusals))).transpose()?;
     let config = coordinator_config(settings);
-    serve(&log, |stop| async move {
-        let outcome = archon_coordinator::run(config, refusals, stop).await.map_err(coordinator_failure);
+    let deadline = archon_coordinator::STOP_DEADLINE + archon_console::STOP_DEADLINE;
+    serve(&log, deadline, |stop, service_manager| async move {
+        // A quorum is made when all its coordinators run: one that said so only then would hold up the start of the others.
+        let serving = |ready| service_manager.follow(ready, ReadyWhen::Serving, &stop);
+        let outcome =
+            archon_coordinator::run(config, refusals, stop.clone(), serving).await.map_err(coordinator_failure);
         if let Some(console) = console {
             console.close().await;
         }
@@ -52,7 +57,10 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
     let log = log::start(&args.log, "archon-node")?;
     end_with_parent()?;
     files::raise_limit();
-    serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
+    serve(&log, config.stop_deadline(), |stop, service_manager| async move {
+        let listening = |ready| service_manager.follow(ready, ReadyWhen::TakingPart, &stop);
+        archon_kvstore_node::run(config, stop.clone(), listening).await.map_err(node_failure)
+    })
 }
 
 /// The console beside a coordinator, which asks that one first.
@@ -164,11 +172,14 @@ impl StopSignals {
     }
 }
 
-/// Runs `work` with a token that the first SIGTERM or SIGINT cancels. Another one, a second or more later, ends the
-/// process at once.
-fn serve<W, F>(log: &Log, work: W) -> Result<Exit, Failure>
+/// How long what a part left behind on a blocking thread may keep the process alive after its orderly end.
+const LEFT_BEHIND_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Runs `work` with a token that the first SIGTERM or SIGINT cancels; a stop in order then takes `deadline` at most.
+/// Another signal, a second or more later, ends the process at once.
+fn serve<W, F>(log: &Log, deadline: Duration, work: W) -> Result<Exit, Failure>
 where
-    W: FnOnce(CancellationToken) -> F,
+    W: FnOnce(CancellationToken, Arc<ServiceManager>) -> F,
     F: Future<Output = Result<(), Failure>>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -178,19 +189,26 @@ where
         .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
     let outcome = runtime.block_on(async {
         let stop = CancellationToken::new();
-        let watcher = tokio::spawn(watch_signals(stop.clone(), log.last_words())?);
-        let outcome = work(stop).await;
+        let service_manager = ServiceManager::of_this_process();
+        let stopping = {
+            let (stop, service_manager) = (stop.clone(), Arc::clone(&service_manager));
+            move || {
+                stop.cancel();
+                service_manager.stopping(deadline + LEFT_BEHIND_DEADLINE);
+            }
+        };
+        let watcher = tokio::spawn(watch_signals(stopping, log.last_words())?);
+        let outcome = work(stop, service_manager).await;
         watcher.abort();
         outcome
     });
-    // Whatever a part left behind on a blocking thread may not keep the process alive after its orderly end.
-    runtime.shutdown_timeout(Duration::from_secs(2));
+    runtime.shutdown_timeout(LEFT_BEHIND_DEADLINE);
     outcome.map(|()| Exit::Done)
 }
 
 /// The handlers are installed before the work begins, so that no signal is lost in between.
 fn watch_signals(
-    stop: CancellationToken,
+    stop: impl Fn() + Send + 'static,
     last_words: impl Fn() + Send + 'static,
 ) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     let install = |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
@@ -209,7 +227,7 @@ fn watch_signals(
                         signal = name,
                         "stopping; another signal, a second or more later, ends the process at once"
                     );
-                    stop.cancel();
+                    stop();
                 }
                 StopSignal::Again => tracing::debug!(signal = name, "the same signal again"),
                 StopSignal::End => {

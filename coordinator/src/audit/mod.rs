@@ -29,7 +29,7 @@ use writer::Writer;
 /// Lines that wait to be written.
 const QUEUE_MAX: usize = 1_024;
 /// How long the last of them may take when the coordinator stops.
-const DEADLINE: Duration = Duration::from_secs(2);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Takes what is to be kept.
 #[derive(Clone)]

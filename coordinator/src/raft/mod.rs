@@ -40,7 +40,7 @@ pub(crate) use machine::Replicated;
 pub(crate) use network::connect;
 pub(crate) use peers::Peers;
 pub(crate) use propose::Proposal;
-pub(crate) use quorum::{Quorum, QuorumView, VoterView};
+pub(crate) use quorum::{Quorum, QuorumView, TRANSFER_DEADLINE, VoterView};
 pub use snapshot::SnapshotError;
 pub use store::StoreError;
 pub(crate) use wire::{LocalVoter, quorum_key};

@@ -29,7 +29,7 @@ use uuid::Uuid;
 /// Most proposals under way at once; more are refused retryably.
 const PROPOSALS_MAX: usize = 1_024;
 /// How long a leader may take to give way.
-const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
+pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
 /// A voter that is behind by no more than what may be under way counts as caught up.
 const TRANSFER_LAG_MAX: u64 = 64;
 /// How often a state that has no signal of its own is looked at.

@@ -2,6 +2,7 @@
 
 use super::{Node, NodeError};
 use crate::shard::{ShardMessage, Shards};
+use archon_telemetry::CLOSE_DEADLINE;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +18,20 @@ const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
 const QUORUM_TIMEOUT_MS: u64 = 1_500;
 /// How long a leaving node, which leads nothing any more, waits for its copies to be dropped from the Live sets.
 const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long a stop in order may take if every step takes as long as it may; what holds copying up is not counted, which
+/// ends with a page.
+pub(crate) const fn stop_deadline(hand_over: Duration) -> Duration {
+    // Session, streams to leaders, server, readers of streams, two scans, streams to peers.
+    const OF_SERVERS: Duration = SERVER_DEADLINE.saturating_mul(7);
+    LEAVING_HEARD_DEADLINE
+        .saturating_add(hand_over)
+        .saturating_add(OF_SERVERS)
+        .saturating_add(FLUSHER_DEADLINE)
+        .saturating_add(SHARDS_DEADLINE)
+        .saturating_add(WAL_DEADLINE)
+        .saturating_add(CLOSE_DEADLINE)
+}
 
 impl Node {
     /// Stops in order: refuse new work, hand over what is led, say farewell, answer what is under way, flush, close the

@@ -1,0 +1,173 @@
+//! What the service manager hears of a serving process, if it asked for that: a unit of systemd with `Type=notify` does,
+//! by `NOTIFY_SOCKET`.
+
+use parking_lot::Mutex;
+use sd_notify::NotifyState;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often a member is asked whether it takes part in its cluster.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// When a process counts as started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReadyWhen {
+    /// Once it is reached.
+    Serving,
+    /// Once it takes part in its cluster.
+    TakingPart,
+}
+
+/// How far the process is, as the service manager was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Told {
+    Starting,
+    /// It is started.
+    Ready,
+    /// Nothing is told after that.
+    Stopping,
+}
+
+/// Where messages go; `Err` if they do not arrive.
+type Messenger = Box<dyn Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync>;
+
+/// The service manager that started this process.
+pub(super) struct ServiceManager {
+    /// None, if nobody asked.
+    send: Option<Messenger>,
+    /// How far it is, and the last status. Messages are sent under the lock, so that none overtakes another.
+    told: Mutex<(Told, String)>,
+}
+
+impl ServiceManager {
+    /// The one that asked this process to tell it; if none did, nothing is told.
+    pub(super) fn of_this_process() -> Arc<Self> {
+        let asked = std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
+        let send = asked.then(|| Box::new(|states: &[NotifyState<'_>]| sd_notify::notify(states)) as Messenger);
+        let service_manager = Arc::new(Self { send, told: Mutex::new((Told::Starting, String::new())) });
+        service_manager.status("opens its data directory and reads its log");
+        service_manager
+    }
+
+    /// From now on asks the member, until `stop`, whether it takes part in its cluster: says that the process is started
+    /// when it is, and what it waits for whenever that changes.
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        when: ReadyWhen,
+        stop: &CancellationToken,
+    ) {
+        if self.send.is_none() {
+            return;
+        }
+        let (service_manager, stop) = (Arc::clone(self), stop.clone());
+        tokio::spawn(async move {
+            loop {
+                let ready = ready();
+                if stop.is_cancelled() {
+                    return;
+                }
+                service_manager.look(&ready, when);
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                }
+            }
+        });
+    }
+
+    fn look(&self, ready: &Result<(), String>, when: ReadyWhen) {
+        if ready.is_ok() || when == ReadyWhen::Serving {
+            self.ready();
+        }
+        match ready {
+            Ok(()) => self.status("takes part in its cluster"),
+            Err(why) => self.status(&format!("waits: {why}")),
+        }
+    }
+
+    fn ready(&self) {
+        let mut told = self.told.lock();
+        if told.0 == Told::Starting {
+            told.0 = Told::Ready;
+            self.tell(&[NotifyState::Ready]);
+        }
+    }
+
+    fn status(&self, status: &str) {
+        let mut told = self.told.lock();
+        // A line ends a message's field.
+        let status = status.replace(['\n', '\r'], " ");
+        if told.0 != Told::Stopping && told.1 != status {
+            self.tell(&[NotifyState::Status(&status)]);
+            told.1 = status;
+        }
+    }
+
+    /// The process stops in order, and asks for as long as that may take.
+    pub(super) fn stopping(&self, deadline: Duration) {
+        let mut told = self.told.lock();
+        if told.0 == Told::Stopping {
+            return;
+        }
+        told.0 = Told::Stopping;
+        let status = format!("hands over what it leads and stops, within {} s", deadline.as_secs());
+        let micros = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
+        self.tell(&[NotifyState::Stopping, NotifyState::Status(&status), NotifyState::ExtendTimeoutUsec(micros)]);
+    }
+
+    fn tell(&self, states: &[NotifyState<'_>]) {
+        if let Some(Err(error)) = self.send.as_ref().map(|send| send(states)) {
+            tracing::warn!(%error, "the service manager is not told how far this process is (NOTIFY_SOCKET)");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service manager, and what it has heard.
+    fn listening() -> (ServiceManager, Arc<Mutex<Vec<String>>>) {
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let send = {
+            let heard = Arc::clone(&heard);
+            move |states: &[NotifyState<'_>]| {
+                heard.lock().extend(states.iter().map(ToString::to_string));
+                Ok(())
+            }
+        };
+        let told = Mutex::new((Told::Starting, String::new()));
+        (ServiceManager { send: Some(Box::new(send)), told }, heard)
+    }
+
+    #[test]
+    fn a_node_without_a_lease_was_said_to_be_started() {
+        let (service_manager, heard) = listening();
+        let waits = Err("no lease\nyet".to_owned());
+        for ready in [waits.clone(), waits.clone(), Ok(()), Ok(()), waits] {
+            service_manager.look(&ready, ReadyWhen::TakingPart);
+        }
+        let wanted = ["STATUS=waits: no lease yet", "READY=1", "STATUS=takes part in its cluster"];
+        assert_eq!(*heard.lock(), [&wanted[..], &wanted[..1]].concat(), "once each, and as things change");
+    }
+
+    #[test]
+    fn the_first_of_three_coordinators_held_up_the_start_of_the_others() {
+        let (service_manager, heard) = listening();
+        service_manager.look(&Err("no quorum".to_owned()), ReadyWhen::Serving);
+        assert_eq!(*heard.lock(), ["READY=1", "STATUS=waits: no quorum"]);
+    }
+
+    #[test]
+    fn one_that_stops_was_said_to_be_started() {
+        let (service_manager, heard) = listening();
+        service_manager.stopping(Duration::from_secs(40));
+        service_manager.stopping(Duration::from_secs(40));
+        service_manager.look(&Ok(()), ReadyWhen::Serving);
+        let status = "STATUS=hands over what it leads and stops, within 40 s";
+        assert_eq!(*heard.lock(), ["STOPPING=1", status, "EXTEND_TIMEOUT_USEC=40000000"]);
+    }
+}
