@@ -1,7 +1,7 @@
 //! The node's durable self, as its session needs it.
 
 use crate::holdings::Holdings;
-use crate::identity::DataDirectory;
+use crate::identity::{DataDirectory, IdentityError};
 use crate::session::Home;
 use archon_proto::convert::session::Registered;
 use archon_types::{ClusterId, Incarnation, PlacementId, StorageId};
@@ -31,9 +31,9 @@ impl Home for DirectoryHome {
         self.holdings.whole()
     }
 
-    fn store(&mut self, registered: &Registered) -> Result<(), String> {
+    fn store(&mut self, registered: &Registered) -> Result<(), IdentityError> {
         let mut directory = self.directory.lock();
         let Registered { cluster, node, incarnation, .. } = *registered;
-        directory.record_registration(cluster, node, incarnation).map_err(|error| error.to_string())
+        directory.record_registration(cluster, node, incarnation)
     }
 }

@@ -8,8 +8,8 @@ use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
 use archon_console::{Console, ConsoleConfig};
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, FirstStart, IdentityError};
-use archon_kvstore_node::NodeError;
 use archon_kvstore_node::engine::EngineError;
+use archon_kvstore_node::{IdentityError as NodeIdentityError, NodeError, SessionError};
 use archon_local_cluster::end_with_parent;
 use archon_security::Refusals;
 use std::net::SocketAddr;
@@ -121,6 +121,9 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
 fn node_failure(error: NodeError) -> Failure {
     let exit = match &error {
         NodeError::Config(_) => Exit::Usage,
+        // A disk that fails or is full may do better at the next start.
+        NodeError::Identity(NodeIdentityError::Io { .. }) => Exit::Failed,
+        NodeError::Session(error) if is_of_the_disk(error) => Exit::Failed,
         // Another cluster's directory or another engine's, a name that is taken: nothing that a restart would mend.
         NodeError::Identity(_) | NodeError::Session(_) | NodeError::Engine(EngineError::OtherEngine { .. }) => {
             Exit::Refused
@@ -133,6 +136,11 @@ fn node_failure(error: NodeError) -> Failure {
         NodeError::ListenForMetrics { .. } => failure.with_remedy(other_address("--metrics-listen")),
         _ => failure,
     }
+}
+
+/// Whether the node's session ended because its registration could not be written.
+const fn is_of_the_disk(error: &SessionError) -> bool {
+    matches!(error, SessionError::NotStored { why: NodeIdentityError::Io { .. }, .. })
 }
 
 /// What to do where the address cannot be listened on.
@@ -244,6 +252,25 @@ fn watch_signals(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A service manager starts nobody again that was refused.
+    #[test]
+    fn a_node_whose_disk_failed_was_refused_as_if_its_directory_were_another_ones() {
+        let io = || NodeIdentityError::Io {
+            directory: "/data".into(),
+            what: "write the identity",
+            source: std::io::ErrorKind::StorageFull.into(),
+        };
+        let missing = || NodeIdentityError::Missing { directory: "/data".into() };
+        let stored = |why| NodeError::from(Box::new(SessionError::NotStored { name: "athens".to_owned(), why }));
+        assert_eq!(node_failure(io().into()).exit, Exit::Failed);
+        assert_eq!(node_failure(stored(io())).exit, Exit::Failed);
+        assert_eq!(node_failure(missing().into()).exit, Exit::Refused);
+        assert_eq!(node_failure(stored(missing())).exit, Exit::Refused);
+        let io =
+            IdentityError::Io { action: "write", path: "/data".into(), source: std::io::ErrorKind::StorageFull.into() };
+        assert_eq!(coordinator_failure(io.into()).exit, Exit::Failed);
+    }
 
     /// `timeout 6 archon node …` signals its child and then the child's group.
     #[test]

@@ -6,6 +6,7 @@ mod heartbeat;
 
 use crate::grants::Grants;
 use crate::health::Health;
+use crate::identity::IdentityError;
 use crate::shared::{Life, Shared};
 use archon_member::Registering;
 use archon_proto::convert::session::{Member, Registered, Registration};
@@ -31,8 +32,8 @@ pub(crate) trait Home: Send {
     /// Stores a registration durably.
     ///
     /// # Errors
-    /// In words for the operator; the node must then stop.
-    fn store(&mut self, registered: &Registered) -> Result<(), String>;
+    /// What the directory says to that; the node must then stop.
+    fn store(&mut self, registered: &Registered) -> Result<(), IdentityError>;
 }
 
 /// Tells every shard of a new registration, and returns once each has forgotten the former one's leaderships.
@@ -45,7 +46,7 @@ pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
 pub(crate) type Retime = Box<dyn Fn() + Send + Sync>;
 
 /// Why a session ended by itself.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The coordinator will never accept this node as it is.
     #[error("the coordinator refuses node {name}: {detail}")]
@@ -61,7 +62,8 @@ pub enum SessionError {
         /// The node's name.
         name: String,
         /// What failed.
-        why: String,
+        #[source]
+        why: IdentityError,
     },
 }
 
