@@ -206,6 +206,8 @@ where
             }
         };
         let watcher = tokio::spawn(watch_signals(stopping, log.last_words())?);
+        // From here on it can be told to stop.
+        service_manager.starting();
         let outcome = work(stop, service_manager).await;
         watcher.abort();
         outcome

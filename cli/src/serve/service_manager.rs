@@ -46,9 +46,12 @@ impl ServiceManager {
     pub(super) fn of_this_process() -> Arc<Self> {
         let asked = std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
         let send = asked.then(|| Box::new(|states: &[NotifyState<'_>]| sd_notify::notify(states)) as Messenger);
-        let service_manager = Arc::new(Self { send, told: Mutex::new((Told::Starting, String::new())) });
-        service_manager.status("opens its data directory and reads its log");
-        service_manager
+        Arc::new(Self { send, told: Mutex::new((Told::Starting, String::new())) })
+    }
+
+    /// The start is under way.
+    pub(super) fn starting(&self) {
+        self.status("opens its data directory and reads its log");
     }
 
     /// From now on asks the member, until `stop`, whether it takes part in its cluster: says that the process is started

@@ -1,0 +1,75 @@
+//! A member that tells a service manager how far it is, and a socket in the service manager's place.
+
+use crate::process::Ending;
+use crate::wait::{check, wait_for};
+use archon_local_cluster::Process;
+use std::cell::RefCell;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running member, and what it told.
+#[derive(Debug)]
+pub struct Notified {
+    process: Option<Process>,
+    socket: UnixDatagram,
+    heard: RefCell<Vec<String>>,
+}
+
+impl Notified {
+    /// Starts `exe` with `arguments`, which say everything but the data directory; that and the log are below `directory`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(exe: &str, name: &str, arguments: &[&str], directory: &Path) -> Self {
+        let path = directory.join(format!("{name}.notify"));
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        socket.set_nonblocking(true).expect("a socket that does not block");
+        let (data, notify) = (directory.join(name), path.to_str().expect("a path").to_owned());
+        let command = [&[exe], arguments, &["--data-dir", data.to_str().expect("a path")]].concat();
+        let process = Process::start(name, &command, &[("NOTIFY_SOCKET", notify)], directory).expect("it starts");
+        Self { process: Some(process), socket, heard: RefCell::default() }
+    }
+
+    /// Every line so far, in order.
+    pub fn heard(&self) -> Vec<String> {
+        let mut message = [0; 4_096];
+        let mut heard = self.heard.borrow_mut();
+        while let Ok(length) = self.socket.recv(&mut message) {
+            heard.extend(String::from_utf8_lossy(&message[..length]).lines().map(ToOwned::to_owned));
+        }
+        heard.clone()
+    }
+
+    /// Whether a line that begins so was heard.
+    pub fn has(&self, line: &str) -> bool {
+        self.heard().iter().any(|heard| heard.starts_with(line))
+    }
+
+    /// Waits for such a line.
+    ///
+    /// # Panics
+    /// If none comes in time.
+    #[track_caller]
+    pub fn wait(&self, line: &str) {
+        wait_for(line, TIMEOUT, || check(self.has(line), || format!("{:?}", self.heard())));
+    }
+
+    /// SIGTERM; returns how long the stop might have taken, as it was told.
+    ///
+    /// # Panics
+    /// If it does not end in order, or tells anything else at its end.
+    #[track_caller]
+    pub fn stop(mut self) -> Duration {
+        let process = self.process.take().expect("it runs");
+        assert!(process.terminate(TIMEOUT).success());
+        let heard = self.heard();
+        let at = heard.iter().position(|line| line == "STOPPING=1").unwrap_or_else(|| panic!("{heard:?}"));
+        let [_, status, extend] = &heard[at..] else { panic!("{heard:?}") };
+        assert!(status.starts_with("STATUS=hands over"), "{heard:?}");
+        let micros = extend.strip_prefix("EXTEND_TIMEOUT_USEC=").and_then(|micros| micros.parse().ok());
+        Duration::from_micros(micros.unwrap_or_else(|| panic!("{heard:?}")))
+    }
+}
