@@ -7,6 +7,7 @@ use crate::grants::Grants;
 use crate::load::LoadBoard;
 use crate::metrics::Metrics;
 use crate::reports::ReportQueue;
+use crate::session::known_coordinators;
 use crate::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -90,7 +91,11 @@ impl Shared {
             configured.unwrap_or_else(|| connections_for(NODE_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
         );
         Self {
-            tables: Tables::new(config.coordinators.clone()),
+            // Who was named is asked after those that are known.
+            tables: Tables::new(match known_coordinators::read(&config.data_dir) {
+                known if known.is_empty() => config.coordinators.clone(),
+                known => known,
+            }),
             slow: SlowOperations::new(config.slow_operation),
             access: ClientAccess::default(),
             config,

@@ -3,6 +3,7 @@
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
 mod heartbeat;
+pub(crate) mod known_coordinators;
 
 use crate::grants::Grants;
 use crate::health::Health;
@@ -109,6 +110,7 @@ impl Session {
             let end = tokio::select! {
                 end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
                 () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
+                () = known_coordinators::keep(&self.shared) => LifeEnd::Ended,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
