@@ -3,7 +3,6 @@
 use crate::assign;
 use crate::command::Command;
 use crate::controls::Order;
-use crate::coordinators::PendingChange;
 use crate::departed::may_go;
 use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
@@ -142,7 +141,7 @@ impl Pass<'_> {
     }
 
     /// What operators have ordered: leaderships of data that are to end are withdrawn, for another copy is ready; owners of leases
-    /// were asked to release them. Maintenance that has lasted long enough ends, and a change of the quorum that is done.
+    /// were asked to release them. Maintenance that has lasted long enough ends.
     fn ordered(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         for partition in state.ending().filter(|partition| !state.is_lease(partition.table)) {
@@ -153,11 +152,6 @@ impl Pass<'_> {
         if let Some((member, _)) = over.min_by_key(|(_, maintenance)| maintenance.until) {
             let order = Order::Resume { member };
             commands.push(Command::Control { if_controls: state.controls_version, order, why: String::new() });
-        }
-        let coordinators = &state.coordinators;
-        let done = |pending: &&PendingChange| pending.wish.wanted(&coordinators.members) == coordinators.members;
-        if !coordinators.joint && coordinators.pending.as_ref().filter(done).is_some() {
-            commands.push(Command::EndQuorumChange { if_version: coordinators.version, done: true });
         }
         for (_, maintenance) in state.controls.maintenance().filter(|(_, maintenance)| maintenance.until > wall) {
             self.due = self.due.min(self.now.plus(maintenance.until.since(wall)));

@@ -1,7 +1,7 @@
 //! The next step of a change of the quorum: one step of Raft's joint membership (Ongaro 2014, §4) at a time, from what is to
 //! what is wanted, so that it does not matter who leads or how often it is asked.
 
-use super::{Coordinator, Coordinators, Members, QuorumHealth, voters};
+use super::{Coordinator, Coordinators, Members, PendingChange, QuorumHealth, Wish, voters};
 use std::collections::BTreeSet;
 
 /// Who lacks no more entries than this has caught up: so many may be on their way at any moment.
@@ -10,7 +10,7 @@ pub const CATCH_UP_ENTRIES: u64 = 64;
 /// What the leading coordinator has Raft do next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QuorumStep {
-    /// The members are as they are wanted.
+    /// The members are as they are wanted: the change is over ([`crate::Command::EndQuorumChange`]).
     Done,
     /// The voters of before do not count any more.
     LeaveJoint,
@@ -18,7 +18,7 @@ pub enum QuorumStep {
     AddLearner(u64, Coordinator),
     /// A member is reached elsewhere.
     SetAddress(u64, Coordinator),
-    /// One that is to become a voter lacks so many entries, if that is known; nothing is done until it has them.
+    /// A newcomer, or one that is to become a voter, lacks so many entries, if that is known; nothing is done until it has them.
     CatchUp(u64, Option<u64>),
     /// The leading coordinator is to go: one of these leads first, and carries on.
     GiveWay(BTreeSet<u64>),
@@ -35,7 +35,19 @@ pub fn next_step(coordinators: &Coordinators, health: &QuorumHealth) -> Option<Q
     if *joint {
         return Some(QuorumStep::LeaveJoint);
     }
-    pending.as_ref().map(|pending| towards(members, &pending.wish.wanted(members), health))
+    let PendingChange { wish, .. } = pending.as_ref()?;
+    let step = towards(members, &wish.wanted(members), health);
+    // Whoever is told that a newcomer has joined may go on with it.
+    let joins = match wish {
+        Wish::Join(newcomer) if step == QuorumStep::Done => Some(newcomer.id),
+        _ => None,
+    };
+    let copies = joins.filter(|id| lags(health, *id)).map(|id| QuorumStep::CatchUp(id, health.behind(id)));
+    Some(copies.unwrap_or(step))
+}
+
+fn lags(health: &QuorumHealth, id: u64) -> bool {
+    health.behind(id).is_none_or(|behind| behind > CATCH_UP_ENTRIES)
 }
 
 fn towards(now: &Members, wanted: &Members, health: &QuorumHealth) -> QuorumStep {
@@ -49,8 +61,7 @@ fn towards(now: &Members, wanted: &Members, health: &QuorumHealth) -> QuorumStep
     let (before, after) = (voters(now), voters(wanted));
     if before != after {
         // A majority that counts on somebody who has nothing yet could decide nothing.
-        let lags = |id: &&u64| health.behind(**id).is_none_or(|behind| behind > CATCH_UP_ENTRIES);
-        if let Some(new) = after.difference(&before).find(lags) {
+        if let Some(new) = after.difference(&before).find(|id| lags(health, **id)) {
             return QuorumStep::CatchUp(*new, health.behind(*new));
         }
         let stay: BTreeSet<u64> = before.intersection(&after).copied().collect();

@@ -76,13 +76,14 @@ impl From<QuorumRefusal> for ErrorDetail {
             QuorumRefusal::NoSuchMember { .. } => ErrorKind::NotFound,
             QuorumRefusal::Address(_) => ErrorKind::InvalidArgument,
             QuorumRefusal::AddressTaken { .. } => ErrorKind::AlreadyExists,
+            QuorumRefusal::UnderWay { .. } => ErrorKind::AssignmentInProgress,
             _ => ErrorKind::Refused,
         };
         Self::new(kind, refusal.to_string())
     }
 }
 
-/// What lets a newcomer in; `None` if it is a member already, or on its way.
+/// What lets a newcomer in, or has a member reached where it is now; `None` if that is so already, or on its way.
 ///
 /// # Errors
 /// Why it may not join.
@@ -92,7 +93,13 @@ pub fn check_join(state: &ClusterState, newcomer: &Newcomer) -> Result<Option<Co
     check_address(address).map_err(|error| QuorumRefusal::Address(error.message))?;
     let next = coordinators.next_id();
     match coordinators.members.get(id) {
-        Some(member) if member.storage == *storage => return Ok(None),
+        Some(member) if member.storage == *storage && member.address == *address => return Ok(None),
+        // It is reached elsewhere since it was started again.
+        Some(member) if member.storage == *storage => {
+            check_free(&coordinators.members, *id, address)?;
+            let wish = Wish::Change(QuorumChange::SetAddress { id: *id, address: address.clone() });
+            return unless_pending(coordinators, wish);
+        }
         Some(_) => return Err(QuorumRefusal::Wiped { id: *id, next }),
         None => {}
     }
@@ -108,11 +115,7 @@ pub fn check_join(state: &ClusterState, newcomer: &Newcomer) -> Result<Option<Co
     if coordinators.members.len() >= COORDINATORS_MAX {
         return Err(QuorumRefusal::TooMany);
     }
-    let wish = Wish::Join(newcomer.clone());
-    if coordinators.pending.as_ref().is_some_and(|pending| pending.wish == wish) {
-        return Ok(None);
-    }
-    command(coordinators, wish).map(Some)
+    unless_pending(coordinators, Wish::Join(newcomer.clone()))
 }
 
 /// What changes the quorum so; `None` if it is so already. `force`: no other coordinator need be able to fail afterwards.
@@ -160,11 +163,12 @@ pub fn check_quorum_change(
     if pending.is_some_and(|pending| pending.wish == wish) || (pending.is_none() && wanted == *members) {
         return Ok(None);
     }
+    let command = command(coordinators, wish)?;
     if let Some(id) = comes.filter(|id| !health.heard.contains(id)) {
         return Err(QuorumRefusal::Silent { id });
     }
     check_spare(health, &voters(members), &voters(&wanted), leaves, force)?;
-    command(coordinators, wish).map(Some)
+    Ok(Some(command))
 }
 
 /// What takes back the change under way.
@@ -213,6 +217,13 @@ fn check_free(members: &Members, id: u64, address: &str) -> Result<(), QuorumRef
     match members.iter().find(|(other, member)| **other != id && member.address == address) {
         Some((other, _)) => Err(QuorumRefusal::AddressTaken { id: *other, address: address.to_owned() }),
         None => Ok(()),
+    }
+}
+
+fn unless_pending(coordinators: &Coordinators, wish: Wish) -> Result<Option<Command>, QuorumRefusal> {
+    match &coordinators.pending {
+        Some(pending) if pending.wish == wish => Ok(None),
+        _ => command(coordinators, wish).map(Some),
     }
 }
 

@@ -29,6 +29,7 @@ mod operate;
 mod ordered;
 mod planning;
 mod pushes;
+mod quorum;
 mod random;
 mod removed;
 mod repair;
