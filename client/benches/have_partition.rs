@@ -2,7 +2,7 @@
 //! `Grant::check`, beside the clock that both look at. `cargo bench -p archon-client --bench have_partition`
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
-use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_session::{BootClock, Clock};
 use archon_types::{Settings, TableId};
 use std::collections::BTreeMap;
@@ -34,7 +34,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
         listen,
         metrics_listen: None,
         transport: archon_security::Transport::default(),
-        peers,
+        advertise: None,
+        start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
         settings,
     };

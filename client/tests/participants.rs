@@ -6,7 +6,7 @@
 mod service;
 
 use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why};
-use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_types::{Settings, TableId};
 use service::{SOON, Service, Told, wait};
 use std::collections::BTreeMap;
@@ -45,7 +45,8 @@ impl Quorum {
                 listen,
                 metrics_listen: None,
                 transport: archon_security::Transport::default(),
-                peers: peers.clone(),
+                advertise: None,
+                start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir,
                 settings,
             };

@@ -15,7 +15,7 @@ use crate::service::Context;
 use crate::session::Leading;
 use crate::stats::Stats;
 use archon_proto::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};
-use archon_security::Refusals;
+use archon_security::{Refusals, Transport};
 use archon_telemetry::{AskReady, CLOSE_DEADLINE, MetricsServer};
 use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
@@ -384,9 +384,27 @@ async fn begin(
     let control = watched("control", control, Arc::clone(&failed));
     let of_raft = of_raft.map(|(name, task)| (name, watched(name, task, Arc::clone(&failed))));
     let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
+    let moved = config.advertise.filter(|own| recorded.is_some_and(|recorded| recorded != *own));
+    let moved = moved.map(|address| {
+        let newcomer = Newcomer { id: quorum.id(), storage: identity.storage(), address, learner: false };
+        ("address", tokio::spawn(tell_address(quorum.clone(), config.transport.clone(), newcomer, work.clone())))
+    });
     let own = [("control", control), ("raft health", health), ("monitor", monitor)];
-    let tasks = own.into_iter().chain(of_raft).collect();
+    let tasks = own.into_iter().chain(moved).chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
+}
+
+/// Tells the quorum where this member is reached since it was started again.
+async fn tell_address(quorum: Quorum, transport: Transport, me: Newcomer, work: CancellationToken) {
+    let members = quorum.coordinators();
+    let told = tokio::select! {
+        () = work.cancelled() => return,
+        told = join(&transport, &me, &members) => told,
+    };
+    match told {
+        Ok(_) => tracing::info!(address = me.address, "the others are told where this coordinator is reached"),
+        Err(error) => tracing::error!(%error, address = me.address, "the others do not reach this coordinator there"),
+    }
 }
 
 /// Tells when a task without which nothing works fails, so that the process ends and a fresh one takes its place.

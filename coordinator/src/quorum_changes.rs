@@ -2,7 +2,7 @@
 //! are wanted. Which step is next is decided in `core`.
 
 use crate::session::Session;
-use archon_coordinator_core::{QuorumStep, next_step};
+use archon_coordinator_core::{Actor, ClusterState, Command, QuorumStep, next_step};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,11 +27,17 @@ pub(crate) async fn run(session: Arc<Session>) {
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
         let Some(step) = step(&session) else { continue };
-        if matches!(step, QuorumStep::Done | QuorumStep::CatchUp(..)) {
-            // The control turn ends what is done; entries take their time.
-            pause(&session).await;
-            continue;
-        }
+        let step = match step {
+            QuorumStep::Done => {
+                end(&session).await;
+                continue;
+            }
+            QuorumStep::CatchUp(..) => {
+                pause(&session).await;
+                continue;
+            }
+            step => step,
+        };
         tracing::info!(?step, "changing the quorum");
         match quorum.take(step, STEP_DEADLINE).await {
             Ok(()) => failed.clear(),
@@ -46,6 +52,17 @@ pub(crate) async fn run(session: Arc<Session>) {
     }
 }
 
+/// Says that what was wanted is so.
+async fn end(session: &Session) {
+    let if_version = session.quorum().replicated().read(|state| state.coordinators.version);
+    let done = vec![Command::EndQuorumChange { if_version, done: true }];
+    let who = Actor::Coordinator(session.quorum().id());
+    if let Err(error) = session.propose(None, who, done, STEP_DEADLINE).await {
+        tracing::warn!(%error, "the end of a change of the quorum was not committed; it is tried again");
+        pause(session).await;
+    }
+}
+
 async fn pause(session: &Session) {
     tokio::select! {
         () = session.stop().cancelled() => {}
@@ -56,9 +73,7 @@ async fn pause(session: &Session) {
 /// What is next, if something is under way and the state knows all that Raft goes by.
 pub(crate) fn step(session: &Session) -> Option<QuorumStep> {
     let quorum = session.quorum();
-    let pending = |state: &archon_coordinator_core::ClusterState| {
-        state.coordinators.joint || state.coordinators.pending.is_some()
-    };
+    let pending = |state: &ClusterState| state.coordinators.joint || state.coordinators.pending.is_some();
     // Nearly always, and at once.
     if !quorum.replicated().read(pending) || !quorum.members_are_applied() {
         return None;

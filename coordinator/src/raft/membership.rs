@@ -94,7 +94,7 @@ impl Quorum {
     /// Has another voter lead: this one if it is named, else whoever is nearest to the end of the log.
     ///
     /// # Errors
-    /// If that one is no voter, does not answer or lags behind; or nobody took over in time.
+    /// If that one is no voter, does not answer or lags behind; retryable if it did not take over in time, or another one did.
     pub(crate) async fn transfer_lead(&self, to: Option<u64>) -> Result<(), ErrorDetail> {
         let view = self.view();
         let others: BTreeSet<u64> = view.voters.iter().filter(|voter| voter.voter).map(|voter| voter.id).collect();
@@ -105,6 +105,9 @@ impl Quorum {
             }
             None => others,
         };
-        if self.give_way_to(&among).await { Ok(()) } else { Err(self.nobody_took_over(to)) }
+        let taken = self.give_way_to(&among).await;
+        // One that lacks the last entry does not take it, and then whoever is first does.
+        let by_whom = self.view().leader;
+        if taken && to.is_none_or(|to| by_whom == Some(to)) { Ok(()) } else { Err(self.nobody_took_over(to)) }
     }
 }

@@ -13,7 +13,7 @@ use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
 use archon_proto::convert::quorum::ChangeQuorum;
 use archon_proto::v1;
 use archon_security::Role;
-use archon_types::ErrorDetail;
+use archon_types::{ErrorDetail, QuorumChange};
 
 impl Admins {
     /// Lets a newcomer in.
@@ -26,6 +26,7 @@ impl Admins {
             storage: storage_id(&request.storage, "JoinQuorumRequest.storage")?,
             voter: !request.learner,
         };
+        self.context().transport.check(&newcomer.address)?;
         let request = request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
         let decide = |state: &ClusterState, _: &Liveness| Ok(check_join(state, &newcomer)?.ok_or(()));
         let session = match self.change_unless(None, request, call, decide).await? {
@@ -45,6 +46,9 @@ impl Admins {
     ) -> Result<v1::ChangeQuorumResponse> {
         let cluster = request.cluster.clone();
         let ChangeQuorum { request, change, force } = ChangeQuorum::try_from(request)?;
+        if let Some(QuorumChange::SetAddress { address, .. }) = &change {
+            self.context().transport.check(address)?;
+        }
         let health = self.context().leader(call.within).await?.quorum().health();
         let decide = |state: &ClusterState, _: &Liveness| match &change {
             Some(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
