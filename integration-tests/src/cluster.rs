@@ -9,7 +9,7 @@ use crate::ports::free_addresses;
 use crate::process::{environment, spawn};
 use crate::wait::wait_for;
 use archon_client::{Admin, Client, ClientBuilder, Role, Transport};
-use archon_local_cluster::{Issuer, Member, Place, Process, YOU, node_arguments};
+use archon_local_cluster::{Issuer, Member, Place, Process, YOU, newcomer_arguments, node_arguments};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -155,6 +155,23 @@ impl Cluster {
     pub fn start_coordinator(&mut self, index: usize) {
         let process = self.coordinators[index].start(&environment(), self.directory.path());
         self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
+    }
+
+    /// Starts a coordinator that joins through those that were started before, and gives its index.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn join_coordinator(&mut self, flags: &[&str]) -> usize {
+        let (index, through) = (self.coordinators.len(), self.coordinator_addresses());
+        let (id, name) = (index as u64 + 1, coordinator_name(index));
+        let (place, data) = (self.links.add(&name), self.data_directory(&name));
+        let mut arguments = newcomer_arguments(id, &place, &through, &data);
+        arguments.extend(flags.iter().map(Into::into));
+        arguments.extend(self.metrics_arguments(&name));
+        let member = self.member((Role::Coordinator, &id.to_string()), &name, place, arguments);
+        self.coordinators.push(member);
+        self.start_coordinator(index);
+        index
     }
 
     /// Starts a new node, or a stopped one again at its address on its data.

@@ -106,19 +106,23 @@ fn a_data_directory_in_use_is_refused() {
 }
 
 #[test]
-fn a_coordinator_with_a_changed_peer_list_or_a_wiped_disk_is_refused() {
+fn a_coordinator_whose_disk_was_wiped_is_refused() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.take_coordinator(2).kill();
     let data = cluster.directory().join("coordinator-3").display().to_string();
     let addresses = cluster.coordinator_addresses();
-    let changed = format!("1={},2={},3={},4={}", addresses[0], addresses[1], addresses[2], free_addresses(1)[0]);
-    let arguments = ["coordinator", "--id", "3", "--listen", &addresses[2], "--peers", &changed, "--data-dir", &data]
-        .map(str::to_owned);
-    let mut process = cluster.spawn("changed-peers", &arguments);
-    assert!(!process.wait_exit(Duration::from_secs(20)).success());
-    assert!(process.log().contains("peer"), "{}", process.log());
-
+    let spawn = |name: &str, more: [&str; 5]| {
+        let arguments = [&["coordinator", "--listen", &addresses[2]], &more[..]].concat();
+        cluster.spawn(name, &arguments.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    };
     std::fs::remove_dir_all(&data).expect("wiping the disk");
+    // Neither founded anew nor joined anew: its number is that of a voter with another directory.
+    let mut joins = spawn("wiped-joins", ["--id", "3", "--join", &addresses[0], &format!("--data-dir={data}-wiped")]);
+    assert_eq!(joins.wait_exit(Duration::from_secs(20)).code(), Some(4));
+    assert!(joins.log().contains("archon quorum replace 3 4"), "{}", joins.log());
+    let mut new = spawn("says-nothing", ["--id", "4", "--log", "info", &format!("--data-dir={data}-new")]);
+    assert_eq!(new.wait_exit(Duration::from_secs(20)).code(), Some(2));
+    assert!(new.log().contains("--peers to found a quorum or with --join"), "{}", new.log());
     cluster.start_coordinator(2);
     wait_for("the wiped voter to be refused", Duration::from_secs(30), || {
         let log = cluster.coordinator(2).log();

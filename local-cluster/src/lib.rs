@@ -13,7 +13,7 @@ mod process;
 pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL, TIMEOUT, YOU};
 pub use error::Error;
 pub use issuer::Issuer;
-pub use member::{Layout, Member, Place, node_arguments};
+pub use member::{Layout, Member, Place, newcomer_arguments, node_arguments};
 pub use parent_death::end_with_parent;
 pub use ports::free_addresses;
 pub use process::{PARENT_PID, Process};

@@ -49,6 +49,17 @@ impl Layout {
     }
 }
 
+/// The arguments of a coordinator that joins a quorum through one that is reached at these addresses.
+pub fn newcomer_arguments(id: u64, place: &Place, through: &[String], data: &Path) -> Vec<OsString> {
+    let mut arguments = words(&["coordinator", "--id", &id.to_string(), "--listen", &place.listen]);
+    arguments.extend(words(&["--join", &through.join(",")]));
+    arguments.extend(["--data-dir".into(), data.into()]);
+    if place.reached_at != place.listen {
+        arguments.extend(words(&["--advertise", &place.reached_at]));
+    }
+    arguments
+}
+
 /// The arguments of a node of the quorum that is reached at these addresses.
 pub fn node_arguments(name: &str, place: &Place, coordinators: &[String], data: &Path) -> Vec<OsString> {
     let mut arguments = words(&["node", "--name", name, "--listen", &place.listen]);

@@ -1,0 +1,86 @@
+//! Coordinators that come and go while clients work: by the command line, on real processes.
+
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use serde_json::json;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Waits until no change is under way, and gives the members' numbers and whether each votes.
+fn members(cluster: &Cluster, what: &str, wanted: &[(u64, bool)]) {
+    wait_for(what, TIMEOUT, || {
+        let quorum = cluster.json(&["quorum", "list"])?;
+        let listed = quorum["coordinators"].as_array().into_iter().flatten();
+        let found: Vec<(u64, bool)> = listed
+            .filter_map(|member| Some((member["coordinator_id"].as_u64()?, !member["learner"].as_bool()?)))
+            .collect();
+        check(found == wanted && quorum["pending"].is_null(), || quorum.to_string())
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hosts_of_the_first_day_had_to_live_for_ever() {
+    let mut cluster = Cluster::start(EXE, &Options::replicated());
+    cluster.wait_whole(3);
+    // It is told of the first three only, as the nodes are.
+    let client = cluster.client().build().await.expect("a client");
+    let load = Load::start(&client, "quorum", 4);
+    for (old, new) in [(1u64, 4u64), (2, 5), (3, 6)] {
+        cluster.join_coordinator(&["--learner"]);
+        let voters = [old, old + 1, old + 2].map(|id| (id, true));
+        members(&cluster, "the newcomer to be a learner", &[&voters[..], &[(new, false)]].concat());
+        let told = cluster.done(&["quorum", "replace", &old.to_string(), &new.to_string(), "--wait"]);
+        assert!(told.contains("takes the place") && told.contains("3 voters: one more may fail"), "{told}");
+        let ended = cluster.take_coordinator(old as usize - 1).wait_exit(TIMEOUT);
+        assert_eq!(ended.code(), Some(4), "a restart is of no use to one that was removed");
+    }
+    members(&cluster, "three others", &[(4, true), (5, true), (6, true)]);
+    let report = load.stop().await;
+    report.assert_no_failure();
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
+    // The nodes know whom to ask by now: one that was away comes back through addresses that are no more.
+    cluster.take_node("cyrene").kill();
+    cluster.wait_node("cyrene", "failed");
+    cluster.start_node("cyrene");
+    cluster.wait_whole(3);
+    let listed = cluster.json(&["quorum", "list"]).expect("quorum list");
+    assert_eq!(listed["retired_ids"], json!([1, 2, 3]));
+    let again = cluster.archon(&["quorum", "remove", "1"]);
+    assert!(again.code == 3 && again.stderr.contains("the members are 4, 5, 6"), "{again:?}");
+    let events = cluster.done(&["events"]);
+    assert!(events.contains("coordinator 6 takes the place of coordinator 3; the voters are"), "{events}");
+}
+
+#[test]
+fn each_step_of_a_replacement_was_killed_in_the_middle() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    cluster.join_coordinator(&["--learner"]);
+    members(&cluster, "a learner", &[(1, true), (2, true), (3, true), (4, false)]);
+    let leader = cluster.wait_leader().0;
+    let old = (leader + 1).to_string();
+    // Whoever leads is asked to go and is killed at once: somebody else carries it out.
+    cluster.done(&["quorum", "replace", &old, "4"]);
+    cluster.take_coordinator(leader).kill();
+    let left: Vec<(u64, bool)> = (1..=4).filter(|id| *id != leader as u64 + 1).map(|id| (id, true)).collect();
+    members(&cluster, "the others to carry it out", &left);
+    // It comes back, and does not know that it was removed.
+    cluster.start_coordinator(leader);
+    let ended = cluster.take_coordinator(leader).wait_exit(TIMEOUT);
+    assert_eq!(ended.code(), Some(4));
+    // A newcomer that is killed before it has the log, and starts again, is let in all the same.
+    let newcomer = cluster.join_coordinator(&[]);
+    cluster.take_coordinator(newcomer).kill();
+    cluster.start_coordinator(newcomer);
+    members(&cluster, "the newcomer to vote", &[&left[..], &[(5, true)]].concat());
+    let told = cluster.done(&["quorum", "list"]);
+    assert!(told.contains("yes"), "{told}");
+    // Two operators at once: one of them is told about the other, or both want the same.
+    let spare = cluster.archon(&["quorum", "remove", "5", "--wait"]);
+    assert_eq!(spare.code, 0, "{}", spare.stderr);
+    members(&cluster, "three again", &left);
+    assert_eq!(cluster.archon(&["quorum", "cancel"]).code, 4, "there is nothing to take back");
+    assert!(cluster.done(&["quorum", "transfer-leader", "4"]).contains("coordinator 4 leads"));
+}
