@@ -2,7 +2,7 @@
 //! history of the other one up to where that gave the keys up, as far as it is about them; from there on nothing of theirs may
 //! be written in the other, and an operation that took effect in the one takes none in the other.
 
-use super::{Checks, PartitionCheck, Violation};
+use super::{Checks, KeyMove, PartitionCheck, Violation};
 use crate::client::Operation;
 use archon_coordinator_core::ClusterState;
 use archon_kv::Effect;
@@ -18,8 +18,6 @@ pub(crate) struct KeyOrigin {
     pub(crate) of: PartitionId,
     /// Up to here its log is about them.
     pub(crate) at: Seq,
-    /// The revision of that position.
-    pub(crate) revision: u64,
     /// Up to here that one must not write them: it has them again, or some.
     pub(crate) until: Option<Seq>,
     /// All keys that changed hands.
@@ -69,15 +67,6 @@ impl Checks {
         }
     }
 
-    /// What an operation on a key must not fall behind in the partition that has it now, if it began at `floor` in one that had it
-    /// then.
-    pub(crate) fn floor_since(&self, then: PartitionId, floor: u64, now: PartitionId) -> u64 {
-        match self.partitions.get(&now).and_then(|known| known.key_origin.as_ref()).filter(|_| now != then) {
-            Some(key_origin) => self.floor_since(then, floor, key_origin.of).min(key_origin.revision),
-            None => floor,
-        }
-    }
-
     /// Notes which splits were done or given up by a command.
     pub(crate) fn note_splits(&mut self, before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
         for (node, copy, _) in after.condemned.iter().filter(|(node, copy, _)| !before.condemned.contains(*node, *copy))
@@ -103,7 +92,7 @@ impl Checks {
     }
 
     /// P and L: the keys that are another partition's from here on are sealed at `position`, for good.
-    fn part(
+    pub(super) fn part(
         &mut self,
         left: PartitionId,
         right: PartitionId,
@@ -125,7 +114,8 @@ impl Checks {
         }
         let era = known.split_off(&keys, position.seq)?;
         let revision = known.revision(position.seq).get();
-        let key_origin = KeyOrigin { of: left, at: position.seq, revision, until: None, keys };
+        self.key_moves.push(KeyMove { from: left, to: right, keys: keys.clone(), sealed: Some(revision) });
+        let key_origin = KeyOrigin { of: left, at: position.seq, until: None, keys };
         self.of(right).begins_as(era, key_origin);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Partitions that end: the left neighbour has what they had, exactly, and their history goes on there.
 
-use super::{Checks, Violation};
+use super::{Checks, KeyMove, Violation};
 use archon_coordinator_core::ClusterState;
 use archon_kv::row::{KIND_VALUE, SEAL_KEY, decode_value};
 use archon_kv::{Effect, Merged, Seal};
@@ -26,7 +26,7 @@ impl Checks {
 
     /// What was right's is left's from here on: prefixes, linearizability and exactly-once (P, L and X of docs/SIMULATION.md) are checked
     /// against the joined history.
-    fn merge(
+    pub(super) fn merge(
         &mut self,
         left: PartitionId,
         right: PartitionId,
@@ -54,6 +54,7 @@ impl Checks {
         known.absorb_history(history, applied, range);
         let last = known.ledger.last();
         self.of(right).merged_into = Some((left, sealed));
+        self.key_moves.push(KeyMove { from: right, to: left, keys: range.clone(), sealed: None });
         // Keys that left gave up in an earlier split and has back now: it may write them again.
         for known in self.partitions.values_mut() {
             let back =

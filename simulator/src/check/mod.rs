@@ -7,6 +7,7 @@ mod damage;
 mod dropped;
 mod era;
 mod exactly_once;
+mod key_moves;
 mod linearizable;
 mod live_set;
 mod merged;
@@ -19,6 +20,8 @@ use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
 use by_key::Operations;
 pub(crate) use damage::Damage;
 pub(crate) use era::PartitionCheck;
+pub(crate) use key_moves::Began;
+use key_moves::KeyMove;
 pub(crate) use linearizable::History;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,6 +109,8 @@ impl Violation {
 pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
     operations: Operations,
+    /// Keys that changed hands, in the order in which that was agreed on.
+    key_moves: Vec<KeyMove>,
     /// Copies that a fault destroyed; nothing is expected of them.
     destroyed: BTreeSet<PlacementId>,
     /// Which partitions had to do with a disk that was damaged.

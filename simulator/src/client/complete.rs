@@ -3,20 +3,21 @@
 use super::Call;
 use crate::check::Violation;
 use crate::world::World;
-use archon_types::{Answer, Epoch, Op, Revision};
+use archon_types::{Answer, Epoch, Op, PartitionId, Revision};
 use bytes::Bytes;
 
 impl World {
-    pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer, epoch: Epoch) {
+    pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer, (by, epoch): (PartitionId, Epoch)) {
         self.count(call, answer);
         // Of a delete with a name it is known where it took effect.
-        let asked = self.checks.of(call.partition);
+        let asked = self.checks.of(by);
         self.coverage.answers_given_up += u64::from(asked.is_given_up(epoch));
         let named = call.id.map(|id| asked.led_in(epoch).position_of(id.client, id.number));
         // Whoever has the key by now knows what it was before.
-        let owner = call.op.key().map_or(call.owner, |key| self.checks.owner_of(call.owner, key));
-        let floor = self.checks.of(call.owner).floor(&call.floors, epoch);
-        let floor = self.checks.floor_since(call.owner, floor, owner);
+        let began = call.began;
+        let owner = call.op.key().map_or(began.owner, |key| self.checks.owner_of(began.owner, key));
+        let floor = self.checks.of(began.owner).floor(&call.floors, epoch);
+        let floor = call.op.key().map_or(floor, |key| self.checks.floor_where_done(key, began, floor, by));
         let history = &mut self.checks.of(owner).led_in(epoch).history;
         let checked = match (&call.op, answer) {
             (Op::Put { key, value } | Op::CompareAndSet { key, value, .. }, Answer::Written { revision }) => {

@@ -40,8 +40,8 @@ impl World {
         };
         // Without a name nothing tells one delivery from another, so that it is sent once.
         let named = !op.is_read() && !self.random.permille(350);
-        let owner = op.key().map_or(partition, |key| self.checks.owner_of(partition, key));
-        let floors = self.checks.of(owner).floors();
+        let began = self.checks.begins_at(partition, op.key().map(|key| &key[..]));
+        let floors = self.checks.of(began.owner).floors();
         let own = &mut self.clients[client];
         own.held.insert(partition);
         let id = named.then(|| {
@@ -50,7 +50,7 @@ impl World {
         });
         let (moves, attempts, open, timer) = (0, 0, BTreeSet::new(), 0);
         own.workers[worker] =
-            Some(Call { number, partition, moves, op, id, owner, floors, deadline, attempts, open, timer });
+            Some(Call { number, partition, moves, op, id, began, floors, deadline, attempts, open, timer });
         Some(())
     }
 

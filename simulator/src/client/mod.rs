@@ -9,6 +9,7 @@ mod route;
 pub(crate) use draw::COUNTED;
 pub(crate) use draw::is_counted;
 
+use crate::check::Began;
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
@@ -37,6 +38,8 @@ pub(crate) struct ReplyTo {
     pub(crate) client: usize,
     worker: usize,
     call: u64,
+    /// Whom it asked: a read asks somebody else by and by.
+    partition: PartitionId,
     /// How often it had begun anew elsewhere.
     moves: u32,
     /// Which of its attempts.
@@ -62,7 +65,7 @@ struct Call {
     /// Its name; a read has none, nor has a write that is sent once.
     id: Option<OpId>,
     /// The partition that had its key when it began, and the floors of that one's histories.
-    owner: PartitionId,
+    began: Began,
     floors: Vec<u64>,
     deadline: u64,
     attempts: u32,
@@ -227,7 +230,8 @@ impl World {
         } else if !call.op.is_read() {
             self.checks.of(call.partition).sent_unnumbered(&call.op);
         }
-        let reply = ReplyTo { client, worker, call: call.number, moves: call.moves, attempt: call.attempts };
+        let (partition, moves, attempt) = (call.partition, call.moves, call.attempts);
+        let reply = ReplyTo { client, worker, call: call.number, partition, moves, attempt };
         let request = Request {
             partition: call.partition,
             // Who leads is looked up, so nobody has to be asked to pass anything on.
@@ -273,7 +277,7 @@ impl World {
             Ok(answer) => {
                 let call = call.clone();
                 self.trace.note(self.truth, || format!("client {client} {:?} answered {answer:?}", call.op));
-                self.complete(client, &call, &answer, epoch);
+                self.complete(client, &call, &answer, (to.partition, epoch));
                 self.end_call(client, to.worker);
             }
             Err(ErrorKind::MaybeApplied) if call.attempts == 1 && log_time > Millis::ZERO => {
