@@ -25,7 +25,7 @@ pub const STOP_DEADLINE: Duration = connections::END_TIMEOUT.saturating_add(CLOS
 pub struct ConsoleConfig {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// The coordinators, `host:port`, whoever is asked first in front.
+    /// Some of the coordinators, `host:port`, whoever is asked first in front; they name the others.
     pub coordinators: Vec<String>,
     /// How it reaches the cluster and is reached itself.
     pub transport: Transport,
@@ -95,8 +95,6 @@ pub(crate) struct Cluster {
     pub(crate) admin: Admin,
     /// The same with a shorter time-out, for what is to be of now.
     pub(crate) quick: Admin,
-    /// Each coordinator alone, by its address.
-    pub(crate) each: Vec<(String, Admin)>,
     pub(crate) feed: Feed,
     /// Reads and writes rows; made when first asked for.
     rows: Mutex<Option<Client>>,
@@ -107,8 +105,7 @@ impl Cluster {
         let admin = Admin::with_transport(config.coordinators.clone(), TIMEOUT, config.transport.clone());
         let admin = admin.map_err(io::Error::other)?;
         let quick = feed::quick(&config).map_err(io::Error::other)?;
-        let each = feed::each(&admin, &config.coordinators).map_err(io::Error::other)?;
-        Ok(Self { admin, quick, each, feed: Feed::default(), rows: Mutex::default(), config })
+        Ok(Self { admin, quick, feed: Feed::default(), rows: Mutex::default(), config })
     }
 
     /// Who reads and writes the rows of a table.

@@ -17,7 +17,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use latest::{Latest, News};
 pub(crate) use poller::quick;
-pub(crate) use quorum::{CoordinatorView, each, quorum_of};
+pub(crate) use quorum::{CoordinatorView, quorum_of};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::convert::Infallible;

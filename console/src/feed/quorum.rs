@@ -2,7 +2,7 @@
 
 use super::load::{buckets, quantile_ms};
 use crate::console::Cluster;
-use archon_client::{Admin, CoordinatorRole, Error, Quorum, Word};
+use archon_client::{CoordinatorRole, Error, Quorum, Word};
 use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,9 +34,10 @@ pub(crate) struct CoordinatorView {
     error: Option<String>,
 }
 
-/// Asks each coordinator.
+/// Asks each coordinator: those that the console knows, and those that these name.
 pub(crate) async fn quorum_of(cluster: &Cluster) -> Vec<CoordinatorView> {
-    let asked = join_all(cluster.each.iter().map(|(address, admin)| ask(address, admin)));
+    let answers = cluster.admin.quorum_of_each(TIMEOUT).await;
+    let asked = join_all(answers.into_iter().map(|(address, answer)| view(cluster, address, answer)));
     let mut all = asked.await;
     let ahead = all.iter().filter_map(|view| view.last_log_index).max();
     for view in &mut all {
@@ -46,10 +47,14 @@ pub(crate) async fn quorum_of(cluster: &Cluster) -> Vec<CoordinatorView> {
     all
 }
 
-async fn ask(address: &str, admin: &Admin) -> CoordinatorView {
-    let (quorum, stats) = futures::join!(admin.quorum(), admin.node_stats(address));
-    let sync_p99_ms = stats.ok().and_then(|stats| quantile_ms(&buckets(&stats, "archon_wal_sync_seconds", ""), 0.99));
-    CoordinatorView { sync_p99_ms, ..CoordinatorView::of(address, quorum) }
+async fn view(cluster: &Cluster, address: String, answer: Result<Quorum, Error>) -> CoordinatorView {
+    let view = CoordinatorView::of(&address, answer);
+    if view.error.is_some() {
+        return view;
+    }
+    let stats = tokio::time::timeout(TIMEOUT, cluster.admin.node_stats(&address)).await.ok().and_then(Result::ok);
+    let sync_p99_ms = stats.and_then(|stats| quantile_ms(&buckets(&stats, "archon_wal_sync_seconds", ""), 0.99));
+    CoordinatorView { sync_p99_ms, ..view }
 }
 
 impl CoordinatorView {
@@ -68,13 +73,4 @@ impl CoordinatorView {
             Err(error) => Self { address, error: Some(error.to_string()), ..Self::default() },
         }
     }
-}
-
-/// A handle on each coordinator alone.
-///
-/// # Errors
-/// If one of them is no address.
-pub(crate) fn each(admin: &Admin, coordinators: &[String]) -> Result<Vec<(String, Admin)>, Error> {
-    let one = |address: &String| Ok((address.clone(), admin.at_endpoint(address.clone(), TIMEOUT)?));
-    coordinators.iter().map(one).collect()
 }
