@@ -211,7 +211,25 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!((&forced["table"], &forced["leader"]), (&json!("single"), &Value::Null), "it begins empty: {forced}");
     verbs.extend(seen.verbs);
 
-    // What no verb prints; what is asked by TLS alone; and of a rebalance that is over before it can be cancelled only the refusal is to be seen.
+    // Who the coordinators are.
+    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let quorum = seen.done(&["quorum", "list"]);
+    assert_eq!((&quorum["spare_voters"], &quorum["retired_ids"]), (&json!(1), &json!([])), "{quorum}");
+    assert_eq!(seen.done(&["quorum", "demote", "3", "--force", "--wait"])["coordinators"][2]["learner"], true);
+    assert_eq!(seen.done(&["quorum", "promote", "3", "--wait"])["coordinators"][2]["learner"], false);
+    let address = quorum["coordinators"][2]["address"].as_str().expect("an address");
+    assert_eq!(seen.done(&["quorum", "set-address", "3", address])["changed"], false);
+    assert_eq!(seen.done(&["quorum", "transfer-leader", "3"])["leader_id"], 3);
+    assert_eq!(seen.run(&["quorum", "cancel"], 4)["error"]["kind"], "refused");
+    assert_eq!(seen.run(&["quorum", "remove", "3"], 4)["error"]["kind"], "refused");
+    assert_eq!(seen.done(&["quorum", "remove", "3", "--force", "--wait"])["retired_ids"], json!([3]));
+    verbs.extend(seen.verbs);
+
+    // What no verb prints; what is asked by TLS alone, or with a coordinator that joined; and of what is over before it can be cancelled
+    // only the refusal is to be seen.
     let unseen: Vec<&str> = contract::names().filter(|name| !verbs.contains(name)).collect();
-    assert_eq!(unseen, ["cert members", "error kind", "plan file", "rebalance cancel"]);
+    assert_eq!(
+        unseen,
+        ["cert members", "error kind", "plan file", "quorum cancel", "quorum replace", "rebalance cancel"]
+    );
 }

@@ -83,6 +83,26 @@ async fn the_coordinators_of_the_first_day_were_those_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_coordinator_becomes_three_five_and_three_again() {
+    let mut quorum = Quorum::start(1, settings(1, 4)).await;
+    commit(&quorum, "alone").await;
+    for id in 2..=5 {
+        quorum.join(id, &[1], false).await;
+        assert_eq!(quorum.changed().await.0, (1..=id).collect::<Vec<_>>());
+        commit(&quorum, &format!("of-{id}")).await;
+    }
+    assert_eq!(quorum.view().await.unwrap().spare, Some(2));
+    for (id, left) in [(5, vec![1, 2, 3, 4]), (4, vec![1, 2, 3])] {
+        assert_eq!(quorum.change(Change::Remove(id)).await, Ok(true));
+        assert_eq!(quorum.changed().await.0, left);
+        commit(&quorum, &format!("without-{id}")).await;
+        ends(&mut quorum, id).await;
+    }
+    assert_eq!(quorum.view().await.unwrap().spare, Some(1));
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_learner_takes_the_place_of_the_leader() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
