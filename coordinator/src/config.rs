@@ -81,8 +81,8 @@ pub enum ConfigError {
     /// Nobody would know where to ask.
     #[error("--join names no coordinator; give the address of one or more of the quorum")]
     JoinsNobody,
-    /// Nobody could dial it.
-    #[error("{flag} is {address:?}; write it as host:port, with a host that others reach")]
+    /// Others could not dial it.
+    #[error("{flag} is {address:?}, where nobody reaches it from elsewhere; say with --advertise H:P where others do")]
     OwnAddress { flag: &'static str, address: String },
     /// Others would not believe it.
     #[error("{0}")]
@@ -211,7 +211,7 @@ mod tests {
         let lost = CoordinatorConfig { start: join(&[]), ..config() }.check().unwrap_err();
         assert_eq!(lost, ConfigError::JoinsNobody);
         let everywhere = CoordinatorConfig { listen: ([0, 0, 0, 0], 7001).into(), start: join(&["a:1"]), ..config() };
-        assert!(everywhere.check().unwrap_err().to_string().contains("a host that others reach"));
+        assert!(everywhere.check().unwrap_err().to_string().contains("--advertise H:P"));
         assert_eq!(CoordinatorConfig { advertise: Some("me:1".into()), ..everywhere }.check(), Ok(()));
         let timing = LeaseTiming { lease_ms: 600, ..LeaseTiming::default() };
         let late = CoordinatorConfig { settings: Settings { timing, ..Settings::default() }, ..config() };

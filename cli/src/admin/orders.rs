@@ -158,7 +158,8 @@ fn node_failure(error: Error) -> Failure {
     with_list(error, "see `archon node list` and `archon table list`")
 }
 
-fn with_list(error: Error, list: &str) -> Failure {
+/// Of what does not exist, where what does is listed.
+pub(super) fn with_list(error: Error, list: &str) -> Failure {
     let missing = error.kind() == ErrorKind::NotFound;
     let failure = Failure::from(error);
     if missing { failure.with_remedy(list) } else { failure }

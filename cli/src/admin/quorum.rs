@@ -1,12 +1,13 @@
 //! `archon quorum …`: who the coordinators are, and changing that.
 
+use super::orders::with_list;
 use super::wait::{Waited, Watched, wait};
 use super::{short_time, since};
 use crate::args::{QuorumVerb, QuorumWaitArgs};
 use crate::documents::{LeadTransferred, QuorumChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
-use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, Quorum, QuorumChange};
+use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, Error, Quorum, QuorumChange};
 use std::cell::RefCell;
 
 /// Carries out one of them.
@@ -24,7 +25,7 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         }
     };
     let text = change.to_string();
-    let changed = admin.change_quorum(change, force).await?;
+    let changed = admin.change_quorum(change, force).await.map_err(failure)?;
     if !output.is_json() {
         output.line(if changed {
             format!("begun: {text}")
@@ -33,6 +34,10 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         })?;
     }
     finish(&text, changed, waits, admin, output).await
+}
+
+fn failure(error: Error) -> Failure {
+    with_list(error, "see `archon quorum list`")
 }
 
 /// Waits if asked to, and says how the quorum is then.
@@ -160,7 +165,7 @@ fn spare_text(quorum: &Quorum) -> String {
 }
 
 async fn transfer(to: Option<u64>, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let leader = admin.transfer_lead(to).await?;
+    let leader = admin.transfer_lead(to).await.map_err(failure)?;
     if output.is_json() {
         output.json(&LeadTransferred { leader_id: leader })?;
     } else {
@@ -173,7 +178,7 @@ async fn transfer(to: Option<u64>, admin: &Admin, output: &Output) -> Result<Exi
 }
 
 async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    admin.cancel_quorum_change().await?;
+    admin.cancel_quorum_change().await.map_err(failure)?;
     let quorum = admin.quorum_of_leader().await?;
     if output.is_json() {
         output.json(&QuorumChanged { change: "cancelled".to_owned(), changed: true, quorum })?;
@@ -181,4 +186,48 @@ async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
         output.line("cancelled: the voters stay as they are")?;
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::Word;
+
+    fn quorum(voters: u64, spare_voters: Option<u32>) -> Quorum {
+        let member = |id: u64| CoordinatorStatus {
+            id,
+            address: format!("127.0.0.1:710{id}"),
+            role: Word::Known(CoordinatorRole::Follower),
+            learner: id > voters,
+            entries_behind: None,
+            lack: None,
+        };
+        Quorum {
+            id: 1,
+            role: Word::Known(CoordinatorRole::Leader),
+            leader_id: Some(1),
+            leader_address: None,
+            term: 1,
+            last_log_index: 0,
+            applied_index: 0,
+            coordinators: (1..=voters + 1).map(member).collect(),
+            spare_voters,
+            pending: None,
+            retired_ids: Vec::new(),
+            cluster_id: String::new(),
+        }
+    }
+
+    #[test]
+    fn four_voters_bear_no_more_than_three_and_nobody_was_told() {
+        assert_eq!(spare_text(&quorum(3, Some(1))), "3 voters: one more may fail");
+        assert_eq!(spare_text(&quorum(1, Some(0))), "1 voter: none of them may fail");
+        assert_eq!(
+            spare_text(&quorum(4, Some(1))),
+            "4 voters: one more may fail; 3 bear as many failures: use an odd number"
+        );
+        assert!(spare_text(&quorum(3, None)).contains("only the leading coordinator knows"));
+        let nobody = Quorum { leader_id: None, ..quorum(3, None) };
+        assert_eq!(spare_text(&nobody), "3 voters, and none of them is known to lead");
+    }
 }
