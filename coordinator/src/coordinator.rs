@@ -396,7 +396,9 @@ async fn begin(
 
 /// Tells the quorum where this member is reached since it was started again.
 async fn tell_address(quorum: Quorum, transport: Transport, me: Newcomer, work: CancellationToken) {
-    let members = quorum.coordinators();
+    // Whoever has its old address by now knows nothing of it.
+    let others = quorum.addresses().into_iter().filter(|(id, _)| *id != me.id);
+    let members: Vec<String> = others.map(|(_, address)| address).collect();
     let told = tokio::select! {
         () = work.cancelled() => return,
         told = join(&transport, &me, &members) => told,

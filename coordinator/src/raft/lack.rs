@@ -1,6 +1,6 @@
 //! Lack of space on the disks of the voters: why one takes nothing new into its log, and why the quorum then takes no changes.
 
-use super::quorum::VoterView;
+use super::view::VoterView;
 use archon_proto::v1;
 use archon_types::DiskFull;
 use archon_wal::Shortage;

@@ -1,5 +1,6 @@
 //! The replicated state in memory, and openraft's state machine over it.
 
+use super::addresses::Addresses;
 use super::codec;
 use super::membership::members_of;
 use super::snapshot::{SnapshotDir, SnapshotError};
@@ -31,6 +32,7 @@ pub(crate) struct Replicated {
     at: RwLock<At>,
     applied: watch::Sender<u64>,
     snapshots: SnapshotDir,
+    addresses: Addresses,
     /// Building and installing may run side by side; whichever publishes holds this.
     publishing: Mutex<()>,
     /// A snapshot could not be written for lack of space and waits for some.
@@ -50,6 +52,7 @@ impl Replicated {
             at: RwLock::new(at),
             applied: watch::Sender::new(0),
             snapshots,
+            addresses: Addresses::default(),
             publishing: Mutex::default(),
             waits: AtomicBool::default(),
             refused: AtomicU64::default(),
@@ -66,6 +69,11 @@ impl Replicated {
     /// Where the newest snapshot ends, and who the members were. Blocks: it is read.
     pub(super) fn newest_snapshot(&self) -> Result<Option<SnapshotMeta>, SnapshotError> {
         Ok(self.snapshots.newest()?.map(|(meta, _)| meta))
+    }
+
+    /// Where the members are reached.
+    pub(super) fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Which entry said last who the members are.
@@ -198,6 +206,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
                     }
                     EntryPayload::Normal(batch) => answer.responses = apply(&mut at.state, log_id.index, &batch),
                     EntryPayload::Membership(membership) => {
+                        self.replicated.addresses.set(&membership);
                         let (members, joint) = members_of(&membership);
                         members_changed(&mut at.state, log_id.index, members, joint);
                         at.membership = StoredMembership::new(Some(log_id), membership);
@@ -224,6 +233,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         blocking(move || {
             let state: ClusterState = codec::decode("snapshot", &snapshot)?;
             replicated.publish(&meta, &snapshot)?;
+            replicated.addresses.set(meta.last_membership.membership());
             *replicated.at.write() = At { state, applied: meta.last_log_id, membership: meta.last_membership };
             Ok(())
         })

@@ -4,7 +4,7 @@ use super::log_space::Purpose;
 use super::quorum::Quorum;
 use super::types::{LogId, Membership, TypeConfig, Voter};
 use archon_coordinator_core::{Coordinator, Members, QuorumHealth, QuorumStep};
-use archon_types::{CoordinatorRole, ErrorDetail, StorageId};
+use archon_types::{CoordinatorRole, StorageId};
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
@@ -89,25 +89,5 @@ impl Quorum {
 
     fn members_at(&self) -> Option<LogId> {
         self.replicated().membership_log_id()
-    }
-
-    /// Has another voter lead: this one if it is named, else whoever is nearest to the end of the log.
-    ///
-    /// # Errors
-    /// If that one is no voter, does not answer or lags behind; retryable if it did not take over in time, or another one did.
-    pub(crate) async fn transfer_lead(&self, to: Option<u64>) -> Result<(), ErrorDetail> {
-        let view = self.view();
-        let others: BTreeSet<u64> = view.voters.iter().filter(|voter| voter.voter).map(|voter| voter.id).collect();
-        let among = match to {
-            Some(to) => {
-                self.may_lead(&view, to)?;
-                BTreeSet::from([to])
-            }
-            None => others,
-        };
-        let taken = self.give_way_to(&among).await;
-        // One that lacks the last entry does not take it, and then whoever is first does.
-        let by_whom = self.view().leader;
-        if taken && to.is_none_or(|to| by_whom == Some(to)) { Ok(()) } else { Err(self.nobody_took_over(to)) }
     }
 }

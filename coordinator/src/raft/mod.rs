@@ -1,5 +1,6 @@
 //! openraft and everything that names it: types, storage, network, and a handle that speaks our own words.
 
+mod addresses;
 mod codec;
 mod entries;
 #[cfg(test)]
@@ -29,8 +30,10 @@ mod snapshot_tests;
 mod store;
 #[cfg(test)]
 mod store_tests;
+mod transfer;
 mod trim;
 mod types;
+mod view;
 mod voter_reports;
 mod wire;
 
@@ -40,9 +43,11 @@ pub(crate) use machine::Replicated;
 pub(crate) use network::connect;
 pub(crate) use peers::Peers;
 pub(crate) use propose::Proposal;
-pub(crate) use quorum::{Quorum, QuorumView, TRANSFER_DEADLINE, VoterView};
+pub(crate) use quorum::Quorum;
 pub use snapshot::SnapshotError;
 pub use store::StoreError;
+pub(crate) use transfer::TRANSFER_DEADLINE;
+pub(crate) use view::{QuorumView, VoterView};
 pub(crate) use wire::{LocalVoter, quorum_key};
 
 use crate::error::CoordinatorError;
@@ -173,7 +178,13 @@ pub(crate) async fn start(
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
     let voter_reports = VoterReports::default();
-    let network = Network::new(transport.clone(), local_voter.clone(), term.clone(), voter_reports.clone());
+    let network = Network::new(
+        transport.clone(),
+        local_voter.clone(),
+        term.clone(),
+        voter_reports.clone(),
+        replicated.addresses().clone(),
+    );
     let raft = types::Raft::build(local_voter.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;

@@ -1,5 +1,6 @@
 //! openraft's way to its peers: one channel per peer and class of traffic, deadlines of our own.
 
+use super::addresses::Addresses;
 use super::judge::Judged;
 use super::store::OwnTerm;
 use super::types::{Snapshot, TypeConfig, Vote, Voter};
@@ -63,6 +64,7 @@ pub(crate) struct Network {
     local_voter: LocalVoter,
     term: OwnTerm,
     voter_reports: VoterReports,
+    addresses: Addresses,
     channels: BTreeMap<(u64, Class), (String, Channel)>,
 }
 
@@ -73,8 +75,9 @@ impl Network {
         local_voter: LocalVoter,
         term: OwnTerm,
         voter_reports: VoterReports,
+        addresses: Addresses,
     ) -> Self {
-        Self { transport, local_voter, term, voter_reports, channels: BTreeMap::new() }
+        Self { transport, local_voter, term, voter_reports, addresses, channels: BTreeMap::new() }
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
@@ -91,6 +94,8 @@ impl Network {
             local_voter: self.local_voter.clone(),
             term: self.term.clone(),
             voter_reports: self.voter_reports.clone(),
+            transport: self.transport.clone(),
+            addresses: self.addresses.clone(),
             target,
             address,
             storage,
@@ -130,6 +135,8 @@ pub(crate) struct Link {
     local_voter: LocalVoter,
     term: OwnTerm,
     voter_reports: VoterReports,
+    transport: Transport,
+    addresses: Addresses,
     target: u64,
     address: String,
     /// The data directory with which the peer became a voter.
@@ -151,6 +158,15 @@ struct Owed {
 }
 
 impl Link {
+    /// Goes to where the peer is reached by now.
+    fn follow(&mut self) {
+        if let Some(address) = self.addresses.other_than(self.target, &self.address) {
+            tracing::info!(id = self.target, was = self.address, is = address, "a coordinator is reached elsewhere");
+            self.channel = connect(&self.transport, &address, Expected::Coordinator(self.target));
+            self.address = address;
+        }
+    }
+
     fn client(&self) -> Result<RaftClient<Channel>, RPCError<TypeConfig>> {
         let Some(channel) = self.channel.clone() else {
             let what = format!("the address {:?} of coordinator {} is not host:port", self.address, self.target);
@@ -222,6 +238,7 @@ impl NetStreamAppend<TypeConfig> for Link {
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
+        self.follow();
         Box::pin(async move {
             let owed = Arc::new(Mutex::new(Owed::default()));
             let requests = {
@@ -300,6 +317,7 @@ impl NetVote<TypeConfig> for Link {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        self.follow();
         let message = self.message("vote request", &rpc)?;
         let call = |mut client: RaftClient<Channel>| async move { client.vote(message).await };
         self.unary(RPCTypes::Vote, option.hard_ttl(), "vote answer", call).await
@@ -310,6 +328,7 @@ impl NetVote<TypeConfig> for Link {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        self.follow();
         let message = self.message("pre-vote request", &rpc)?;
         let call = |mut client: RaftClient<Channel>| async move { client.pre_vote(message).await };
         self.unary(RPCTypes::Vote, option.hard_ttl(), "pre-vote answer", call).await
@@ -322,6 +341,7 @@ impl NetTransferLeader<TypeConfig> for Link {
         req: TransferLeaderRequest<TypeConfig>,
         _option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
+        self.follow();
         let message = self.message("transfer request", &req)?;
         let call = |mut client: RaftClient<Channel>| async move { client.transfer(message).await };
         self.unary(RPCTypes::TransferLeader, ANSWER_DEADLINE, "transfer answer", call).await
@@ -338,6 +358,7 @@ impl NetSnapshot<TypeConfig> for Link {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        self.follow();
         let header = self
             .local_voter
             .message(self.target, "snapshot header", &(vote, &snapshot.meta, snapshot.snapshot.len() as u64))
@@ -383,7 +404,8 @@ mod tests {
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
         let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected };
-        let mut network = Network::new(Transport::default(), local_voter, term, VoterReports::default());
+        let mut network =
+            Network::new(Transport::default(), local_voter, term, VoterReports::default(), Addresses::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;
@@ -394,5 +416,33 @@ mod tests {
             attempts += 1;
         }
         assert!((2..10).contains(&attempts), "{attempts} attempts in half a second");
+    }
+
+    #[tokio::test]
+    async fn a_member_that_moved_was_called_at_its_old_address_until_another_led() {
+        let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
+        let expected = Arc::new([1, 2].into());
+        let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected };
+        let addresses = Addresses::default();
+        let reports = VoterReports::default();
+        let mut network = Network::new(Transport::default(), local_voter, term, reports, addresses.clone());
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let old = free.local_addr().unwrap().to_string();
+        drop(free);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = |address: String| Voter { address, storage: Uuid::nil() };
+        let mut link = network.new_client(2, &at(old)).await;
+        let nodes = BTreeMap::from([(2, at(listener.local_addr().unwrap().to_string()))]);
+        addresses.set(&openraft::Membership::new(vec![[2].into()], nodes).unwrap());
+        let open = async {
+            let _ = link.stream_append(futures::stream::pending(), RPCOption::new(Duration::from_millis(50))).await;
+        };
+        let called = tokio::time::timeout(Duration::from_secs(10), async {
+            tokio::select! {
+                () = open => listener.accept().await,
+                called = listener.accept() => called,
+            }
+        });
+        called.await.expect("nobody called there").unwrap();
     }
 }

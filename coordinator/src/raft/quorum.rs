@@ -2,24 +2,24 @@
 //! this folder sees openraft's types.
 
 use super::introductions::Introductions;
-use super::lack::{self, Lack};
+use super::lack;
 use super::log_space::LogSpace;
 use super::machine::Replicated;
 use super::rounds::{Round, Rounds};
 use super::store::LogSize;
 use super::types::{Raft, TypeConfig, Voter};
+use super::view::VoterView;
 use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
 use crate::error::CoordinatorError;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
-use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, MemberCertificate};
+use archon_types::{ErrorDetail, ErrorKind};
 use archon_wal::Wal;
+use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::metrics::RaftServerMetrics;
-use openraft::{Instant as _, ServerState};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -28,67 +28,8 @@ use uuid::Uuid;
 
 /// Most proposals under way at once; more are refused retryably.
 const PROPOSALS_MAX: usize = 1_024;
-/// How long a leader may take to give way.
-pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
-/// A voter that is behind by no more than what may be under way counts as caught up.
-const TRANSFER_LAG_MAX: u64 = 64;
 /// How often a state that has no signal of its own is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-
-/// A member as this coordinator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VoterView {
-    /// Its id.
-    pub(crate) id: u64,
-    /// Its address.
-    pub(crate) address: String,
-    /// What it is to the quorum.
-    pub(crate) role: CoordinatorRole,
-    /// Whether its vote counts.
-    pub(crate) voter: bool,
-    /// How far its log is behind the leader's, where this coordinator leads.
-    pub(crate) entries_behind: Option<u64>,
-    /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
-    pub(crate) lack: Option<Lack>,
-    /// Whether a snapshot of it waits for space on its disk, as far as this coordinator knows.
-    pub(crate) snapshot_waits: bool,
-    /// By which certificate it talks: of the others where this coordinator leads, if by TLS.
-    pub(crate) certificate: Option<MemberCertificate>,
-}
-
-impl VoterView {
-    /// Whether the leader, if this is its view, has not heard it for a second.
-    pub(crate) fn is_away(&self) -> bool {
-        self.role == CoordinatorRole::Unreachable
-    }
-}
-
-impl fmt::Display for VoterView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "coordinator {} at {}", self.id, self.address)
-    }
-}
-
-/// Raft as this coordinator sees it now; hints, not proof.
-#[derive(Clone, Debug)]
-pub(crate) struct QuorumView {
-    /// This coordinator's id.
-    pub(crate) id: u64,
-    /// `leader`, `follower` or `candidate`.
-    pub(crate) role: CoordinatorRole,
-    /// Who leads, if known.
-    pub(crate) leader: Option<u64>,
-    /// The present term.
-    pub(crate) term: u64,
-    /// Index of the last entry in the log, zero if there is none.
-    pub(crate) last_log_index: u64,
-    /// Index of the last applied entry, zero if there is none.
-    pub(crate) applied_index: u64,
-    /// The members, learners included.
-    pub(crate) voters: Vec<VoterView>,
-    /// Why Raft ended, if it did.
-    pub(crate) fatal: Option<String>,
-}
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long things take.
 #[derive(Debug, Default)]
@@ -113,7 +54,7 @@ pub(crate) struct Quorum {
     log_size: LogSize,
     times: Arc<Times>,
     pub(super) space: LogSpace,
-    voter_reports: VoterReports,
+    pub(super) voter_reports: VoterReports,
     introductions: Introductions,
 }
 
@@ -275,7 +216,7 @@ impl Quorum {
         if heard * 2 > voters.len() { Ok(()) } else { Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed())) }
     }
 
-    fn leader(&self) -> Option<u64> {
+    pub(super) fn leader(&self) -> Option<u64> {
         let metrics = self.raft.server_metrics();
         metrics.borrow_watched().current_leader
     }
@@ -324,60 +265,6 @@ impl Quorum {
         }
     }
 
-    /// Raft as it looks from here.
-    pub(crate) fn view(&self) -> QuorumView {
-        // The borrow is short: holding it would freeze the core.
-        let metrics = self.raft.metrics().borrow_watched().clone();
-        let role = |state: ServerState| match state {
-            ServerState::Leader => CoordinatorRole::Leader,
-            ServerState::Candidate => CoordinatorRole::Candidate,
-            _ => CoordinatorRole::Follower,
-        };
-        let last_log_index = metrics.last_log_index.unwrap_or(0);
-        let leads = metrics.state == ServerState::Leader;
-        let members = &metrics.membership_config;
-        let votes: BTreeSet<u64> = members.voter_ids().collect();
-        let addresses = self.addresses();
-        let voters = addresses.iter().map(|(id, address)| {
-            // Before the log names anybody those who found the quorum are meant.
-            let voter = votes.is_empty() || votes.contains(id);
-            let matched = metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
-            let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(id)).copied().flatten();
-            let behind = matched.map(|matched| last_log_index.saturating_sub(matched.index));
-            let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
-            let role = match () {
-                () if *id == self.local_voter.id && voter => role(metrics.state),
-                () if metrics.current_leader == Some(*id) => CoordinatorRole::Leader,
-                () if leads && silent && *id != self.local_voter.id => CoordinatorRole::Unreachable,
-                () if !voter => CoordinatorRole::Learner,
-                () => CoordinatorRole::Follower,
-            };
-            let behind = if *id == self.local_voter.id { leads.then_some(0) } else { behind };
-            let lack = match () {
-                () if *id == self.local_voter.id => self.space.lack(),
-                () if leads && !silent => self.voter_reports.lack(*id),
-                () => None,
-            };
-            let snapshot_waits = match () {
-                () if *id == self.local_voter.id => self.replicated.snapshot_waits(),
-                () => leads && !silent && self.voter_reports.snapshot_waits(*id),
-            };
-            let certificate = self.voter_reports.certificate(*id).filter(|_| leads && !silent);
-            let address = address.clone();
-            VoterView { id: *id, address, role, voter, entries_behind: behind, lack, snapshot_waits, certificate }
-        });
-        QuorumView {
-            id: self.local_voter.id,
-            role: role(metrics.state),
-            leader: metrics.current_leader,
-            term: metrics.current_term,
-            last_log_index,
-            applied_index: metrics.last_applied.map_or(0, |id| id.index),
-            voters: voters.collect(),
-            fatal: metrics.running_state.as_ref().err().map(ToString::to_string),
-        }
-    }
-
     /// Tells when who leads, the term or the voter set may have changed.
     pub(crate) fn leadership(&self) -> Leadership {
         Leadership { receiver: self.raft.server_metrics() }
@@ -390,82 +277,6 @@ impl Quorum {
             return None;
         }
         lack::read_only(self.local_voter.id, &self.view().voters)
-    }
-
-    /// Whether another coordinator that has space could take over from this one, which has none.
-    pub(super) fn should_give_way(&self) -> bool {
-        if self.space.lack().is_none() || self.leading_term().is_none() {
-            return false;
-        }
-        let voters = self.view().voters;
-        let able = |voter: &VoterView| {
-            let near = voter.entries_behind.is_some_and(|behind| behind <= TRANSFER_LAG_MAX);
-            voter.voter && voter.id != self.local_voter.id && near && voter.lack.is_none() && !voter.is_away()
-        };
-        voters.iter().any(able)
-    }
-
-    /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
-    /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within a second.
-    pub(crate) async fn give_way(&self) -> bool {
-        let voters = self.view().voters.into_iter().filter(|voter| voter.voter);
-        self.give_way_to(&voters.map(|voter| voter.id).collect()).await
-    }
-
-    /// As [`Quorum::give_way`], to one of these.
-    pub(super) async fn give_way_to(&self, among: &BTreeSet<u64>) -> bool {
-        let Some(term) = self.leading_term() else { return true };
-        let view = self.view();
-        let able = view
-            .voters
-            .iter()
-            .filter(|voter| among.contains(&voter.id) && voter.id != self.local_voter.id)
-            .filter(|voter| voter.role == CoordinatorRole::Follower);
-        let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
-        let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
-        if let Err(error) = self.raft.trigger().transfer_leader(next).await {
-            tracing::warn!(%error, "leadership could not be handed over");
-            return false;
-        }
-        tracing::info!(to = next, term, "handing leadership over");
-        let waited = tokio::time::timeout(TRANSFER_DEADLINE, async {
-            while self.leader().is_none_or(|leader| leader == self.local_voter.id) {
-                tokio::time::sleep(LOOK_INTERVAL).await;
-            }
-        });
-        waited.await.is_ok()
-    }
-
-    /// Whether this voter could lead now.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(super) fn may_lead(&self, view: &QuorumView, id: u64) -> Result<(), ErrorDetail> {
-        let refuse = |kind, why: String| Err(ErrorDetail::new(kind, why));
-        match view.voters.iter().find(|voter| voter.id == id) {
-            None => refuse(ErrorKind::NotFound, format!("there is no coordinator {id}")),
-            Some(voter) if !voter.voter => {
-                refuse(ErrorKind::Refused, format!("coordinator {id} is a learner: promote it first"))
-            }
-            Some(voter) if voter.is_away() => {
-                refuse(ErrorKind::Refused, format!("coordinator {id} does not answer; start it first"))
-            }
-            Some(voter) => match voter.entries_behind {
-                Some(behind) if behind <= TRANSFER_LAG_MAX => Ok(()),
-                _ => refuse(
-                    ErrorKind::Refused,
-                    format!("coordinator {id} has not caught up with the log; try again in a moment"),
-                ),
-            },
-        }
-    }
-
-    /// Why a hand-over of the lead came to nothing.
-    pub(super) fn nobody_took_over(&self, to: Option<u64>) -> ErrorDetail {
-        let whom = to.map_or_else(|| "no other coordinator has".to_owned(), |to| format!("coordinator {to} has not"));
-        let message =
-            format!("{whom} taken the lead within {} s; see `archon quorum list`", TRANSFER_DEADLINE.as_secs());
-        ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
     }
 
     /// Ends Raft.

@@ -1,0 +1,110 @@
+//! Handing the lead over.
+
+use super::quorum::{LOOK_INTERVAL, Quorum};
+use super::view::{QuorumView, VoterView};
+use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a leader may take to give way.
+pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
+/// A voter that is behind by no more than what may be under way counts as caught up.
+const TRANSFER_LAG_MAX: u64 = 64;
+
+impl Quorum {
+    /// Whether another coordinator that has space could take over from this one, which has none.
+    pub(super) fn should_give_way(&self) -> bool {
+        if self.space.lack().is_none() || self.leading_term().is_none() {
+            return false;
+        }
+        let voters = self.view().voters;
+        let able = |voter: &VoterView| {
+            let near = voter.entries_behind.is_some_and(|behind| behind <= TRANSFER_LAG_MAX);
+            voter.voter && voter.id != self.local_voter.id && near && voter.lack.is_none() && !voter.is_away()
+        };
+        voters.iter().any(able)
+    }
+
+    /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
+    /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within a second.
+    pub(crate) async fn give_way(&self) -> bool {
+        let voters = self.view().voters.into_iter().filter(|voter| voter.voter);
+        self.give_way_to(&voters.map(|voter| voter.id).collect()).await
+    }
+
+    /// As [`Quorum::give_way`], to one of these.
+    pub(super) async fn give_way_to(&self, among: &BTreeSet<u64>) -> bool {
+        let Some(term) = self.leading_term() else { return true };
+        let view = self.view();
+        let able = view
+            .voters
+            .iter()
+            .filter(|voter| among.contains(&voter.id) && voter.id != self.local_voter.id)
+            .filter(|voter| voter.role == CoordinatorRole::Follower);
+        let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
+        let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
+        if let Err(error) = self.raft.trigger().transfer_leader(next).await {
+            tracing::warn!(%error, "leadership could not be handed over");
+            return false;
+        }
+        tracing::info!(to = next, term, "handing leadership over");
+        let waited = tokio::time::timeout(TRANSFER_DEADLINE, async {
+            while self.leader().is_none_or(|leader| leader == self.local_voter.id) {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        });
+        waited.await.is_ok()
+    }
+
+    /// Whether this voter could lead now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn may_lead(&self, view: &QuorumView, id: u64) -> Result<(), ErrorDetail> {
+        let refuse = |kind, why: String| Err(ErrorDetail::new(kind, why));
+        match view.voters.iter().find(|voter| voter.id == id) {
+            None => refuse(ErrorKind::NotFound, format!("there is no coordinator {id}")),
+            Some(voter) if !voter.voter => {
+                refuse(ErrorKind::Refused, format!("coordinator {id} is a learner: promote it first"))
+            }
+            Some(voter) if voter.is_away() => {
+                refuse(ErrorKind::Refused, format!("coordinator {id} does not answer; start it first"))
+            }
+            Some(voter) => match voter.entries_behind {
+                Some(behind) if behind <= TRANSFER_LAG_MAX => Ok(()),
+                _ => refuse(
+                    ErrorKind::Refused,
+                    format!("coordinator {id} has not caught up with the log; try again in a moment"),
+                ),
+            },
+        }
+    }
+
+    /// Why a hand-over of the lead came to nothing.
+    pub(super) fn nobody_took_over(&self, to: Option<u64>) -> ErrorDetail {
+        let whom = to.map_or_else(|| "no other coordinator has".to_owned(), |to| format!("coordinator {to} has not"));
+        let message =
+            format!("{whom} taken the lead within {} s; see `archon quorum list`", TRANSFER_DEADLINE.as_secs());
+        ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
+    }
+
+    /// Has another voter lead: this one if it is named, else whoever is nearest to the end of the log.
+    ///
+    /// # Errors
+    /// If that one is no voter, does not answer or lags behind; retryable if it did not take over in time, or another one did.
+    pub(crate) async fn transfer_lead(&self, to: Option<u64>) -> Result<(), ErrorDetail> {
+        let view = self.view();
+        let others: BTreeSet<u64> = view.voters.iter().filter(|voter| voter.voter).map(|voter| voter.id).collect();
+        let among = match to {
+            Some(to) => {
+                self.may_lead(&view, to)?;
+                BTreeSet::from([to])
+            }
+            None => others,
+        };
+        let taken = self.give_way_to(&among).await;
+        // One that lacks the last entry does not take it, and then whoever is first does.
+        let by_whom = self.view().leader;
+        if taken && to.is_none_or(|to| by_whom == Some(to)) { Ok(()) } else { Err(self.nobody_took_over(to)) }
+    }
+}

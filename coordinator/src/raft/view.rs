@@ -1,0 +1,121 @@
+//! The quorum as one coordinator sees it.
+
+use super::lack::Lack;
+use super::quorum::Quorum;
+use archon_types::{CoordinatorRole, MemberCertificate};
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::{Instant as _, ServerState};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+/// A member as this coordinator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VoterView {
+    /// Its id.
+    pub(crate) id: u64,
+    /// Its address.
+    pub(crate) address: String,
+    /// What it is to the quorum.
+    pub(crate) role: CoordinatorRole,
+    /// Whether its vote counts.
+    pub(crate) voter: bool,
+    /// How far its log is behind the leader's, where this coordinator leads.
+    pub(crate) entries_behind: Option<u64>,
+    /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
+    pub(crate) lack: Option<Lack>,
+    /// Whether a snapshot of it waits for space on its disk, as far as this coordinator knows.
+    pub(crate) snapshot_waits: bool,
+    /// By which certificate it talks: of the others where this coordinator leads, if by TLS.
+    pub(crate) certificate: Option<MemberCertificate>,
+}
+
+impl VoterView {
+    /// Whether the leader, if this is its view, has not heard it for a second.
+    pub(crate) fn is_away(&self) -> bool {
+        self.role == CoordinatorRole::Unreachable
+    }
+}
+
+impl fmt::Display for VoterView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "coordinator {} at {}", self.id, self.address)
+    }
+}
+
+/// Raft as this coordinator sees it now; hints, not proof.
+#[derive(Clone, Debug)]
+pub(crate) struct QuorumView {
+    /// This coordinator's id.
+    pub(crate) id: u64,
+    /// `leader`, `follower` or `candidate`.
+    pub(crate) role: CoordinatorRole,
+    /// Who leads, if known.
+    pub(crate) leader: Option<u64>,
+    /// The present term.
+    pub(crate) term: u64,
+    /// Index of the last entry in the log, zero if there is none.
+    pub(crate) last_log_index: u64,
+    /// Index of the last applied entry, zero if there is none.
+    pub(crate) applied_index: u64,
+    /// The members, learners included.
+    pub(crate) voters: Vec<VoterView>,
+    /// Why Raft ended, if it did.
+    pub(crate) fatal: Option<String>,
+}
+
+impl Quorum {
+    /// Raft as it looks from here.
+    pub(crate) fn view(&self) -> QuorumView {
+        // The borrow is short: holding it would freeze the core.
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let role = |state: ServerState| match state {
+            ServerState::Leader => CoordinatorRole::Leader,
+            ServerState::Candidate => CoordinatorRole::Candidate,
+            _ => CoordinatorRole::Follower,
+        };
+        let last_log_index = metrics.last_log_index.unwrap_or(0);
+        let leads = metrics.state == ServerState::Leader;
+        let members = &metrics.membership_config;
+        let votes: BTreeSet<u64> = members.voter_ids().collect();
+        let addresses = self.addresses();
+        let voters = addresses.iter().map(|(id, address)| {
+            // Before the log names anybody those who found the quorum are meant.
+            let voter = votes.is_empty() || votes.contains(id);
+            let matched = metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
+            let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(id)).copied().flatten();
+            let behind = matched.map(|matched| last_log_index.saturating_sub(matched.index));
+            let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
+            let role = match () {
+                () if *id == self.local_voter.id && voter => role(metrics.state),
+                () if metrics.current_leader == Some(*id) => CoordinatorRole::Leader,
+                () if leads && silent && *id != self.local_voter.id => CoordinatorRole::Unreachable,
+                () if !voter => CoordinatorRole::Learner,
+                () => CoordinatorRole::Follower,
+            };
+            let behind = if *id == self.local_voter.id { leads.then_some(0) } else { behind };
+            let lack = match () {
+                () if *id == self.local_voter.id => self.space.lack(),
+                () if leads && !silent => self.voter_reports.lack(*id),
+                () => None,
+            };
+            let snapshot_waits = match () {
+                () if *id == self.local_voter.id => self.replicated().snapshot_waits(),
+                () => leads && !silent && self.voter_reports.snapshot_waits(*id),
+            };
+            let certificate = self.voter_reports.certificate(*id).filter(|_| leads && !silent);
+            let address = address.clone();
+            VoterView { id: *id, address, role, voter, entries_behind: behind, lack, snapshot_waits, certificate }
+        });
+        QuorumView {
+            id: self.local_voter.id,
+            role: role(metrics.state),
+            leader: metrics.current_leader,
+            term: metrics.current_term,
+            last_log_index,
+            applied_index: metrics.last_applied.map_or(0, |id| id.index),
+            voters: voters.collect(),
+            fatal: metrics.running_state.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
