@@ -221,16 +221,8 @@ mod tests {
     use super::*;
 
     fn view(role: CoordinatorRole, leader: Option<u64>, away: &[u64]) -> QuorumView {
-        let voter = |id: u64| VoterView {
-            id,
-            address: format!("127.0.0.1:{id}"),
-            role: if away.contains(&id) { CoordinatorRole::Unreachable } else { CoordinatorRole::Follower },
-            voter: true,
-            entries_behind: None,
-            lack: None,
-            snapshot_waits: false,
-            certificate: None,
-        };
+        let role_of = |id| if away.contains(&id) { CoordinatorRole::Unreachable } else { CoordinatorRole::Follower };
+        let voter = |id| VoterView::of(id, role_of(id));
         let voters = (1..=3).map(voter).collect();
         QuorumView { id: 1, role, leader, term: 4, last_log_index: 0, applied_index: 0, voters, fatal: None }
     }

@@ -4,6 +4,7 @@
 
 use super::hello::ask_all;
 use super::machine::Replicated;
+use super::membership::addresses_of;
 use super::types::Raft;
 use super::wire::LocalVoter;
 use archon_proto::v1::{Standing, hello_request};
@@ -130,9 +131,7 @@ struct Asks {
 
 impl Asks {
     fn members(&self) -> BTreeMap<u64, String> {
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow_watched();
-        metrics.membership_config.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect()
+        addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership())
     }
 
     fn leads(&self) -> bool {

@@ -76,19 +76,7 @@ mod tests {
 
     fn voters(of: [(CoordinatorRole, Option<Lack>); 3]) -> Vec<VoterView> {
         let ids = [1, 2, 3].into_iter().zip(of);
-        let voter = |(id, (role, lack))| {
-            let address = format!("127.0.0.1:{id}");
-            VoterView {
-                id,
-                address,
-                role,
-                voter: true,
-                entries_behind: None,
-                lack,
-                snapshot_waits: false,
-                certificate: None,
-            }
-        };
+        let voter = |(id, (role, lack))| VoterView { lack, ..VoterView::of(id, role) };
         ids.map(voter).collect()
     }
 

@@ -2,9 +2,9 @@
 
 use super::log_space::Purpose;
 use super::quorum::Quorum;
-use super::types::{LogId, Membership, TypeConfig, Voter};
+use super::types::{Membership, TypeConfig, Voter};
 use archon_coordinator_core::{Coordinator, Members, QuorumHealth, QuorumStep};
-use archon_types::{CoordinatorRole, StorageId};
+use archon_types::StorageId;
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
@@ -25,6 +25,11 @@ pub(super) fn members_of(membership: &Membership) -> (Members, bool) {
     (membership.nodes().map(member).collect(), membership.get_joint_config().len() > 1)
 }
 
+/// Where the members are reached that an entry names.
+pub(super) fn addresses_of(membership: &Membership) -> BTreeMap<u64, String> {
+    membership.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect()
+}
+
 fn voter_of(coordinator: Coordinator) -> Voter {
     Voter { address: coordinator.address, storage: coordinator.storage.get() }
 }
@@ -33,7 +38,7 @@ impl Quorum {
     /// How the members are, as this coordinator sees them, which leads.
     pub(crate) fn health(&self) -> QuorumHealth {
         let view = self.view();
-        let heard = view.voters.iter().filter(|voter| voter.role != CoordinatorRole::Unreachable);
+        let heard = view.voters.iter().filter(|voter| !voter.is_away());
         QuorumHealth {
             leader: view.id,
             heard: heard.map(|voter| voter.id).collect(),
@@ -53,27 +58,30 @@ impl Quorum {
     /// # Errors
     /// Why it is not done, or not known to be; it is decided anew then.
     pub(crate) async fn take(&self, step: QuorumStep, within: Duration) -> Result<(), String> {
-        let (change, retain) = match step {
+        let change = match step {
             QuorumStep::Done | QuorumStep::CatchUp(..) => return Ok(()),
             QuorumStep::GiveWay(stay) => {
                 return if self.give_way_to(&stay).await { Ok(()) } else { Err("nobody took the lead".to_owned()) };
             }
             // Nothing is added to what is wanted already.
-            QuorumStep::LeaveJoint => (ChangeMembers::AddVoterIds(BTreeSet::new()), true),
+            QuorumStep::LeaveJoint => ChangeMembers::AddVoterIds(BTreeSet::new()),
             QuorumStep::AddLearner(id, coordinator) => {
-                (ChangeMembers::AddNodes(BTreeMap::from([(id, voter_of(coordinator))])), true)
+                ChangeMembers::AddNodes(BTreeMap::from([(id, voter_of(coordinator))]))
             }
             // Another process at that address is not taken for this one: each answer names its directory.
             QuorumStep::SetAddress(id, coordinator) => {
-                (ChangeMembers::SetNodes(BTreeMap::from([(id, voter_of(coordinator))])), true)
+                ChangeMembers::SetNodes(BTreeMap::from([(id, voter_of(coordinator))]))
             }
-            QuorumStep::SetVoters(voters) => (ChangeMembers::ReplaceAllVoters(voters), true),
-            QuorumStep::Forget(gone) => (ChangeMembers::RemoveNodes(gone), true),
+            QuorumStep::SetVoters(voters) => ChangeMembers::ReplaceAllVoters(voters),
+            QuorumStep::Forget(gone) => ChangeMembers::RemoveNodes(gone),
         };
         let space = self.space.admitted(Purpose::Change, 2, ENTRY_BYTES, Instant::now() + within).await;
         let space = space.map_err(|_| "there is no space for it in the log".to_owned())?;
-        let now = Precondition::<TypeConfig>::LastMembershipLogId { last_membership_log_id: self.members_at() };
+        let last_membership_log_id = self.replicated().membership_log_id();
+        let now = Precondition::<TypeConfig>::LastMembershipLogId { last_membership_log_id };
         let raft = self.raft.clone();
+        // Who votes no more copies on as a learner, until it is forgotten.
+        let retain = true;
         // It goes on when nobody waits any more: the space is held until it is answered.
         let changing = tokio::spawn(async move {
             let changed = raft.change_membership_if(change, retain, [now]).await;
@@ -85,9 +93,5 @@ impl Quorum {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it was not committed in time".to_owned()),
         }
-    }
-
-    fn members_at(&self) -> Option<LogId> {
-        self.replicated().membership_log_id()
     }
 }

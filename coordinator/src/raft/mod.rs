@@ -47,7 +47,7 @@ pub(crate) use quorum::Quorum;
 pub use snapshot::SnapshotError;
 pub use store::StoreError;
 pub(crate) use transfer::TRANSFER_DEADLINE;
-pub(crate) use view::{QuorumView, VoterView};
+pub(crate) use view::{QuorumView, VoterView, spare};
 pub(crate) use wire::{LocalVoter, quorum_key};
 
 use crate::error::CoordinatorError;

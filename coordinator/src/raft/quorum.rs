@@ -5,10 +5,11 @@ use super::introductions::Introductions;
 use super::lack;
 use super::log_space::LogSpace;
 use super::machine::Replicated;
+use super::membership::addresses_of;
 use super::rounds::{Round, Rounds};
 use super::store::LogSize;
 use super::types::{Raft, TypeConfig, Voter};
-use super::view::VoterView;
+use super::view::spare;
 use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
 use crate::error::CoordinatorError;
@@ -155,12 +156,8 @@ impl Quorum {
 
     /// The addresses of all members, as the log has them.
     pub(crate) fn addresses(&self) -> BTreeMap<u64, String> {
-        let metrics = self.raft.server_metrics();
-        let members = Arc::clone(&metrics.borrow_watched().membership_config);
-        match members.nodes().next() {
-            Some(_) => members.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect(),
-            None => self.founders.as_ref().clone(),
-        }
+        let members = addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership());
+        if members.is_empty() { self.founders.as_ref().clone() } else { members }
     }
 
     /// The same without numbers, for those who call them.
@@ -211,9 +208,11 @@ impl Quorum {
         if self.leading_term().is_none() {
             return if self.leader_address().is_some() { Ok(()) } else { Err(self.not_leading()) };
         }
-        let voters: Vec<VoterView> = self.view().voters.into_iter().filter(|voter| voter.voter).collect();
-        let heard = voters.iter().filter(|voter| !voter.is_away()).count();
-        if heard * 2 > voters.len() { Ok(()) } else { Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed())) }
+        if spare(&self.view().voters).is_some() {
+            Ok(())
+        } else {
+            Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed()))
+        }
     }
 
     pub(super) fn leader(&self) -> Option<u64> {

@@ -2,14 +2,13 @@
 
 use super::quorum::{LOOK_INTERVAL, Quorum};
 use super::view::{QuorumView, VoterView};
+use archon_coordinator_core::coordinators::CATCH_UP_ENTRIES;
 use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a leader may take to give way.
 pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
-/// A voter that is behind by no more than what may be under way counts as caught up.
-const TRANSFER_LAG_MAX: u64 = 64;
 
 impl Quorum {
     /// Whether another coordinator that has space could take over from this one, which has none.
@@ -19,7 +18,7 @@ impl Quorum {
         }
         let voters = self.view().voters;
         let able = |voter: &VoterView| {
-            let near = voter.entries_behind.is_some_and(|behind| behind <= TRANSFER_LAG_MAX);
+            let near = voter.entries_behind.is_some_and(|behind| behind <= CATCH_UP_ENTRIES);
             voter.voter && voter.id != self.local_voter.id && near && voter.lack.is_none() && !voter.is_away()
         };
         voters.iter().any(able)
@@ -42,7 +41,7 @@ impl Quorum {
             .filter(|voter| among.contains(&voter.id) && voter.id != self.local_voter.id)
             .filter(|voter| voter.role == CoordinatorRole::Follower);
         let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
-        let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
+        let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= CATCH_UP_ENTRIES).min() else { return false };
         if let Err(error) = self.raft.trigger().transfer_leader(next).await {
             tracing::warn!(%error, "leadership could not be handed over");
             return false;
@@ -71,7 +70,7 @@ impl Quorum {
                 refuse(ErrorKind::Refused, format!("coordinator {id} does not answer; start it first"))
             }
             Some(voter) => match voter.entries_behind {
-                Some(behind) if behind <= TRANSFER_LAG_MAX => Ok(()),
+                Some(behind) if behind <= CATCH_UP_ENTRIES => Ok(()),
                 _ => refuse(
                     ErrorKind::Refused,
                     format!("coordinator {id} has not caught up with the log; try again in a moment"),
@@ -93,16 +92,13 @@ impl Quorum {
     /// # Errors
     /// If that one is no voter, does not answer or lags behind; retryable if it did not take over in time, or another one did.
     pub(crate) async fn transfer_lead(&self, to: Option<u64>) -> Result<(), ErrorDetail> {
-        let view = self.view();
-        let others: BTreeSet<u64> = view.voters.iter().filter(|voter| voter.voter).map(|voter| voter.id).collect();
-        let among = match to {
+        let taken = match to {
             Some(to) => {
-                self.may_lead(&view, to)?;
-                BTreeSet::from([to])
+                self.may_lead(&self.view(), to)?;
+                self.give_way_to(&BTreeSet::from([to])).await
             }
-            None => others,
+            None => self.give_way().await,
         };
-        let taken = self.give_way_to(&among).await;
         // One that lacks the last entry does not take it, and then whoever is first does.
         let by_whom = self.view().leader;
         if taken && to.is_none_or(|to| by_whom == Some(to)) { Ok(()) } else { Err(self.nobody_took_over(to)) }

@@ -2,6 +2,7 @@
 
 use super::lack::Lack;
 use super::quorum::Quorum;
+use archon_coordinator_core::coordinators::majority;
 use archon_types::{CoordinatorRole, MemberCertificate};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{Instant as _, ServerState};
@@ -34,6 +35,30 @@ impl VoterView {
     /// Whether the leader, if this is its view, has not heard it for a second.
     pub(crate) fn is_away(&self) -> bool {
         self.role == CoordinatorRole::Unreachable
+    }
+}
+
+/// How many voters may still fail, as the leader sees them; `None` if too few answer already.
+pub(crate) fn spare(voters: &[VoterView]) -> Option<usize> {
+    let votes = voters.iter().filter(|voter| voter.voter);
+    let heard = votes.clone().filter(|voter| !voter.is_away()).count();
+    heard.checked_sub(majority(votes.count()))
+}
+
+#[cfg(test)]
+impl VoterView {
+    /// A voter of which no more is known.
+    pub(crate) fn of(id: u64, role: CoordinatorRole) -> Self {
+        Self {
+            id,
+            address: format!("127.0.0.1:{id}"),
+            role,
+            voter: true,
+            entries_behind: None,
+            lack: None,
+            snapshot_waits: false,
+            certificate: None,
+        }
     }
 }
 

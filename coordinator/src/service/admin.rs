@@ -3,12 +3,12 @@
 use super::admin_tables::table_info;
 use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
-use super::voters::{spare, unreachable, voter, without_changes};
+use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use super::{certificates, describe, events, quorum};
 use crate::clock::{boot_now, wall_now};
 use crate::quorum_changes;
-use crate::raft::QuorumView;
+use crate::raft::{QuorumView, spare};
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
 use archon_proto::convert::admin::LIST_MAX;
@@ -418,7 +418,7 @@ impl Admin for Admins {
         let (pending, retired) = raft.replicated().read(|state| {
             (quorum::pending(state, step.as_ref()), state.coordinators.retired.keys().copied().collect())
         });
-        let spare = session.and_then(|_| spare(&view.voters));
+        let spare = session.and_then(|_| spare(&view.voters)).and_then(|spare| u32::try_from(spare).ok());
         let leader_address = view.leader.and_then(|leader| raft.addresses().remove(&leader));
         Ok(Response::new(v1::QuorumResponse {
             id: raft.id(),

@@ -112,17 +112,8 @@ mod tests {
     }
 
     fn voter(id: u64, certificate: Option<MemberCertificate>) -> VoterView {
-        let (address, role) = (format!("c{id}:7101"), CoordinatorRole::Follower);
-        VoterView {
-            id,
-            address,
-            role,
-            voter: true,
-            entries_behind: None,
-            lack: None,
-            snapshot_waits: false,
-            certificate,
-        }
+        let address = format!("c{id}:7101");
+        VoterView { address, certificate, ..VoterView::of(id, CoordinatorRole::Follower) }
     }
 
     fn codes(own: Option<MemberCertificate>, voters: &[VoterView]) -> Vec<(String, String)> {

@@ -1,8 +1,7 @@
 //! The coordinators as people are told of them.
 
 use super::describe::reason_now;
-use crate::raft::{Lack, VoterView, read_only};
-use archon_coordinator_core::coordinators::majority;
+use crate::raft::{Lack, VoterView, read_only, spare};
 use archon_proto::v1;
 use archon_types::ReasonCode;
 use archon_types::subject::Subject;
@@ -28,13 +27,6 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
-}
-
-/// How many voters may still fail, as the leader sees them; `None` if too few answer already.
-pub(super) fn spare(voters: &[VoterView]) -> Option<u32> {
-    let votes = voters.iter().filter(|voter| voter.voter);
-    let heard = votes.clone().filter(|voter| !voter.is_away()).count();
-    heard.checked_sub(majority(votes.count())).and_then(|spare| u32::try_from(spare).ok())
 }
 
 /// Coordinators by number.
