@@ -17,13 +17,16 @@ mod exit;
 pub mod fuzzing;
 mod kv;
 mod output;
+mod recover;
 mod serve;
 #[cfg(feature = "otlp")]
 mod spans;
 mod version;
 mod wanted;
 
-use args::{Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
+use args::{
+    Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, QuorumVerb, RebalanceVerb, TableVerb, Verb,
+};
 use exit::{Exit, Failure};
 use output::{Format, Output};
 use std::ffi::OsString;
@@ -68,6 +71,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Completion { shell } => completion::run(shell),
         Verb::Version => version::run(&Output::new(connection.output)),
         Verb::Cert(verb) => cert::run(&verb, &connection, &Output::new(connection.output)),
+        Verb::Quorum(QuorumVerb::Recover(args)) => recover::run(&args, &Output::new(connection.output)),
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),

@@ -320,6 +320,8 @@ impl Admin {
             spare_voters: wire.spare,
             pending: wire.pending.map(Into::into),
             retired_ids: wire.retired,
+            generation: wire.generation,
+            recovery: wire.recovery.map(Into::into),
             cluster_id: cluster_text(wire.cluster.as_ref())?,
         })
     }

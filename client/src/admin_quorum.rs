@@ -5,7 +5,7 @@ use crate::admin_call::Effect;
 use crate::admin_types::Quorum;
 use crate::error::Error;
 use archon_proto::convert::ids::uuid_bytes;
-use archon_proto::convert::quorum::ChangeQuorum;
+use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::v1;
 use archon_types::QuorumChange;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Admin {
     /// `Refused` if it could end the quorum, another change is under way, or somebody who is needed does not answer; `NotFound` if
     /// there is no such member; otherwise see [`Error`].
     pub async fn change_quorum(&self, change: QuorumChange, force: bool) -> Result<bool, Error> {
-        self.ask_for(Some(change), force).await
+        self.ask_for(QuorumAsk::Change(change), force).await
     }
 
     /// Takes the change of the quorum back that is under way. One that begins to copy the log stays a learner.
@@ -49,11 +49,20 @@ impl Admin {
     /// # Errors
     /// `Refused` if there is none, or it is too late; otherwise see [`Error`].
     pub async fn cancel_quorum_change(&self) -> Result<(), Error> {
-        self.ask_for(None, false).await.map(drop)
+        self.ask_for(QuorumAsk::Cancel, false).await.map(drop)
     }
 
-    async fn ask_for(&self, change: Option<QuorumChange>, force: bool) -> Result<bool, Error> {
-        let request = v1::ChangeQuorumRequest::from(ChangeQuorum { request: request_id(), change, force });
+    /// Ends a recovery of the coordinators, if every node that is not lost has told what it holds. Where changes were lost that nodes
+    /// had been told of, only if `accept_data_loss`. Returns whether it did not end by itself.
+    ///
+    /// # Errors
+    /// `Refused` if nothing is being recovered, a node has not told yet, or loss is not accepted; otherwise see [`Error`].
+    pub async fn settle_recovery(&self, accept_data_loss: bool) -> Result<bool, Error> {
+        self.ask_for(QuorumAsk::Settle, accept_data_loss).await
+    }
+
+    async fn ask_for(&self, ask: QuorumAsk, force: bool) -> Result<bool, Error> {
+        let request = v1::ChangeQuorumRequest::from(ChangeQuorum { request: request_id(), ask, force });
         let call = |channel, request| async move { client(channel).change_quorum(request).await };
         let wire: v1::ChangeQuorumResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(wire.changed)

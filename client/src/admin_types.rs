@@ -7,8 +7,8 @@ use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
-    CoordinatorRole, EventCode, Holds, KeyRange, KeysBy, NodeGoal, NodeStatus, PartitionStatus, PartitionTable,
-    ReasonCode, ReplicaState, TransportKind, Word,
+    CoordinatorRole, DoubtKind, EventCode, Holds, KeyRange, KeysBy, NodeGoal, NodeStatus, PartitionStatus,
+    PartitionTable, ReasonCode, ReplicaState, TransportKind, Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -292,6 +292,54 @@ pub struct Quorum {
     pub retired_ids: Vec<u64>,
     /// The cluster's UUID; empty while it is not bootstrapped.
     pub cluster_id: String,
+    /// How often the state began anew from less than a majority, the first time included.
+    pub generation: u64,
+    /// What is known of the recovery under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<QuorumRecovery>,
+}
+
+/// The coordinators' state was taken from less than a majority, and is not taken for true yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct QuorumRecovery {
+    /// When it began. Unix time.
+    pub began_at_ms: u64,
+    /// The last entry of the log that the state holds.
+    pub base_index: u64,
+    /// What keeps it from ending, the first hundred.
+    pub doubts: Vec<RecoveryDoubt>,
+    /// How many there are.
+    pub doubts_total: u32,
+}
+
+/// What keeps a recovery from ending.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RecoveryDoubt {
+    /// Of which kind.
+    pub kind: Word<DoubtKind>,
+    /// A node, a table or a partition.
+    pub about: String,
+    /// What is not known, in a sentence.
+    pub text: String,
+    /// Whether an operator may accept that acknowledged writes are lost by it; a node that is not heard is waited for.
+    pub may_be_accepted: bool,
+}
+
+impl From<v1::QuorumRecovery> for QuorumRecovery {
+    fn from(wire: v1::QuorumRecovery) -> Self {
+        let doubt = |wire: v1::RecoveryDoubt| RecoveryDoubt {
+            kind: Word::read(&wire.kind),
+            about: into_plain(wire.subject),
+            text: into_plain(wire.text),
+            may_be_accepted: wire.may_be_accepted,
+        };
+        Self {
+            began_at_ms: wire.began_at_ms,
+            base_index: wire.base,
+            doubts: wire.doubts.into_iter().map(doubt).collect(),
+            doubts_total: wire.doubts_total,
+        }
+    }
 }
 
 /// A change of the quorum that is under way.

@@ -62,7 +62,7 @@ pub use access_types::{AccessChanged, AccessRight, AccessSummary};
 pub use admin::Admin;
 pub use admin_types::{
     CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, PendingQuorumChange,
-    Quorum, RangeSummary, Reason, Status, TableSummary,
+    Quorum, QuorumRecovery, RangeSummary, Reason, RecoveryDoubt, Status, TableSummary,
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;
@@ -70,10 +70,10 @@ pub use archon_security::{CredentialsError, Identity, Role, Tls, Transport};
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
-    MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, QuorumChange, RangeLimits,
-    ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase, TableChange,
-    TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
+    Answer, Condition, CoordinatorRole, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy,
+    MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, QuorumChange,
+    RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase,
+    TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

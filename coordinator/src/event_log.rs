@@ -105,6 +105,8 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::QuorumChangeBegun { .. }
         | EventKind::QuorumChanged { .. }
         | EventKind::QuorumChangeCancelled { .. }
+        | EventKind::RecoveryBegun { .. }
+        | EventKind::RecoverySettled { .. }
         | EventKind::LeadershipBumped { .. }
         | EventKind::MemberBarred { .. }
         | EventKind::BarLifted { .. }

@@ -98,10 +98,7 @@ impl Identity {
             return Err(IdentityError::Missing { dir: dir.to_path_buf() });
         }
         archon_durable::create_directory(dir).map_err(|source| failed("create", dir, source))?;
-        let lock = Lock::take(dir).map_err(|lock| match lock {
-            LockError::Io { action, source } => failed(action, &dir.join(archon_durable::LOCK_FILE), source),
-            lock => IdentityError::Locked { dir: dir.to_path_buf(), lock },
-        })?;
+        let lock = locked(dir)?;
         let mut stored = match read(&dir.join(FILE))? {
             Some(stored) => stored,
             None if has_log(dir) => return Err(IdentityError::Missing { dir: dir.to_path_buf() }),
@@ -144,6 +141,30 @@ impl Identity {
         Ok(Self { dir: dir.to_path_buf(), stored, _lock: lock })
     }
 
+    /// Who a directory is that no process uses; `None` if it is none of a coordinator.
+    pub(crate) fn of_stopped(dir: &Path) -> Result<Option<Self>, IdentityError> {
+        let Some(stored) = read(&dir.join(FILE))? else { return Ok(None) };
+        Ok(Some(Self { dir: dir.to_path_buf(), stored, _lock: locked(dir)? }))
+    }
+
+    /// Writes who a new directory is whose coordinator is the only member of its quorum, as its log says already.
+    pub(crate) fn found_alone(
+        dir: &Path,
+        id: u64,
+        (storage, quorum): (Uuid, Uuid),
+        address: &str,
+    ) -> Result<(), IdentityError> {
+        let peers = BTreeMap::from([(id, address.to_owned())]);
+        let (magic, format) = (MAGIC.to_owned(), FORMAT);
+        let stored = Stored { magic, format, coordinator: id, storage, quorum, founder: false, peers, started: true };
+        write(dir, &stored)
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.stored.coordinator
+    }
+
     /// A quorum has let this newcomer in: its key, and who its members are.
     pub(crate) fn set_joined(&mut self, quorum: Uuid, members: BTreeMap<u64, String>) -> Result<(), IdentityError> {
         (self.stored.quorum, self.stored.founder, self.stored.peers) = (quorum, false, members);
@@ -183,6 +204,13 @@ impl Identity {
         }
         Ok(())
     }
+}
+
+fn locked(dir: &Path) -> Result<Lock, IdentityError> {
+    Lock::take(dir).map_err(|lock| match lock {
+        LockError::Io { action, source } => failed(action, &dir.join(archon_durable::LOCK_FILE), source),
+        lock => IdentityError::Locked { dir: dir.to_path_buf(), lock },
+    })
 }
 
 fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {

@@ -24,6 +24,7 @@ mod quorum_changes;
 mod quorum_monitor;
 mod raft;
 mod readiness;
+mod recovery;
 mod serve;
 mod service;
 mod session;
@@ -40,6 +41,7 @@ pub use identity::IdentityError;
 #[cfg(feature = "fuzzing")]
 pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
+pub use recovery::{NewGeneration, RecoverError, Survivor, SurvivorSummary};
 
 use archon_security::Refusals;
 use raft::Storage;

@@ -75,6 +75,7 @@ impl Probe {
             last_incarnation: 0,
             expects: 0,
             participant: None,
+            told: 0,
         };
         let answer = session.register(request).await.expect("the leader registers").into_inner();
         let registered = Registered::try_from(answer).expect("a registration");

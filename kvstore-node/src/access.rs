@@ -90,7 +90,11 @@ mod tests {
     }
 
     fn kind(access: &ClientAccess, caller: &Caller, right: Right) -> Option<ErrorKind> {
-        access.of(caller, "a call").check(&Tables::new(Vec::new()), ORDERS, right).err().map(|error| error.kind)
+        access
+            .of(caller, "a call")
+            .check(&Tables::new(Vec::new(), archon_types::Version::ZERO), ORDERS, right)
+            .err()
+            .map(|error| error.kind)
     }
 
     #[test]
@@ -121,7 +125,11 @@ mod tests {
 
     #[test]
     fn what_is_refused_twice_is_said_in_the_words_of_its_own_table() {
-        let (access, shop, tables) = (ClientAccess::default(), caller(Role::Client, "shop"), Tables::new(Vec::new()));
+        let (access, shop, tables) = (
+            ClientAccess::default(),
+            caller(Role::Client, "shop"),
+            Tables::new(Vec::new(), archon_types::Version::ZERO),
+        );
         access.take(list(7, None));
         let mut permissions = access.of(&shop, "a call");
         let mut said = |table: u64| permissions.check(&tables, TableId::new(table), Right::Write).unwrap_err().message;
@@ -131,7 +139,11 @@ mod tests {
     /// Its rights went with it, so whoever still had it open was told to ask for a right to a table that nobody knows.
     #[test]
     fn a_client_of_a_dropped_table_was_told_that_it_has_no_right_to_it() {
-        let (access, shop, tables) = (ClientAccess::default(), caller(Role::Client, "shop"), Tables::new(Vec::new()));
+        let (access, shop, tables) = (
+            ClientAccess::default(),
+            caller(Role::Client, "shop"),
+            Tables::new(Vec::new(), archon_types::Version::ZERO),
+        );
         access.take(list(7, None));
         let list = TableList { version: Version::new(7), last: TableId::new(5), tables: vec![TableId::new(5)] };
         tables.merge(crate::tables::News { tables: Some(list), ..Default::default() });

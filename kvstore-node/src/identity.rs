@@ -5,7 +5,7 @@
 //! directory), so that a crash leaves the old or the new one.
 
 use archon_durable::{LOCK_FILE, Lock, LockError};
-use archon_types::{ClusterId, Incarnation, NodeId, StorageId};
+use archon_types::{ClusterId, Incarnation, NodeId, StorageId, generation_of};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -237,7 +237,10 @@ impl DataDirectory {
     ) -> Result<(), IdentityError> {
         self.check_cluster(cluster)?;
         let known = self.identity.node_id;
-        if (known != NodeId::ZERO && known != node) || incarnation < self.identity.last_incarnation {
+        let last = self.identity.last_incarnation;
+        // Coordinators that were recovered may not know of this directory, and give it another number.
+        let recovered = generation_of(incarnation.get()) > generation_of(last.get());
+        if (known != NodeId::ZERO && known != node && !recovered) || incarnation < last {
             return Err(IdentityError::Contradiction {
                 directory: self.path.clone(),
                 found_node: known,

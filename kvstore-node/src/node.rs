@@ -202,9 +202,9 @@ impl Node {
             home: Box::new(DirectoryHome { directory: Arc::clone(&directory), holdings }),
             renew: Box::new({
                 let shards = shards.clone();
-                move |incarnation| {
+                move |life| {
                     let shards = shards.clone();
-                    Box::pin(async move { shards.renew(incarnation).await })
+                    Box::pin(async move { shards.renew(life).await })
                 }
             }),
             withdraw: Box::new({

@@ -7,14 +7,16 @@ use crate::grants::Grants;
 use crate::load::LoadBoard;
 use crate::metrics::Metrics;
 use crate::reports::ReportQueue;
-use crate::session::known_coordinators;
+use crate::session::remembered::Remembered;
 use crate::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_proto::convert::session::Member;
 use archon_session::Clock;
-use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PushKey, Settings};
+use archon_types::{
+    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PushKey, Settings, Version,
+};
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,12 +92,13 @@ impl Shared {
         let connection_limit = ConnectionLimit::new(
             configured.unwrap_or_else(|| connections_for(NODE_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
         );
-        Self {
+        let mut remembered = Remembered::read(&config.data_dir);
+        if remembered.coordinators.is_empty() {
             // Who was named is asked after those that are known.
-            tables: Tables::new(match known_coordinators::read(&config.data_dir) {
-                known if known.is_empty() => config.coordinators.clone(),
-                known => known,
-            }),
+            remembered.coordinators.clone_from(&config.coordinators);
+        }
+        Self {
+            tables: Tables::new(remembered.coordinators, remembered.told),
             slow: SlowOperations::new(config.slow_operation),
             access: ClientAccess::default(),
             config,
@@ -139,6 +142,7 @@ impl Shared {
 
     /// A new registration counts from now on. Every shard must have forgotten the former one's leaderships before.
     pub(crate) fn begin_life(&self, life: Life) {
+        self.tables.note_told(Version::new(life.member.incarnation.get()));
         self.grants.store(Arc::clone(&life.grants));
         self.life.store(Some(Arc::new(life)));
     }

@@ -30,6 +30,8 @@ struct State {
     /// A table of which only the first pieces are here. Nothing of it counts before the last one is.
     arriving: Option<Assembly>,
     coordinators: Vec<String>,
+    /// The highest version that was told of.
+    told: Version,
 }
 
 /// What a push brings besides duties.
@@ -61,10 +63,10 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// No table yet; `coordinators` are the configured addresses.
-    pub(crate) fn new(coordinators: Vec<String>) -> Self {
+    /// No table yet; `coordinators` are the configured addresses, and `told` is the highest version that an earlier run was told of.
+    pub(crate) fn new(coordinators: Vec<String>, told: Version) -> Self {
         Self {
-            state: RwLock::new(State { coordinators, ..State::default() }),
+            state: RwLock::new(State { coordinators, told, ..State::default() }),
             version: watch::Sender::new(Version::ZERO),
             removals: watch::Sender::new(Version::ZERO),
         }
@@ -124,6 +126,17 @@ impl Tables {
     /// Whether the node was removed from the cluster for good, as far as is known.
     pub(crate) fn is_removed(&self, id: NodeId) -> bool {
         self.state.read().removed.contains(id)
+    }
+
+    /// The coordinators told of something of this version.
+    pub(crate) fn note_told(&self, version: Version) {
+        let mut state = self.state.write();
+        state.told = state.told.max(version);
+    }
+
+    /// The highest version that they told of.
+    pub(crate) fn told(&self) -> Version {
+        self.state.read().told
     }
 
     /// Addresses of the coordinators, as last told.

@@ -74,7 +74,7 @@ fn piece(from: u64, next: Option<u64>, version: u64, rows: Vec<Partition>) -> Ne
 
 #[test]
 fn an_empty_name_is_the_default_table() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     assert_eq!(tables.table(""), None);
     assert!(tables.merge(table(delta(0, 5))));
     assert_eq!(tables.table("").map(|table| table.name), Some("default".to_owned()));
@@ -86,7 +86,7 @@ fn an_empty_name_is_the_default_table() {
 
 #[test]
 fn nodes_come_once_for_all_tables_and_a_gap_among_them_is_noticed() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     assert!(!tables.merge(nodes(3, 5, vec![node(1, 5)])), "nodes before 3 are missing");
     assert_eq!(tables.node(NodeId::new(1)), None);
     assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
@@ -99,7 +99,7 @@ fn nodes_come_once_for_all_tables_and_a_gap_among_them_is_noticed() {
 
 #[test]
 fn a_node_that_was_removed_stayed_in_the_address_book_for_ever() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     let mut removals = tables.removals();
     assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
     assert!(!removals.has_changed().unwrap());
@@ -118,7 +118,7 @@ fn a_node_that_was_removed_stayed_in_the_address_book_for_ever() {
 
 #[test]
 fn a_partial_delta_of_an_unknown_table_is_a_gap() {
-    let tables = Tables::new(vec!["a:1".into()]);
+    let tables = Tables::new(vec!["a:1".into()], Version::ZERO);
     assert!(!tables.merge(News { complete: Some(Version::new(5)), ..table(delta(3, 5)) }));
     assert_eq!(tables.version(), Version::ZERO, "with a gap nothing is complete");
     let coordinators = vec!["b:1".to_owned()];
@@ -129,7 +129,7 @@ fn a_partial_delta_of_an_unknown_table_is_a_gap() {
 
 #[test]
 fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     assert!(tables.merge(piece(0, Some(2), 5, vec![row(0, 5), row(1, 5)])));
     assert_eq!((tables.table(""), tables.version()), (None, Version::ZERO), "its second half is missing");
     assert!(!tables.merge(piece(3, None, 5, vec![row(3, 5)])), "row 2 is missing");
@@ -151,7 +151,7 @@ fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
 
 #[test]
 fn a_node_change_that_has_not_come_yet_is_not_claimed_with_a_newer_table() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     assert!(tables.merge(News { pieces: table(delta(0, 8)).pieces, ..nodes(0, 5, vec![node(1, 5)]) }));
     let answer = tables.newer_than("", Version::ZERO, 0).map(|piece| piece.delta.version);
     assert_eq!(answer, Some(Version::new(5)), "a node that changed at 6 would never be asked for again");
@@ -165,7 +165,7 @@ fn list(version: u64, last: u64, tables: &[u64]) -> News {
 
 #[test]
 fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     let gone = PartitionId::new(TABLE, 1);
     assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
     assert!(tables.merge(piece(0, Some(2), 6, vec![row(0, 6), row(1, 6)])), "more is to follow");
@@ -185,7 +185,7 @@ fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
 
 #[test]
 fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     let answer = |name| tables.unknown(name).kind;
     assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
     assert!(tables.merge(News { complete: Some(Version::new(7)), ..list(7, 2, &[2]) }));
@@ -210,7 +210,7 @@ fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
 
 #[test]
 fn names_of_dropped_tables_are_bounded_and_the_newest_stay() {
-    let tables = Tables::new(vec![]);
+    let tables = Tables::new(vec![], Version::ZERO);
     let last = DROPPED_NAMES_MAX as u64 + 2;
     for id in 1..=last {
         let name = format!("t{id}");

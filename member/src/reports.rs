@@ -99,6 +99,7 @@ fn key(report: &Report) -> Key {
         Fact::Absorbed { .. } => 12,
         Fact::Unabsorbable { .. } => 13,
         Fact::Undersized(_) => 15,
+        Fact::Inspected { .. } => 16,
     };
     let epoch = if matches!(report.fact, Fact::Released | Fact::Declined) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)

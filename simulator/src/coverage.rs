@@ -23,6 +23,12 @@ macro_rules! coverage {
 coverage! {
     /// Events of the world, of every sort.
     events,
+    /// Recoveries of the coordinators from less than a majority.
+    recoveries,
+    /// Of these, the ones that had lost changes.
+    recoveries_behind,
+    /// Recoveries that came to their end.
+    recoveries_settled,
     /// Leaderships granted by the coordinator.
     elections,
     /// Leaderships named in the command that failed a node.

@@ -272,6 +272,10 @@ pub(crate) enum Event {
         hosts: Vec<usize>,
         away: u64,
     },
+    /// The coordinators are recovered from less than a majority, now and then.
+    Recover,
+    /// An operator looks how that goes.
+    RecoveryLook,
     /// An operator drops a table.
     Drop,
     /// The same order to drop a table arrives once more.

@@ -34,6 +34,7 @@ mod mutant;
 mod network;
 mod operator;
 mod random;
+mod recovery;
 mod run;
 mod scenario;
 mod splits;

@@ -37,6 +37,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.accepts_loss {
             world.after(begin, Event::Operator);
         }
+        if world.plan.recovers {
+            world.after(begin, Event::Recover);
+        }
         if world.plan.drops {
             world.after(begin, Event::Drop);
         }

@@ -74,6 +74,8 @@ pub struct Scenario {
     pub strays: bool,
     /// Whether an operator accepts that writes are lost where nobody can lead for long.
     pub accepts_loss: bool,
+    /// Whether the coordinators are recovered from less than a majority.
+    pub recovers: bool,
     /// Whether operators drop tables and make them anew.
     pub drops: bool,
     /// Failure zones that nodes are in by turns; 0 if nobody says in which.
@@ -91,6 +93,18 @@ const SPLITS_END: u64 = 200_000_000;
 const MERGES_END: u64 = 300_000_000;
 /// Seeds of which one in so many is about splits, and another about merges, from where they are drawn.
 const DRAWN_RANGES: u64 = 6;
+
+/// Seeds from there on up to here are about recoveries of the coordinators.
+const RECOVERIES_END: u64 = 400_000_000;
+
+/// Whether the coordinators of this seed lose their majority.
+fn recovers(seed: u64) -> bool {
+    match seed {
+        MERGES_END..RECOVERIES_END => true,
+        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x4EC0_74ED).below(8) == 0,
+        _ => false,
+    }
+}
 
 /// What a seed is about that is about ranges.
 fn of_ranges(seed: u64) -> Option<Theme> {
@@ -163,7 +177,7 @@ impl Scenario {
             copies_per_node_max: 2,
         };
         let rough = random.below(3);
-        Self {
+        let mut plan = Self {
             seed,
             nodes,
             clients: 2 + random.index(3),
@@ -178,6 +192,7 @@ impl Scenario {
             // Of its own, so that all other seeds go the way they went.
             strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
             accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
+            recovers: false,
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
@@ -202,7 +217,12 @@ impl Scenario {
                 .flatten(),
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)
                 || (matches!(theme, Theme::Noise | Theme::Splits | Theme::Merges) && random.below(2) == 0),
-        }
+        };
+        // What a recovery may lose is for people to accept; that it loses nothing else can be seen only where nothing else is lost.
+        plan.recovers = recovers(seed) && !splits && !plan.destroys;
+        plan.accepts_loss &= !plan.recovers;
+        plan.drops &= !plan.recovers;
+        plan
     }
 
     /// A time-out that everything else is measured by.

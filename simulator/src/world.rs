@@ -10,6 +10,7 @@ use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
 use crate::operator::Operator;
 use crate::random::Random;
+use crate::recovery::Recoverer;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::worker::Workers;
@@ -27,6 +28,7 @@ pub(crate) struct World {
     pub(crate) splits: Random,
     pub(crate) merges: Random,
     pub(crate) operator: Operator,
+    pub(crate) recoverer: Recoverer,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -84,6 +86,7 @@ impl World {
             splits: Random::new(plan.seed ^ 0x5B11),
             merges: Random::new(plan.seed ^ 0x3E46),
             operator: Operator::new(plan.seed),
+            recoverer: Recoverer::new(plan.seed),
             plan,
         };
         world.coverage.zoned = u64::from(world.plan.zones > 0);
@@ -218,6 +221,8 @@ impl World {
             Event::Operator => self.operator_looks(),
             Event::PowerOff { hosts, away } => self.power_off_all(&hosts, away),
             Event::Drop => self.drop_tables(),
+            Event::Recover => self.recover_quorum(),
+            Event::RecoveryLook => self.recovery_looks(),
             Event::DropAgain { table } => self.drop_again(table),
             Event::Make => self.make_again(),
             Event::Split => self.order_split(),

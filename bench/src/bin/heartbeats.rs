@@ -170,6 +170,7 @@ impl Session {
             last_incarnation: 0,
             expects: 0,
             participant: None,
+            told: 0,
         };
         let (leader, client) = (leader.to_owned(), SessionClient::new(channel));
         let mut session = Self { leader, client, registration, registered: None, number: 0 };

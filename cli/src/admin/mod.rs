@@ -27,7 +27,7 @@ mod words;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long ago a Unix time was; `None` if the time is unknown (zero).
-fn since(at_ms: u64) -> Option<Duration> {
+pub(crate) fn since(at_ms: u64) -> Option<Duration> {
     if at_ms == 0 {
         return None;
     }
@@ -47,7 +47,7 @@ fn ago_text(at_ms: u64) -> String {
 }
 
 /// A length of time in one unit: `850ms`, `12s`, `3m`, `5h`, `2d`.
-fn short_time(time: Duration) -> String {
+pub(crate) fn short_time(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0 => format!("{}ms", time.as_millis()),

@@ -7,7 +7,9 @@ use crate::args::{QuorumVerb, QuorumWaitArgs};
 use crate::documents::{LeadTransferred, QuorumChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
-use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, Error, Quorum, QuorumChange};
+use archon_client::{
+    Admin, CoordinatorRole, CoordinatorStatus, Error, Quorum, QuorumChange, QuorumRecovery, RecoveryDoubt,
+};
 use std::cell::RefCell;
 
 /// Carries out one of them.
@@ -16,6 +18,8 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         QuorumVerb::List => return list(admin, output).await,
         QuorumVerb::TransferLeader(args) => return transfer(args.member, admin, output).await,
         QuorumVerb::Cancel => return cancel(admin, output).await,
+        QuorumVerb::Settle(args) => return settle(args.accept_data_loss, admin, output).await,
+        QuorumVerb::Recover(_) => return Err(Failure::failed("a recovery asks nobody")),
         QuorumVerb::Promote(args) => (QuorumChange::Promote { id: args.member }, false, &args.wait),
         QuorumVerb::Demote(args) => (QuorumChange::Demote { id: args.of.member }, args.force, &args.of.wait),
         QuorumVerb::Remove(args) => (QuorumChange::Remove { id: args.of.member }, args.force, &args.of.wait),
@@ -128,6 +132,50 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
         output.talk(format!("under way{age}, asked for by {}: {}{next}", pending.by, pending.change));
     }
     output.talk(spare_text(&quorum));
+    if let Some(recovery) = &quorum.recovery {
+        show_recovery(quorum.generation, recovery, output)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What keeps a recovery from ending, and what to do.
+fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: &Output) -> Result<(), Failure> {
+    let age = since(recovery.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
+    output.line(format!(
+        "\nbeing recovered{age}: generation {generation}, from entry {} on; nothing is served until this is over",
+        recovery.base_index
+    ))?;
+    let columns = [Column::text("DOUBT"), Column::text("OF"), Column::text("WHAT")];
+    let row = |doubt: &RecoveryDoubt| vec![doubt.kind.as_str().to_owned(), doubt.about.clone(), doubt.text.clone()];
+    output.rows(&columns, recovery.doubts.iter().map(row).collect(), "there are no doubts: it ends by itself")?;
+    let more = u64::from(recovery.doubts_total).saturating_sub(recovery.doubts.len() as u64);
+    if more > 0 {
+        output.talk(format!("and {more} more"));
+    }
+    let waits = recovery.doubts.iter().any(|doubt| !doubt.may_be_accepted);
+    match (waits, recovery.doubts.is_empty()) {
+        (true, _) => output.talk(
+            "start the nodes that are unheard of, each with its own --data-dir; one whose data is gone for good: `archon node lost \
+             NAME --accept-data-loss`",
+        ),
+        (false, false) => output.talk("to go on from what the nodes hold: `archon quorum settle --accept-data-loss`"),
+        (false, true) => {}
+    }
+    Ok(())
+}
+
+async fn settle(accept_data_loss: bool, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let changed = admin.settle_recovery(accept_data_loss).await.map_err(failure)?;
+    let quorum = admin.quorum_of_leader().await?;
+    if output.is_json() {
+        output.json(&QuorumChanged { change: "settled".to_owned(), changed, quorum })?;
+    } else {
+        output.line(if changed {
+            "settled: partitions go on from what the nodes hold"
+        } else {
+            "it ends by itself"
+        })?;
+    }
     Ok(Exit::Done)
 }
 
@@ -215,6 +263,8 @@ mod tests {
             pending: None,
             retired_ids: Vec::new(),
             cluster_id: String::new(),
+            generation: 1,
+            recovery: None,
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) use partitions::{
     DescribePartitionArgs, ForceLeaderArgs, LocateArgs, MergePartitionArgs, PartitionListArgs, PartitionVerb,
     SplitPartitionArgs,
 };
-pub(crate) use quorum::{QuorumVerb, QuorumWaitArgs};
+pub(crate) use quorum::{QuorumRecoverArgs, QuorumVerb, QuorumWaitArgs};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
 
 pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};

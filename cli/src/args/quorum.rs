@@ -2,6 +2,7 @@
 
 use super::parse::{address, duration};
 use clap::Subcommand;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// `archon quorum …`
@@ -38,6 +39,24 @@ pub(crate) enum QuorumVerb {
     /// Have another coordinator lead: this one, or the one that lags least.
     #[command(after_help = "Examples:\n  archon quorum transfer-leader\n  archon quorum transfer-leader 2")]
     TransferLeader(TransferLeaderArgs),
+    /// Begin anew from what is left of a quorum that lost its majority for good: one stopped coordinator's directory.
+    ///
+    /// This asks nobody: it reads the directory, which stays as it was, and makes another one, with which a coordinator begins a new
+    /// generation alone. Start it; all nodes register with it, set their copies aside and tell what they hold, and then partitions go on.
+    /// What the majority had decided last may be missing: where nodes had been told of it, the recovery waits for `archon quorum
+    /// settle`. The old coordinators must never run again: they would still take themselves for the quorum.
+    ///
+    /// Without --accept-data-loss it only says what is there (exit 4).
+    #[command(after_help = "Examples:\n  archon quorum recover --from /var/lib/archon/c2\n  \
+        archon quorum recover --from /var/lib/archon/c2 --into /var/lib/archon/c2-new --id 2 --address 10.0.0.2:7101 --accept-data-loss\n  \
+        archon coordinator --id 2 --listen 10.0.0.2:7101 --data-dir /var/lib/archon/c2-new")]
+    Recover(QuorumRecoverArgs),
+    /// End a recovery, and go on from what the nodes hold.
+    ///
+    /// It ends by itself once every node has told, unless changes were lost that nodes had been told of: `archon quorum list` says so.
+    /// Refused (exit 4) while a node that is not lost has not told, and without --accept-data-loss where writes may be lost.
+    #[command(after_help = "Examples:\n  archon quorum list\n  archon quorum settle --accept-data-loss")]
+    Settle(QuorumSettleArgs),
     /// Take back the change that is under way. A newcomer that copies the log already stays a learner.
     #[command(after_help = "Examples:\n  archon quorum cancel")]
     Cancel,
@@ -98,6 +117,37 @@ pub(crate) struct QuorumAddressArgs {
     pub(crate) address: String,
     #[command(flatten)]
     pub(crate) wait: QuorumWaitArgs,
+}
+
+/// Options of `archon quorum recover`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumRecoverArgs {
+    /// The data directory of a coordinator that is stopped, best the one that was written to last; or a snapshot file of one.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) from: PathBuf,
+    /// The data directory to make, where nothing is yet.
+    #[arg(long, value_name = "DIR", requires = "id", requires = "recovered_address")]
+    pub(crate) into: Option<PathBuf>,
+    /// The number of the coordinator that begins anew; it may be one that was used.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) id: Option<u64>,
+    /// Where nodes and other coordinators reach it: best an address that they know.
+    #[arg(long, value_name = "H:P", id = "recovered_address", value_parser = address)]
+    pub(crate) address: Option<String>,
+    /// The number of the new generation: above every one that any node has lived in [default: the next one].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) generation: Option<u64>,
+    /// Accept that what was decided last, and acknowledged writes with it, may be lost.
+    #[arg(long, requires = "into")]
+    pub(crate) accept_data_loss: bool,
+}
+
+/// Options of `archon quorum settle`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumSettleArgs {
+    /// Accept that acknowledged writes may be lost.
+    #[arg(long)]
+    pub(crate) accept_data_loss: bool,
 }
 
 /// Options of `archon quorum transfer-leader`.

@@ -45,6 +45,29 @@ pub(crate) struct QuorumChanged {
     pub(crate) quorum: Quorum,
 }
 
+/// What is left of a quorum, and what was begun with it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct QuorumRecovered {
+    /// The cluster's UUID.
+    pub(crate) cluster_id: String,
+    /// The generation that begins.
+    pub(crate) generation: u64,
+    /// The last entry of the log that is left.
+    pub(crate) base_index: u64,
+    /// When the last of the events in it happened. Unix time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_event_at_ms: Option<u64>,
+    /// How many nodes are known.
+    pub(crate) nodes_total: usize,
+    /// How many tables are known.
+    pub(crate) tables_total: usize,
+    /// How many partitions are known.
+    pub(crate) partitions_total: usize,
+    /// The directory that was made; absent if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data_dir: Option<String>,
+}
+
 /// Who was made to lead.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct LeadTransferred {

@@ -4,7 +4,7 @@ use super::{
     Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Entry, ErrorDocument, Key,
     MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
-use super::{LeadTransferred, QuorumChanged};
+use super::{LeadTransferred, QuorumChanged, QuorumRecovered};
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
@@ -34,7 +34,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 71] = [
+    let all: [(&'static str, Schema); 73] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("events", list::<Event>),
@@ -59,6 +59,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("quorum set-address", one::<QuorumChanged>),
         ("quorum transfer-leader", one::<LeadTransferred>),
         ("quorum cancel", one::<QuorumChanged>),
+        ("quorum settle", one::<QuorumChanged>),
+        ("quorum recover", one::<QuorumRecovered>),
         ("access grant", one::<AccessChanged>),
         ("access revoke", one::<AccessChanged>),
         ("access list", one::<AccessSummary>),

@@ -117,6 +117,7 @@ impl Session {
             held: Vec::new(),
             last_incarnation: last,
             expects,
+            told: Version::ZERO,
             participant: Some(config.served.clone()),
         };
         let refused = |detail: &ErrorDetail| {

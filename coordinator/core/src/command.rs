@@ -18,12 +18,14 @@
 //! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
+//! | go on after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost told what it holds | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
 use crate::coordinators::Wish;
 use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
+use crate::recovery::Standing;
 use crate::registration::Register;
 use archon_types::{
     ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, Partitioning, PlacementId,
@@ -220,6 +222,21 @@ pub enum Command {
         /// In the operator's words; may be empty.
         why: String,
     },
+    /// A node told where the log of one of its copies ends, while the state is recovered.
+    Inspected {
+        /// Which node.
+        node: NodeId,
+        /// Its present life.
+        incarnation: Incarnation,
+        /// The copy.
+        placement: PlacementId,
+        /// What it is.
+        standing: Standing,
+    },
+    /// An operator accepts what may be lost by the recovery.
+    AcceptRecovery,
+    /// What nodes told is taken for true, and partitions go on from it.
+    SettleRecovery,
     /// Something is wanted of the quorum. Judged by [`crate::check_quorum_change`] or [`crate::check_join`].
     ChangeQuorum {
         /// The version of [`crate::Coordinators`] on which the judgement rests.
@@ -270,6 +287,9 @@ impl Command {
             Self::SetAccess { .. } => "SetAccess",
             Self::Control { .. } => "Control",
             Self::ChangeQuorum { .. } => "ChangeQuorum",
+            Self::Inspected { .. } => "Inspected",
+            Self::AcceptRecovery => "AcceptRecovery",
+            Self::SettleRecovery => "SettleRecovery",
             Self::EndQuorumChange { .. } => "EndQuorumChange",
             Self::AcceptLoss { .. } => "AcceptLoss",
         }

@@ -4,6 +4,7 @@
 use crate::departed::{delete_not_issued, is_lost, may_issue_delete};
 use crate::migrate::hands_over;
 use crate::mutant::Mutant;
+use crate::recovery::Inventory;
 use crate::state::ClusterState;
 use archon_types::piece::node_bytes;
 use archon_types::{
@@ -22,6 +23,9 @@ const CONDEMNED_AT_ONCE: usize = 4_096;
 pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     if !state.is_active(node) {
         return None;
+    }
+    if let Some(inventory) = inventory(state, node) {
+        return Some(inventory.copies.keys().map(|placement| Duty::Inspect { placement: *placement }).collect());
     }
     let duties = state.partitions.on_node(node).filter_map(|row| {
         let placement = row.placement_on(node)?;
@@ -48,6 +52,11 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     Some(duties.chain(condemned).collect())
 }
 
+/// What a node is asked of while the state is recovered: it hosts nothing meanwhile.
+fn inventory(state: &ClusterState, node: NodeId) -> Option<&Inventory> {
+    state.recovery.as_ref()?.inventories.get(&node)
+}
+
 /// What a node's duties follow from. As long as it is the same, so are the duties, and they need not be derived anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DutiesMark {
@@ -57,17 +66,23 @@ pub struct DutiesMark {
     condemned: Option<(usize, Version)>,
     /// Who else acts, what is moved and what is barred, where leaderships of this node are to be handed over or copies to be deleted.
     others: Option<(Version, Version, Version)>,
+    /// It only tells what it holds.
+    inspects: bool,
 }
 
 /// The mark of a node's duties, or `None` while it must be told nothing, as [`duties`].
 pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     let row = state.node(node).filter(|row| row.is_active())?;
+    if inventory(state, node).is_some() {
+        return Some(DutiesMark { rows: 0, copies: 0, condemned: None, others: None, inspects: true });
+    }
     let (leaves, barred) = (row.node.goal.gives_up_leaderships(), state.controls.concerns(node));
     let ends = state.ending().next().is_some();
     let hands_over = leaves || barred || ends || state.migrations.any_running_from(node);
     let unloads = state.partitions.held_on(node) < state.partitions.count_on(node);
     let condemned = state.condemned.count_on(node);
     Some(DutiesMark {
+        inspects: false,
         condemned: (condemned > 0).then_some((condemned, state.dropped_version)),
         rows: state.partitions.mark_of(node),
         copies: state.partitions.count_on(node),

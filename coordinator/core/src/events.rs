@@ -6,7 +6,7 @@ use crate::coordinators::Wish;
 use crate::migration::MigrationId;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Right, Seq,
-    SettingStep, TableId, TableTraits,
+    SettingStep, TableId, TableTraits, Version,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,10 @@ pub enum EventKind {
     QuorumChanged { wish: Wish, voters: BTreeSet<u64> },
     /// An operator does not want the change of the quorum any more.
     QuorumChangeCancelled { wish: Wish },
+    /// The coordinators' state was taken from less than a majority, as of entry `base` of the log.
+    RecoveryBegun { generation: u64, base: Version },
+    /// What nodes told is taken for true from now on; `behind`: changes were lost that some of them had been told of.
+    RecoverySettled { generation: u64, behind: bool },
     /// A plan is being carried out.
     PlanStarted { moves: u32 },
     /// The operator wants the running plan undone.

@@ -29,6 +29,8 @@ impl ClusterState {
             access: Arc::clone(&self.access),
             access_version: self.access_version,
             feature_level: self.feature_level,
+            generation: self.generation,
+            recovery: self.recovery.clone(),
             coordinators: self.coordinators.clone(),
             nodes: self.nodes.clone(),
             participants: self.participants.clone(),

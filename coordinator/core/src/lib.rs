@@ -12,6 +12,7 @@
 //! | `liveness`, `withdrawals`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
 //! | `coordinators/` | the members of the quorum, and how it is changed step by step |
+//! | `recovery/` | the state begins anew from less than a majority, and nodes tell what is true |
 //! | `departed` | what copies that do not count can still hold |
 //! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
 //! | `isolated_leaders` | leaders that hear too few followers |
@@ -67,6 +68,7 @@ pub mod nodes;
 pub mod operate;
 pub mod partitions;
 pub mod plan;
+pub mod recovery;
 mod registration;
 mod remembered;
 pub mod repair;
@@ -113,13 +115,14 @@ pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
     AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
-    Obstacle, QuorumRefusal, RemovalPlan, SplitPlan, check_access, check_alter_node, check_alter_table,
+    Obstacle, QuorumRefusal, RemovalPlan, SettleRefusal, SplitPlan, check_access, check_alter_node, check_alter_table,
     check_cancel_merge, check_cancel_quorum_change, check_cancel_split, check_configure, check_drain,
     check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for, check_order, check_quorum_change,
-    check_remove, check_split, check_splittable, refusal, still_led,
+    check_remove, check_settle, check_split, check_splittable, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
+pub use recovery::{Doubt, Inventory, Recovery, RecoveryError, Standing, begin_generation, doubts};
 pub use registration::Register;
 pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};

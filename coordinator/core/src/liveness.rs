@@ -322,6 +322,13 @@ impl Liveness {
         self.over_at(state, former.failure_timeout_ms, self.last_answer(state, former.node, former.incarnation))
     }
 
+    /// From when on no lease is left that an earlier coordinator granted, to whomever.
+    pub(crate) fn earlier_leases_over_at(&self, state: &ClusterState) -> Millis {
+        let timeouts = state.members().map(|row| state.timing_of(row.node.id).failure_timeout_ms);
+        let longest_ms = timeouts.max().unwrap_or(0).max(state.settings.timing.failure_timeout_ms);
+        self.over_at(state, longest_ms, None)
+    }
+
     /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
     pub(crate) fn withdrawn_over_at(&self, state: &ClusterState, partition: PartitionId) -> Option<Millis> {
         let withdrawn = self.withdrawals.get(partition)?;

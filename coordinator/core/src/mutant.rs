@@ -55,6 +55,12 @@ archon_types::mutants! {
     BootForgotten = 19,
     /// A copy that was lost or damaged is hosted like one that was merely dropped.
     LostCopyHosted = 22,
+    /// The rows of recovered state are taken for true, whatever nodes told.
+    RowsTrusted = 62,
+    /// Recovered state is taken for true before every node was heard.
+    SettledUnheard = 62,
+    /// A node that has lived in a later generation is taken in.
+    LaterGenerationTaken = 60,
     /// A forced election leaves the other copies as they are.
     LossKeepsOthers = 23,
     /// A leadership is granted although a copy is known to have heard of a higher epoch.

@@ -1,7 +1,7 @@
 //! What a node or a participant says of itself when it registers.
 
 use archon_types::limits::WEIGHT_ORDINARY;
-use archon_types::{BootId, Incarnation, NodeTraits, Participant, PlacementId, StorageId};
+use archon_types::{BootId, Incarnation, NodeTraits, Participant, PlacementId, StorageId, Version};
 use serde::{Deserialize, Serialize};
 
 /// What a node says of itself when it registers.
@@ -33,6 +33,9 @@ pub struct Register {
     /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
     /// same directory says what was true before, and is refused.
     pub expects: Option<Incarnation>,
+    /// The highest version of the coordinators' state that it was told of; zero if of none.
+    #[serde(default)]
+    pub told: Version,
     /// It is a participant and no node of the key-value store: what it serves. Its name is its identity, and its storage id as
     /// new as its process.
     pub participant: Option<Participant>,
@@ -55,6 +58,7 @@ impl Register {
             held: Vec::new(),
             last_incarnation: None,
             expects: None,
+            told: Version::ZERO,
             participant: None,
         }
     }

@@ -9,6 +9,7 @@ use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::operate::too_large;
+use crate::recovery::Standing;
 use crate::splits;
 use crate::state::ClusterState;
 use archon_types::{
@@ -73,6 +74,15 @@ impl Reports<'_> {
             let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
+        if let Some(recovery) = &state.recovery
+            && !state.is_lease(report.partition.table)
+        {
+            let Fact::Inspected { last } = report.fact else { return Ok(Vec::new()) };
+            let standing = Standing { partition: report.partition, promised: report.epoch, last };
+            let placement = report.placement;
+            let told = Command::Inspected { node, incarnation, placement, standing };
+            return Ok(if recovery.awaits(node, incarnation, placement) { vec![told] } else { Vec::new() });
+        }
         if report.fact == Fact::Unloaded && state.condemned.contains(node, report.placement) {
             return Ok(vec![Command::Deleted { node, placement: report.placement }]);
         }
@@ -114,6 +124,7 @@ impl Reports<'_> {
             {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
             }
+            Fact::Inspected { .. } => Ok(Vec::new()), // The recovery is over.
             Fact::LostData { leader, commit, agreed } => {
                 let (placement, leader, epoch) = (own.id, *leader, report.epoch);
                 change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
@@ -229,7 +240,7 @@ impl Reports<'_> {
             return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
         }
         match report.fact {
-            Fact::Unloaded | Fact::Released | Fact::Declined => Ok(Vec::new()),
+            Fact::Unloaded | Fact::Released | Fact::Declined | Fact::Inspected { .. } => Ok(Vec::new()),
             _ => {
                 let message = format!("partition {} was dropped or merged away", report.partition);
                 Err(ErrorDetail::new(ErrorKind::NotFound, message))

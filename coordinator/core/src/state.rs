@@ -11,11 +11,12 @@ use crate::mutant::Mutant;
 use crate::node_row::NodeRow;
 use crate::nodes::Nodes;
 use crate::partitions::Partitions;
+use crate::recovery::Recovery;
 use crate::response::Response;
 use archon_types::{
     Access, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, NodeId, NodeStatus,
     Partition, PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table, TableId,
-    TableList, Version,
+    TableList, Version, first_number,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -75,6 +76,12 @@ pub struct ClusterState {
     pub access_version: Version,
     /// The protocol that the cluster speaks; a node that does not speak it is refused.
     pub feature_level: u32,
+    /// How often the state began anew from less than a majority, the first time included ([`crate::recovery`]).
+    #[serde(default = "first_generation")]
+    pub generation: u64,
+    /// What is known meanwhile, if it has begun anew and is not taken for true yet.
+    #[serde(default)]
+    pub recovery: Option<Box<Recovery>>,
     /// The members of the quorum.
     #[serde(default)]
     pub coordinators: Coordinators,
@@ -148,6 +155,10 @@ pub struct ClusterState {
     pub mutant: Option<Mutant>,
 }
 
+const fn first_generation() -> u64 {
+    1
+}
+
 impl Default for ClusterState {
     fn default() -> Self {
         Self::new()
@@ -164,6 +175,8 @@ impl ClusterState {
             access: Arc::default(),
             access_version: Version::ZERO,
             feature_level: 0,
+            generation: first_generation(),
+            recovery: None,
             coordinators: Coordinators::default(),
             nodes: Nodes::default(),
             participants: Nodes::default(),
@@ -382,11 +395,12 @@ impl ClusterState {
             return stale(format!("node {node} is not registered here; register first"));
         };
         let known = row.node.incarnation;
-        if incarnation > known {
+        // One of an earlier generation is none that this state is about to learn of.
+        if incarnation > known && incarnation.get() >= first_number(self.generation) {
             let message = format!("incarnation {incarnation} of node {node} is not applied here yet; try again");
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
-        if incarnation < known {
+        if incarnation != known {
             return stale(format!(
                 "incarnation {incarnation} of {} was replaced by {known}; register again",
                 row.node.name

@@ -12,6 +12,7 @@ use crate::merges;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::node_row::NodeRow;
+use crate::recovery::Recovery;
 use crate::repair::{self, Repairs};
 use crate::splits;
 use crate::state::{ClusterState, STRANGER_AGE_MS};
@@ -61,6 +62,9 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     {
         return Turn { commands, wake_at: wake_at.min(due) };
     }
+    if let Some(recovery) = state.recovery.as_deref() {
+        return recovering(state, recovery, liveness, now, commands);
+    }
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
     pass.overdue_hand_overs();
     pass.isolated_leaders();
@@ -81,6 +85,29 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     liveness.passed = Some((state.applied, due));
     wake_at = wake_at.min(due);
     Turn { commands, wake_at }
+}
+
+/// A turn while the state is recovered: of data nothing is decided until the nodes that are left were heard, and leases that an
+/// earlier quorum granted are over (PROTOCOL rule 62); owners of leases have nothing to tell.
+fn recovering(
+    state: &ClusterState,
+    recovery: &Recovery,
+    liveness: &mut Liveness,
+    now: Millis,
+    mut commands: Vec<Command>,
+) -> Turn {
+    let over_at = liveness.earlier_leases_over_at(state);
+    let mut pass = Pass { state, liveness, now, due: now.plus(state.settings.timing.heartbeat_ms), left: EDITS_MAX };
+    if now < over_at {
+        return Turn { commands, wake_at: pass.due.min(over_at) };
+    }
+    if recovery.settles(state) {
+        commands.push(Command::SettleRecovery);
+        return Turn { commands, wake_at: pass.due };
+    }
+    pass.elections(&mut commands);
+    pass.leases(&mut commands);
+    Turn { commands, wake_at: pass.due }
 }
 
 struct Pass<'a> {
@@ -168,6 +195,9 @@ impl Pass<'_> {
         for row in withdrawn.chain(leaderless) {
             if self.left == 0 {
                 break;
+            }
+            if self.state.recovery.is_some() && !self.state.is_lease(row.id.table) {
+                continue;
             }
             if !self.liveness.may_propose(row.id, row.version, self.now) {
                 continue;

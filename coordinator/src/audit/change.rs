@@ -128,6 +128,10 @@ fn quorum(asked: &v1::ChangeQuorumRequest) -> (String, String) {
         Some(Quorum::Replace(it)) => (coordinator(it.old), format!("replace by {}", coordinator(it.new))),
         Some(Quorum::SetAddress(it)) => (coordinator(it.id), format!("reached at {}", it.address)),
         Some(Quorum::Cancel(_)) => ("quorum".to_owned(), "cancel".to_owned()),
+        Some(Quorum::Settle(_)) => {
+            let loss = if asked.force { ", also if acknowledged writes are lost" } else { "" };
+            return ("quorum".to_owned(), format!("end the recovery{loss}"));
+        }
         None => ("quorum".to_owned(), "nothing".to_owned()),
     };
     (whom, if asked.force { format!("{what}, also without a spare") } else { what })

@@ -4,7 +4,7 @@ use super::addresses::Addresses;
 use super::codec;
 use super::membership::members_of;
 use super::snapshot::{SnapshotDir, SnapshotError};
-use super::types::{Applied, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+use super::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
 use archon_coordinator_core::{ClusterState, apply, members_changed, skip};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
@@ -174,6 +174,24 @@ impl Machine {
     }
 }
 
+/// Takes an entry of the log into the state.
+pub(super) fn take_in(state: &mut ClusterState, entry: &Entry) -> Applied {
+    let (mut answer, at) = (Applied::default(), entry.log_id);
+    match &entry.payload {
+        EntryPayload::Blank => skip(state, at.index),
+        EntryPayload::Normal(batch) if batch.term != at.leader_id.term => {
+            skip(state, at.index);
+            answer.void = true;
+        }
+        EntryPayload::Normal(batch) => answer.responses = apply(state, at.index, batch),
+        EntryPayload::Membership(membership) => {
+            let (members, joint) = members_of(membership);
+            members_changed(state, at.index, members, joint);
+        }
+    }
+    answer
+}
+
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
@@ -195,25 +213,16 @@ impl RaftStateMachine<TypeConfig> for Machine {
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
             let log_id = entry.log_id;
-            let mut answer = Applied::default();
-            {
+            let answer = {
                 let mut at = self.replicated.at.write();
-                match entry.payload {
-                    EntryPayload::Blank => skip(&mut at.state, log_id.index),
-                    EntryPayload::Normal(batch) if batch.term != log_id.leader_id.term => {
-                        skip(&mut at.state, log_id.index);
-                        answer.void = true;
-                    }
-                    EntryPayload::Normal(batch) => answer.responses = apply(&mut at.state, log_id.index, &batch),
-                    EntryPayload::Membership(membership) => {
-                        self.replicated.addresses.set(&membership);
-                        let (members, joint) = members_of(&membership);
-                        members_changed(&mut at.state, log_id.index, members, joint);
-                        at.membership = StoredMembership::new(Some(log_id), membership);
-                    }
+                let answer = take_in(&mut at.state, &entry);
+                if let EntryPayload::Membership(membership) = entry.payload {
+                    self.replicated.addresses.set(&membership);
+                    at.membership = StoredMembership::new(Some(log_id), membership);
                 }
                 at.applied = Some(log_id);
-            }
+                answer
+            };
             last = Some(log_id.index);
             if let Some(responder) = responder {
                 responder.send(answer);

@@ -30,6 +30,7 @@ mod snapshot_tests;
 mod store;
 #[cfg(test)]
 mod store_tests;
+mod survivor;
 mod transfer;
 mod trim;
 mod types;
@@ -46,6 +47,7 @@ pub(crate) use propose::Proposal;
 pub(crate) use quorum::Quorum;
 pub use snapshot::SnapshotError;
 pub use store::StoreError;
+pub(crate) use survivor::{Founder, read_directory, read_snapshot, write_directory};
 pub(crate) use transfer::TRANSFER_DEADLINE;
 pub(crate) use view::{QuorumView, VoterView, spare};
 pub(crate) use wire::{LocalVoter, quorum_key};
@@ -108,6 +110,16 @@ fn config() -> Result<Arc<Config>, CoordinatorError> {
     Ok(Arc::new(config))
 }
 
+/// Where the log of `data_dir` is.
+fn log_disk(data_dir: &Path) -> Result<(RealDisk, PathBuf), StoreError> {
+    let directory = data_dir.join(LOG_DIR);
+    let disk = RealDisk::open(&directory).map_err(|source| {
+        let path = directory.display().to_string();
+        StoreError::from(WalError::Io { action: "open the log directory", path, source })
+    })?;
+    Ok((disk, directory))
+}
+
 /// Vote, log and snapshots of one data directory, opened and checked.
 pub(crate) struct Storage {
     log: LogStore,
@@ -119,12 +131,12 @@ pub(crate) struct Storage {
 impl Storage {
     /// Opens what `data_dir` holds. Blocks: files are read.
     pub(crate) fn open(data_dir: &Path, local_voter: &LocalVoter) -> Result<Self, CoordinatorError> {
-        let directory = data_dir.join(LOG_DIR);
-        let disk = RealDisk::open(&directory).map_err(|source| {
-            let path = directory.display().to_string();
-            StoreError::from(WalError::Io { action: "open the log directory", path, source })
-        })?;
-        let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
+        Self::open_log(data_dir, SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?)
+    }
+
+    /// Opens the log of `data_dir`, beside its snapshots.
+    fn open_log(data_dir: &Path, snapshots: SnapshotDir) -> Result<Self, CoordinatorError> {
+        let (disk, directory) = log_disk(data_dir)?;
         Self::open_on(Arc::new(disk), directory, WalConfig::default(), snapshots)
     }
 

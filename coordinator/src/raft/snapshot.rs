@@ -230,50 +230,66 @@ impl SnapshotDir {
 
     fn read(&self, listed: &Listed) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
         let path = self.dir.join(&listed.name);
-        let damaged = |what: &str| SnapshotError::Damaged { path: path.clone(), what: what.to_owned() };
         let file = self.disk.open(&listed.name).map_err(|source| self.failed("open", &listed.name, source))?;
-        let read = |at: u64, into: &mut [u8]| {
-            file.read_at(at, into).map_err(|source| self.failed("read", &listed.name, source))
-        };
-        if listed.bytes < PREFIX_BYTES as u64 {
-            return Err(damaged("it is shorter than its prefix"));
-        }
-        let mut prefix = [0u8; PREFIX_BYTES];
-        read(0, &mut prefix)?;
-        let (magic, rest) = prefix.split_at(8);
-        if magic != MAGIC {
-            return Err(damaged("the magic does not match"));
-        }
-        let format = le32(&rest[0..4]);
-        if format > FORMAT {
-            return Err(SnapshotError::NewerFormat { path, found: format });
-        }
-        let (header_bytes, crc) = (le32(&rest[4..8]), le32(&rest[16..20]));
-        let body_bytes = u64::from(le32(&rest[8..12])) | (u64::from(le32(&rest[12..16])) << 32);
-        if header_bytes > HEADER_BYTES_MAX || body_bytes > BODY_BYTES_MAX {
-            return Err(damaged("a length is out of range"));
-        }
-        let length = u64::from(header_bytes) + body_bytes;
-        if listed.bytes - PREFIX_BYTES as u64 != length {
-            return Err(damaged("its length does not match"));
-        }
-        let mut content = vec![0; usize::try_from(length).map_err(|_| damaged("it is too large"))?];
-        read(PREFIX_BYTES as u64, &mut content)?;
-        if crc32c(&content) != crc {
-            return Err(damaged("the checksum does not match"));
-        }
-        let content = Bytes::from(content);
-        let header: Header = codec::decode("snapshot header", &content[..header_bytes as usize])
-            .map_err(|error| damaged(&error.to_string()))?;
+        let mut content = vec![0; content_bytes(&path, listed.bytes)?];
+        file.read_at(0, &mut content).map_err(|source| self.failed("read", &listed.name, source))?;
+        let (header, body) = decode_file(&path, content)?;
         if header.cluster != self.cluster {
             return Err(SnapshotError::OtherCluster { path, found: header.cluster });
         }
-        Ok((header.meta, content.slice(header_bytes as usize..)))
+        Ok((header.meta, body))
     }
 
     fn failed(&self, action: &'static str, name: &str, source: io::Error) -> SnapshotError {
         failed(action, &self.dir.join(name), source)
     }
+}
+
+/// A snapshot file from wherever it was put, checked from end to end, of whatever quorum.
+pub(super) fn read_file(path: &Path) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
+    let bytes = std::fs::metadata(path).map_err(|source| failed("read", path, source))?.len();
+    content_bytes(path, bytes)?;
+    let content = std::fs::read(path).map_err(|source| failed("read", path, source))?;
+    let (header, body) = decode_file(path, content)?;
+    Ok((header.meta, body))
+}
+
+/// How many bytes a file of this size has, if it can be a snapshot.
+fn content_bytes(path: &Path, bytes: u64) -> Result<usize, SnapshotError> {
+    let most = BODY_BYTES_MAX + u64::from(HEADER_BYTES_MAX) + PREFIX_BYTES as u64;
+    let fits = usize::try_from(bytes).ok().filter(|_| (PREFIX_BYTES as u64..=most).contains(&bytes));
+    fits.ok_or_else(|| SnapshotError::Damaged { path: path.to_path_buf(), what: format!("it has {bytes} bytes") })
+}
+
+/// What a snapshot file holds.
+fn decode_file(path: &Path, content: Vec<u8>) -> Result<(Header, Bytes), SnapshotError> {
+    let damaged = |what: &str| SnapshotError::Damaged { path: path.to_path_buf(), what: what.to_owned() };
+    let Some((prefix, rest)) = content.split_at_checked(PREFIX_BYTES) else {
+        return Err(damaged("it is shorter than its prefix"));
+    };
+    let (magic, numbers) = prefix.split_at(MAGIC.len());
+    if magic != MAGIC {
+        return Err(damaged("the magic does not match"));
+    }
+    let format = le32(&numbers[0..4]);
+    if format > FORMAT {
+        return Err(SnapshotError::NewerFormat { path: path.to_path_buf(), found: format });
+    }
+    let (header_bytes, crc) = (le32(&numbers[4..8]), le32(&numbers[16..20]));
+    let body_bytes = u64::from(le32(&numbers[8..12])) | (u64::from(le32(&numbers[12..16])) << 32);
+    if header_bytes > HEADER_BYTES_MAX || body_bytes > BODY_BYTES_MAX {
+        return Err(damaged("a length is out of range"));
+    }
+    if rest.len() as u64 != u64::from(header_bytes) + body_bytes {
+        return Err(damaged("its length does not match"));
+    }
+    if crc32c(rest) != crc {
+        return Err(damaged("the checksum does not match"));
+    }
+    let content = Bytes::from(content).slice(PREFIX_BYTES..);
+    let header: Header = codec::decode("snapshot header", &content[..header_bytes as usize])
+        .map_err(|error| damaged(&error.to_string()))?;
+    Ok((header, content.slice(header_bytes as usize..)))
 }
 
 fn prefix(header: &[u8], body: &[u8]) -> Vec<u8> {

@@ -29,7 +29,7 @@ pub(super) const FACTS: StreamId = StreamId(1);
 /// The entries.
 pub(super) const LOG: StreamId = StreamId(2);
 pub(super) const VOTE: u32 = 1;
-const COMMITTED: u32 = 2;
+pub(super) const COMMITTED: u32 = 2;
 pub(super) const PURGED: u32 = 3;
 /// Most bytes of entries handed to replication at once; well below the message limit between peers.
 const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -75,6 +75,11 @@ impl LogStore {
         let floor = recovered.streams.get(&LOG).map_or(0, |stream| stream.seq_min);
         let memory = open::read(&wal, floor, covered)?;
         Ok(Self { wal, memory: Arc::new(RwLock::new(memory)) })
+    }
+
+    /// All entries that are not purged.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.memory.read().entries.iter().map(|stored| stored.entry.clone()).collect()
     }
 
     /// For keeping it from growing.

@@ -415,8 +415,9 @@ impl Admin for Admins {
         });
         let session = self.context.leading.session();
         let step = session.as_ref().and_then(|session| quorum_changes::step(session));
-        let (pending, retired) = raft.replicated().read(|state| {
-            (quorum::pending(state, step.as_ref()), state.coordinators.retired.keys().copied().collect())
+        let (pending, retired, recovery, generation) = raft.replicated().read(|state| {
+            let retired = state.coordinators.retired.keys().copied().collect();
+            (quorum::pending(state, step.as_ref()), retired, quorum::recovery(state), state.generation)
         });
         let spare = session.and_then(|_| spare(&view.voters)).and_then(|spare| u32::try_from(spare).ok());
         let leader_address = view.leader.and_then(|leader| raft.addresses().remove(&leader));
@@ -432,6 +433,8 @@ impl Admin for Admins {
             cluster: cluster.map_err(refuse)?.map(Into::into),
             pending,
             retired,
+            recovery,
+            generation,
             spare,
         }))
     }

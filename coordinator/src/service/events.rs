@@ -185,6 +185,18 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         EventKind::QuorumChangeCancelled { wish } => {
             (format!("is not changed any further: {wish}"), Subject::Coordinators)
         }
+        EventKind::RecoveryBegun { generation, base } => {
+            let what = format!(
+                "was recovered from less than a majority: generation {generation} goes on from entry {base}, and asks all nodes \
+                 what they hold"
+            );
+            (what, Subject::Coordinators)
+        }
+        EventKind::RecoverySettled { generation, behind } => {
+            let lost = if *behind { ", though changes were lost that nodes had been told of" } else { "" };
+            let what = format!("is recovered: generation {generation} goes on from what the nodes hold{lost}");
+            (what, Subject::Coordinators)
+        }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
         EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
         EventKind::MigrationOver { migration, partition, outcome } => {
@@ -266,6 +278,8 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::QuorumChangeBegun { .. } => EventCode::QuorumChangeBegun,
         EventKind::QuorumChanged { .. } => EventCode::QuorumChanged,
         EventKind::QuorumChangeCancelled { .. } => EventCode::QuorumChangeCancelled,
+        EventKind::RecoveryBegun { .. } => EventCode::RecoveryBegun,
+        EventKind::RecoverySettled { .. } => EventCode::RecoverySettled,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
         EventKind::MigrationOver { .. } => EventCode::MoveOver,

@@ -6,14 +6,14 @@ use super::call::{Call, Stage};
 use super::events::cause;
 use super::{check_named, voters};
 use archon_coordinator_core::{
-    ClusterState, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change, check_join,
-    check_quorum_change,
+    ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change, check_join,
+    check_quorum_change, check_settle, doubts,
 };
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
-use archon_proto::convert::quorum::ChangeQuorum;
+use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::v1;
 use archon_security::Role;
-use archon_types::{ErrorDetail, QuorumChange};
+use archon_types::{DoubtKind, ErrorDetail, ErrorKind, QuorumChange};
 
 impl Admins {
     /// Lets a newcomer in.
@@ -45,14 +45,18 @@ impl Admins {
         call: &Call<'_>,
     ) -> Result<v1::ChangeQuorumResponse> {
         let cluster = request.cluster.clone();
-        let ChangeQuorum { request, change, force } = ChangeQuorum::try_from(request)?;
-        if let Some(QuorumChange::SetAddress { address, .. }) = &change {
+        let ChangeQuorum { request, ask, force } = ChangeQuorum::try_from(request)?;
+        if let QuorumAsk::Change(QuorumChange::SetAddress { address, .. }) = &ask {
             self.context().transport.check(address)?;
         }
         let health = self.context().leader(call.within).await?.quorum().health();
-        let decide = |state: &ClusterState, _: &Liveness| match &change {
-            Some(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
-            None => Ok(Ok(check_cancel_quorum_change(state)?)),
+        let decide = |state: &ClusterState, _: &Liveness| match &ask {
+            QuorumAsk::Change(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
+            QuorumAsk::Cancel => Ok(Ok(check_cancel_quorum_change(state)?)),
+            QuorumAsk::Settle => {
+                let settled = check_settle(state, force);
+                Ok(settled.map_err(|refusal| ErrorDetail::new(ErrorKind::Refused, refusal.to_string()))?.ok_or(()))
+            }
         };
         let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
         Ok(v1::ChangeQuorumResponse { changed })
@@ -86,6 +90,64 @@ pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option
         began_at_ms: at.get(),
         by: Some(cause(state, who).into()),
     })
+}
+
+/// Most doubts that are told of one by one.
+const DOUBTS_TOLD_MAX: usize = 100;
+
+/// What is known of a recovery, for people.
+pub(super) fn recovery(state: &ClusterState) -> Option<v1::QuorumRecovery> {
+    let recovery = state.recovery.as_deref()?;
+    let doubts = doubts(state);
+    Some(v1::QuorumRecovery {
+        began_at_ms: recovery.begun.get(),
+        base: recovery.base.get(),
+        doubts: doubts.iter().take(DOUBTS_TOLD_MAX).map(|doubt| told(state, doubt)).collect(),
+        doubts_total: u32::try_from(doubts.len()).unwrap_or(u32::MAX),
+    })
+}
+
+fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
+    let (kind, subject, text) = match doubt {
+        Doubt::Unheard { node, copies: None } => {
+            let row = state.node(*node).map(|row| row.node.address.clone()).unwrap_or_default();
+            (DoubtKind::Unheard, state.node_name(*node), format!("it has not registered; it was at {row}"))
+        }
+        Doubt::Unheard { node, copies: Some(copies) } => {
+            (DoubtKind::Unheard, state.node_name(*node), format!("it has not told of {copies} of its copies yet"))
+        }
+        Doubt::Behind { node, told } => {
+            let lost = told.get().saturating_sub(state.recovery.as_ref().map_or(0, |recovery| recovery.base.get()));
+            let text = format!(
+                "it was told of changes up to entry {told}: up to {lost} of them are lost, and partitions go on from the copies with \
+                 the most entries"
+            );
+            (DoubtKind::Behind, state.node_name(*node), text)
+        }
+        Doubt::Ranges { table } => {
+            let text = "it is by ranges of keys, and a split or merge may be among what is lost: keys may be missing, or old values \
+                        come back";
+            {
+                let name = state.tables.get(table).map(|row| row.name.clone()).unwrap_or_default();
+                (DoubtKind::Ranges, name, text.to_owned())
+            }
+        }
+        Doubt::NoCopy { partition } => {
+            let text =
+                "no node holds a copy of it: it was moved or dropped by a change that is lost, or its data is gone";
+            (DoubtKind::NoCopy, state.partition_name(*partition), text.to_owned())
+        }
+        Doubt::Unknown { node, copies } => {
+            let text = format!("it holds {copies} copies of partitions that are not known here; they stay as they are");
+            (DoubtKind::Unknown, state.node_name(*node), text)
+        }
+        Doubt::Contested { partition } => {
+            let text = "the copy with the most entries knows less of leaderships than another one: what was answered in the last \
+                        one may be undone";
+            (DoubtKind::Contested, state.partition_name(*partition), text.to_owned())
+        }
+    };
+    v1::RecoveryDoubt { kind: kind.as_str().to_owned(), subject, text, may_be_accepted: doubt.may_be_accepted() }
 }
 
 /// What a change of the quorum waits for.

@@ -77,6 +77,7 @@ impl Sessions {
             last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
             expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
             participant: node.participant,
+            told: node.told,
         };
         let asked = Instant::now();
         self.ask_the_process(&session, &register).await?;

@@ -103,7 +103,7 @@ impl Worker {
                     let row = over.partition.unwrap();
                     self.report(leader, &row, over.placement, Fact::Released(v1::FactReleased {})).await;
                 }
-                Duty::Unload(_) => panic!("there is nothing to delete"),
+                Duty::Unload(_) | Duty::Inspect(_) => panic!("there is nothing to delete or to inspect"),
             }
         }
         Some(owned)

@@ -292,8 +292,8 @@ fn access_requests() -> Vec<Vec<u8>> {
 
 /// An address, which chance does not hit.
 fn quorum_changes() -> Vec<Vec<u8>> {
-    let change = Some(QuorumChange::SetAddress { id: 3, address: "127.0.0.1:7103".into() });
-    let asked = quorum::ChangeQuorum { request: RequestId::new(Uuid::from_u128(9)), change, force: true };
+    let ask = quorum::QuorumAsk::Change(QuorumChange::SetAddress { id: 3, address: "127.0.0.1:7103".into() });
+    let asked = quorum::ChangeQuorum { request: RequestId::new(Uuid::from_u128(9)), ask, force: true };
     vec![v1::ChangeQuorumRequest::from(asked).encode_to_vec()]
 }
 

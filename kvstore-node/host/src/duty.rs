@@ -10,7 +10,7 @@ use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_kv::engine::PageLimit;
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered};
-use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, ScanOrder, Seq};
+use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, ScanOrder, Seq, Version};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -36,6 +36,7 @@ impl<S: Shell> Partitions<S> {
                 self.step(placement, Input::HandOver { epoch, to });
             }
             Action::SetAside { placement, .. } => self.set_aside(placement),
+            Action::Inspect { partition, placement } => self.inspect(partition, placement),
             Action::Unload { partition, placement } => self.unload(partition, placement),
             Action::ReportDamaged { partition, placement } => {
                 self.report_damaged(&partition, placement, "the copy did not pass the checks when the node started");
@@ -46,7 +47,7 @@ impl<S: Shell> Partitions<S> {
     fn open(&mut self, life: Life, partition: Partition, placement: PlacementId, fresh: bool) {
         if let Some(local) = self.copies.get_mut(&placement) {
             // It was set aside and is wanted again.
-            local.set_aside = false;
+            (local.set_aside, local.inspected) = (false, false);
             self.active.insert(partition.id, placement);
             return self.configure(&partition, placement);
         }
@@ -150,6 +151,26 @@ impl<S: Shell> Partitions<S> {
         self.forget_active(partition, placement);
     }
 
+    /// From here on the copy takes no message of another copy: what is told of its log stays true (PROTOCOL rule 61).
+    fn inspect(&mut self, partition: PartitionId, placement: PlacementId) {
+        let (epoch, last) = if let Some(local) = self.copies.get(&placement) {
+            if !local.set_aside {
+                self.set_aside(placement);
+            }
+            let Some(local) = self.copies.get_mut(&placement) else { return };
+            local.inspected = true;
+            // What is not durable was acknowledged by nobody, and may be gone at the next start.
+            let replica = &local.replica;
+            (replica.epoch(), replica.position_at(replica.durable()).unwrap_or_else(|| replica.base()))
+        } else if let Some(found) = self.dormant.get(&placement) {
+            (found.recovered.epoch, found.recovered.last_position())
+        } else {
+            return;
+        };
+        let (version, fact) = (Version::ZERO, Fact::Inspected { last });
+        self.turn.shell.report(Report { partition, placement, epoch, version, fact });
+    }
+
     fn unload(&mut self, partition: PartitionId, placement: PlacementId) {
         self.turn.shell.stop_copy(placement);
         self.form_no_more(placement);
@@ -212,3 +233,7 @@ impl<S: Shell> Turn<S> {
         Ok(!page.rows.is_empty())
     }
 }
+
+#[cfg(test)]
+#[path = "duty_tests.rs"]
+mod tests;

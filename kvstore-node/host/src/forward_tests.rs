@@ -80,7 +80,7 @@ fn a_leader_answers_itself_and_passes_on_what_it_leads_no_more() {
     node.shell_mut().lease_until = Millis::ZERO;
     node.operate(of_any_node(get("key")));
     assert_eq!(node.shell().refusals, [("caller", Refusal::NoLease)], "another node is not asked for a lease");
-    node.renew(archon_types::Incarnation::new(2));
+    node.renew(crate::Life { incarnation: archon_types::Incarnation::new(2), ..LIFE });
     settle(&mut node);
     node.operate(of_any_node(get("key")));
     settle(&mut node);

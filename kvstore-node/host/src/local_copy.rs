@@ -54,6 +54,8 @@ pub struct LocalCopy<S: Shell> {
     pub serving: bool,
     /// No duty names it: nothing is answered.
     pub set_aside: bool,
+    /// It was told where its log ends, and takes no message that could move that.
+    pub inspected: bool,
     /// Since when committed rows gather that the engine was not given yet.
     pub gathering_since: Option<Millis>,
     /// Bytes logged when they began to.
@@ -119,6 +121,7 @@ impl<S: Shell> LocalCopy<S> {
             log_time: found.log_time,
             serving: false,
             set_aside: false,
+            inspected: false,
             clients: ClientIndex::default(),
             tickets: 0,
             waiting: Waiting::new(broken),

@@ -53,6 +53,8 @@ archon_types::mutants! {
     StaleUnabsorbed = 48,
     /// Revisions begin anew where the log's positions are lower than those of what was absorbed.
     RevisionFalls = 49,
+    /// A copy takes in entries after it told where its log ends.
+    InspectedMoves = 61,
     /// What was sent on when its key was another partition's is done when it comes late.
     MovedThroughKept = 50,
 }

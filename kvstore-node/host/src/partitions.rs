@@ -7,12 +7,13 @@ use crate::mutant::{Broken, Mutant};
 use crate::park::ParkLimits;
 use crate::refusal::{Cause, CopyRefusal};
 use crate::request::Request;
+use crate::shell::Life;
 use crate::shell::{At, Observed, Shell};
 use crate::split_off::FormedCopy;
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_replica::{Body, Input, Message, Position};
-use archon_types::{Epoch, Fact, Incarnation, Millis, PartitionId, PlacementId, Report, Seq, Version};
+use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};
 use std::collections::BTreeMap;
 
 /// What is completed once writes of a turn are durable.
@@ -146,7 +147,11 @@ impl<S: Shell> Partitions<S> {
     /// Gives a replica an input and carries out what follows.
     pub fn step(&mut self, placement: PlacementId, input: Input) {
         if let Some(local) = self.copies.get_mut(&placement) {
-            return self.turn.step(local, input);
+            let moves = matches!(input, Input::Message(_)) && !self.turn.broken.breaks(Mutant::InspectedMoves); // rule 61
+            if !(local.inspected && moves) {
+                self.turn.step(local, input);
+            }
+            return;
         }
         // Without an answer the leader would ask again only after a while, and its clients wait for that.
         if let Input::Message(message) = input
@@ -301,12 +306,12 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// The node registered anew: it leads nothing any more (PROTOCOL rule 8).
-    pub fn renew(&mut self, incarnation: Incarnation) {
+    pub fn renew(&mut self, Life { node, incarnation }: Life) {
         if self.turn.broken.breaks(Mutant::KeepsLeading) {
             return;
         }
         for local in self.copies.values_mut() {
-            self.turn.step(local, Input::Renew { incarnation });
+            self.turn.step(local, Input::Renew { node, incarnation });
             self.turn.rest(local);
         }
     }

@@ -4,7 +4,8 @@ use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, get, put, request, row, ser
 use archon_kv::engine::{Change, Row};
 use archon_replica::{Body, Input, Message, Position, ReplicaAddress};
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, KeyRange, NodeId, Op, Partition, Placement, ReplicaState, ScanOrder, Seq,
+    Answer, ErrorDetail, ErrorKind, Incarnation, KeyRange, NodeId, Op, Partition, Placement, ReplicaState, ScanOrder,
+    Seq,
 };
 use bytes::Bytes;
 
@@ -18,7 +19,7 @@ fn answered(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&'stat
 
 fn another_registration_leads_nothing(mutant: Option<Mutant>) -> bool {
     let mut partitions = serving(Broken::by(mutant), row(1, &[]));
-    partitions.renew(Incarnation::new(2));
+    partitions.renew(Life { incarnation: Incarnation::new(2), ..LIFE });
     settle(&mut partitions);
     partitions.leading() == 0
 }
@@ -43,7 +44,7 @@ fn whoever_leads_no_more_gives_no_copies(mutant: Option<Mutant>) -> bool {
     let mut partitions = serving(Broken::by(mutant), row(1, &[(OTHER, ReplicaState::Load)]));
     let (source, epoch) = (OWN, Epoch::new(1));
     let ask = CopyAsk { partition: PARTITION, loader: OTHER, source, epoch, resume: Seq::new(1) };
-    partitions.renew(Incarnation::new(2));
+    partitions.renew(Life { incarnation: Incarnation::new(2), ..LIFE });
     partitions.copy_asked(ask, ()) == Err(CopyRefusal::NotHere)
 }
 

@@ -73,6 +73,13 @@ pub enum Action {
         /// The copy on this node.
         placement: PlacementId,
     },
+    /// Stop the replica for good, and say where its log ends.
+    Inspect {
+        /// The partition.
+        partition: PartitionId,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
     /// Say (again) that the copy is damaged.
     ReportDamaged {
         /// The partition's row.
@@ -131,6 +138,13 @@ fn action(placement: PlacementId, duty: &Duty, held: Option<&Held>) -> Vec<Actio
             _ => vec![Action::Unload { partition: *partition, placement }],
         },
         Duty::Host { partition, .. } => host(partition, placement, state),
+        Duty::Inspect { .. } => match held {
+            Some(Held { partition, state: HeldState::Active | HeldState::SetAside }) => {
+                vec![Action::Inspect { partition: *partition, placement }]
+            }
+            // What is damaged or being deleted is not listed as held whole, so nobody waits for a word of it.
+            _ => vec![],
+        },
         Duty::HandOver { partition, to, .. } => {
             let mut actions = match state {
                 Some(HeldState::Active) => vec![],
@@ -158,18 +172,17 @@ fn host(partition: &Partition, placement: PlacementId, state: Option<HeldState>)
 
 fn check(node: NodeId, held: &BTreeMap<PlacementId, Held>, duty: &Duty) -> Result<(), ErrorDetail> {
     let placement = duty.placement();
-    if let Some(held) = held.get(&placement)
-        && held.partition != duty.partition()
+    if let (Some(held), Some(partition)) = (held.get(&placement), duty.partition())
+        && held.partition != partition
         && held.partition != UNKNOWN
     {
         return Err(refusal(format!(
-            "placement {placement} is held as a copy of partition {}, not of {}",
-            held.partition,
-            duty.partition()
+            "placement {placement} is held as a copy of partition {}, not of {partition}",
+            held.partition
         )));
     }
     match duty {
-        Duty::Unload { .. } => Ok(()),
+        Duty::Unload { .. } | Duty::Inspect { .. } => Ok(()),
         Duty::Host { partition, .. } | Duty::HandOver { partition, .. } => match partition.placement(placement) {
             Some(row) if row.node == node => Ok(()),
             Some(row) => Err(refusal(format!("placement {placement} is on node {}, this is node {node}", row.node))),

@@ -288,7 +288,7 @@ fn what_is_formed_was_told_before_anybody_listened_to_a_new_life() {
     assert_eq!(told(&node), 1);
     let next = Incarnation::new(LIFE.incarnation.get() + 1);
     node.shell_mut().life.incarnation = next;
-    node.renew(next);
+    node.renew(crate::Life { incarnation: next, ..LIFE });
     settle(&mut node);
     tick(&mut node, 1_100);
     assert_eq!(told(&node), 1, "the coordinators have not confirmed that life: they would refuse it for good");

@@ -2,36 +2,14 @@ use super::*;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{
-    LIFE, OTHER, OWN, PARTITION, TestShell, get, held, partitions, put, request, row, serving, settle,
+    LIFE, OWN, PARTITION, follower, follower_row, get, hear, held, partitions, position, put, request, row, serving,
+    settle,
 };
 use archon_kv::{Effect, RowChange};
-use archon_replica::{Body, Entry, Input, Message, Position, ReplicaAddress};
-use archon_types::{Epoch, Millis, NodeId, Partition, ReplicaState, Seq};
+use archon_replica::{Body, Entry};
+use archon_types::{Millis, ReplicaState, Seq};
 
-const LIVE: ReplicaState = ReplicaState::Live;
 const KEY: &str = "key";
-
-fn follower_row() -> Partition {
-    Partition { leader: Some(OTHER), ..row(1, &[(OTHER, LIVE)]) }
-}
-
-fn follower(broken: Broken, row: Partition) -> Partitions<TestShell> {
-    let mut follower = partitions(broken);
-    follower.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: true }]);
-    settle(&mut follower);
-    follower
-}
-
-fn hear(follower: &mut Partitions<TestShell>, body: Body) {
-    let address = |placement, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
-    let (from, to) = (address(OTHER, NodeId::new(OTHER.get())), address(OWN, LIFE.node));
-    follower.step(OWN, Input::Message(Message { partition: PARTITION, from, to, epoch: Epoch::new(1), body }));
-    settle(follower);
-}
-
-fn position(seq: u64) -> Position {
-    Position::new(if seq == 0 { Epoch::ZERO } else { Epoch::new(1) }, Seq::new(seq))
-}
 
 /// The entry at `seq` writes its own number to the key, and every third one removes it.
 fn entry(seq: u64) -> Entry {

@@ -7,7 +7,9 @@ use crate::{
 };
 use archon_kv::engine::Change;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
-use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{
+    Body, Entry, Identity, Input, Limits, Message, Position, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
+};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
     PlacementId, RangeLimits, ReplicaState, Report, Seq, TableId, Version,
@@ -312,6 +314,30 @@ pub(crate) fn serving(broken: Broken, row: Partition) -> Partitions<TestShell> {
     settle(&mut partitions);
     assert_eq!(partitions.leading(), 1, "{:?}", partitions.shell().reports);
     partitions
+}
+
+/// One of two that count, which the other one leads.
+pub(crate) fn follower_row() -> Partition {
+    Partition { leader: Some(OTHER), ..row(1, &[(OTHER, ReplicaState::Live)]) }
+}
+
+pub(crate) fn follower(broken: Broken, row: Partition) -> Partitions<TestShell> {
+    let mut follower = partitions(broken);
+    follower.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: true }]);
+    settle(&mut follower);
+    follower
+}
+
+/// A message of the leader.
+pub(crate) fn hear(follower: &mut Partitions<TestShell>, body: Body) {
+    let address = |placement, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
+    let (from, to) = (address(OTHER, NodeId::new(OTHER.get())), address(OWN, LIFE.node));
+    follower.step(OWN, Input::Message(Message { partition: PARTITION, from, to, epoch: Epoch::new(1), body }));
+    settle(follower);
+}
+
+pub(crate) fn position(seq: u64) -> Position {
+    Position::new(if seq == 0 { Epoch::ZERO } else { Epoch::new(1) }, Seq::new(seq))
 }
 
 pub(crate) fn request(op: Op, reply: &'static str) -> Request<&'static str> {

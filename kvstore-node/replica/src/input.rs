@@ -42,6 +42,13 @@ pub struct Recovered {
     pub commit: Seq,
 }
 
+impl Recovered {
+    /// The last entry held, with its epoch.
+    pub fn last_position(&self) -> Position {
+        self.runs.last().map_or(self.base, |run| Position::new(run.epoch, self.last))
+    }
+}
+
 /// Why recovered state is refused: it contradicts itself, so the placement's data must not be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecoveredError {
@@ -262,6 +269,8 @@ pub enum Input {
     ReadOnly(bool),
     /// The node registered anew within the same process: whatever it led, it leads no more (rule 8).
     Renew {
+        /// The node's number, which another generation of the coordinators may have changed.
+        node: NodeId,
         /// The new registration.
         incarnation: Incarnation,
     },

@@ -10,7 +10,7 @@ use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::overtaken::Overtaken;
 use crate::writes::Writes;
-use archon_types::{Epoch, Fact, Incarnation, Millis, ReplicaState, Report, Seq, Version};
+use archon_types::{Epoch, Fact, Incarnation, Millis, NodeId, ReplicaState, Report, Seq, Version};
 
 /// One copy of one partition. See the crate's page for how to drive it.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Replica {
             Input::Confirm { ticket } => self.confirm(ticket, out),
             Input::Lease(valid) => self.lease = valid,
             Input::ReadOnly(read_only) => self.read_only = read_only,
-            Input::Renew { incarnation } => self.renew(incarnation, out),
+            Input::Renew { node, incarnation } => self.renew(node, incarnation, out),
             Input::Tick => self.tick(now, out),
         }
         self.debug_check();
@@ -230,7 +230,7 @@ impl Replica {
         self.release(now, out);
     }
 
-    fn renew(&mut self, incarnation: Incarnation, out: &mut Vec<Output>) {
+    fn renew(&mut self, node: NodeId, incarnation: Incarnation, out: &mut Vec<Output>) {
         if incarnation <= self.identity.incarnation {
             return;
         }
@@ -238,7 +238,7 @@ impl Replica {
             self.step_down(out); // rule 8
             self.role = Role::Follow;
         }
-        self.identity.incarnation = incarnation;
+        (self.identity.node, self.identity.incarnation) = (node, incarnation);
         self.following = None;
         self.overtaken = None; // as does the leadership
         self.lease = false;

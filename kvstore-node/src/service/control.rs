@@ -60,6 +60,7 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(applied, push.term));
         }
+        shared.tables.note_told(push.newest.max(push.version));
         let news = News {
             pieces: push.deltas,
             nodes: push.nodes,
@@ -111,7 +112,9 @@ impl Inner {
                 | Action::HandOver { partition, placement, .. }
                 | Action::ReportDamaged { partition, placement } => (partition.id, *placement, None),
                 Action::Unload { partition, placement } => (*partition, *placement, Some(HeldState::Unloading)),
-                Action::SetAside { partition, placement } => (*partition, *placement, Some(HeldState::SetAside)),
+                Action::SetAside { partition, placement } | Action::Inspect { partition, placement } => {
+                    (*partition, *placement, Some(HeldState::SetAside))
+                }
             };
             let part = per_shard.entry(self.shards.number_of(partition)).or_default();
             if let Some(state) = state {

@@ -3,7 +3,7 @@
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
 mod heartbeat;
-pub(crate) mod known_coordinators;
+pub(crate) mod remembered;
 
 use crate::grants::Grants;
 use crate::health::Health;
@@ -38,7 +38,7 @@ pub(crate) trait Home: Send {
 }
 
 /// Tells every shard of a new registration, and returns once each has forgotten the former one's leaderships.
-pub(crate) type Renew = Box<dyn Fn(Incarnation) -> futures::future::BoxFuture<'static, ()> + Send>;
+pub(crate) type Renew = Box<dyn Fn(archon_host::Life) -> futures::future::BoxFuture<'static, ()> + Send>;
 
 /// Has the shards give up leaderships that a heartbeat's answer lists as withdrawn.
 pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
@@ -100,7 +100,7 @@ impl Session {
         while let Some(registered) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
-            (self.renew)(member.incarnation).await;
+            (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
             let grants = Arc::new(Grants::new());
             self.shared.begin_life(Life::new(member, &registered.settings, grants));
             self.shared.load.report_all();
@@ -110,7 +110,7 @@ impl Session {
             let end = tokio::select! {
                 end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
                 () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
-                () = known_coordinators::keep(&self.shared) => LifeEnd::Ended,
+                () = remembered::keep(&self.shared) => LifeEnd::Ended,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
@@ -147,6 +147,7 @@ impl Session {
             last_incarnation: last,
             expects,
             participant: None,
+            told: self.shared.tables.told(),
         };
         let clock = &*self.shared.clock;
         let registered = register(coordinators, clock, registering, registration, |_| {}, &self.end).await;

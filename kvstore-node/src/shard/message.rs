@@ -90,7 +90,7 @@ pub(crate) enum ShardMessage {
     /// A coordinator asks where the middle of a partition is that is led here.
     MiddleAsked { partition: PartitionId, answer: oneshot::Sender<Result<Middle, ErrorDetail>> },
     /// The node registered anew.
-    Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
+    Renew { life: archon_host::Life, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.
     Withdrawn(Vec<(PartitionId, Epoch)>),
     /// The tables changed, or the settings: replicas may have other peers, or another time-out for them.

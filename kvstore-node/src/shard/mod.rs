@@ -200,8 +200,8 @@ impl Shard {
                     budget.spend(true, std::time::Instant::now);
                 }
             }
-            ShardMessage::Renew { incarnation, done } => {
-                partitions.renew(incarnation);
+            ShardMessage::Renew { life, done } => {
+                partitions.renew(life);
                 let _ = done.send(());
             }
             ShardMessage::Withdrawn(leaderships) => partitions.withdrawn(leaderships),

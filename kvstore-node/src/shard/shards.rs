@@ -9,7 +9,7 @@ use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
 use crate::reply::{Replies, Timing};
 use archon_host::{Broken, Found, ParkLimits, Partitions};
 use archon_kv::Growth;
-use archon_types::{Epoch, Incarnation, KeyRange, Millis, PartitionId, PlacementId};
+use archon_types::{Epoch, KeyRange, Millis, PartitionId, PlacementId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -60,12 +60,12 @@ impl Shards {
     }
 
     /// Tells every shard of a new registration; returns once all have taken it in.
-    pub(crate) async fn renew(&self, incarnation: Incarnation) {
+    pub(crate) async fn renew(&self, life: archon_host::Life) {
         let mut waiting = Vec::new();
         self.send_all(|| {
             let (done, wait) = oneshot::channel();
             waiting.push(wait);
-            ShardMessage::Renew { incarnation, done }
+            ShardMessage::Renew { life, done }
         });
         for wait in waiting {
             // A shard that is gone leads nothing.

@@ -375,6 +375,6 @@ fn owner(duty: &Duty) -> Option<Named<'_>> {
         Duty::HandOver { partition: row, placement, .. } => {
             Some(Named { row, placement: *placement, hands_over: true })
         }
-        Duty::Host { .. } | Duty::Unload { .. } => None,
+        Duty::Host { .. } | Duty::Unload { .. } | Duty::Inspect { .. } => None,
     }
 }

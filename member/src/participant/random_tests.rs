@@ -133,7 +133,7 @@ impl World {
                     (partition.id, partition.epoch, partition.leader) == (id, epoch, Some(*placement))
                 }
                 Duty::HandOver { partition, .. } => (partition.id, partition.epoch) == (id, epoch),
-                Duty::Unload { .. } => false,
+                Duty::Unload { .. } | Duty::Inspect { .. } => false,
             })
         };
         if taken {

@@ -260,6 +260,7 @@ impl From<Duty> for v1::Duty {
             Duty::Unload { partition, placement } => {
                 v1::duty::Duty::Unload(v1::DutyUnload { partition: Some(partition.into()), placement: placement.get() })
             }
+            Duty::Inspect { placement } => v1::duty::Duty::Inspect(v1::DutyInspect { placement: placement.get() }),
         };
         Self { duty: Some(duty) }
     }
@@ -284,6 +285,9 @@ impl TryFrom<v1::Duty> for Duty {
                 partition: PartitionId::try_from(required(unload.partition, "DutyUnload.partition")?)?,
                 placement: placement(unload.placement, "DutyUnload.placement")?,
             },
+            v1::duty::Duty::Inspect(inspect) => {
+                Self::Inspect { placement: placement(inspect.placement, "DutyInspect.placement")? }
+            }
         })
     }
 }
@@ -303,6 +307,7 @@ mod tests {
             duties.push(Duty::Host { partition: partition.clone(), placement });
             duties.push(Duty::HandOver { partition: partition.clone(), placement, to: PlacementId::new(8) });
             duties.push(Duty::Unload { partition: partition.id, placement });
+            duties.push(Duty::Inspect { placement });
         }
         duties
     }

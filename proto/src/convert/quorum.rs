@@ -7,14 +7,25 @@ use crate::v1::change_quorum_request::Change;
 use archon_types::limits::check_address;
 use archon_types::{QuorumChange, RequestId};
 
-/// A request to change the quorum, or to take back the change under way.
+/// What operators ask of the quorum.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum QuorumAsk {
+    /// Its members are to change.
+    Change(QuorumChange),
+    /// The change under way is not wanted any more.
+    Cancel,
+    /// A recovery is to end, and partitions go on from what nodes told.
+    Settle,
+}
+
+/// A request to change the quorum, to take back the change under way, or to end a recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeQuorum {
     /// Makes a retry have one effect.
     pub request: RequestId,
-    /// What is wanted; `None`: what is under way is not wanted any more.
-    pub change: Option<QuorumChange>,
-    /// Also if no other voter may fail afterwards.
+    /// What is wanted.
+    pub ask: QuorumAsk,
+    /// Also if no other voter may fail afterwards, or acknowledged writes may be lost.
     pub force: bool,
 }
 
@@ -22,36 +33,45 @@ impl TryFrom<v1::ChangeQuorumRequest> for ChangeQuorum {
     type Error = ConvertError;
 
     fn try_from(wire: v1::ChangeQuorumRequest) -> Result<Self, ConvertError> {
-        let change = match required(wire.change, "ChangeQuorumRequest.change")? {
-            Change::Promote(id) => Some(QuorumChange::Promote { id }),
-            Change::Demote(id) => Some(QuorumChange::Demote { id }),
-            Change::Remove(id) => Some(QuorumChange::Remove { id }),
-            Change::Replace(v1::ReplaceCoordinator { old, new }) => Some(QuorumChange::Replace { old, new }),
+        let ask = match required(wire.change, "ChangeQuorumRequest.change")? {
+            Change::Promote(id) => QuorumAsk::Change(QuorumChange::Promote { id }),
+            Change::Demote(id) => QuorumAsk::Change(QuorumChange::Demote { id }),
+            Change::Remove(id) => QuorumAsk::Change(QuorumChange::Remove { id }),
+            Change::Replace(v1::ReplaceCoordinator { old, new }) => {
+                QuorumAsk::Change(QuorumChange::Replace { old, new })
+            }
             Change::SetAddress(v1::CoordinatorAddress { id, address }) => {
                 checked(check_address(&address), "CoordinatorAddress.address")?;
-                Some(QuorumChange::SetAddress { id, address })
+                QuorumAsk::Change(QuorumChange::SetAddress { id, address })
             }
-            Change::Cancel(true) => None,
+            Change::Settle(true) => QuorumAsk::Settle,
+            Change::Cancel(true) => QuorumAsk::Cancel,
+            Change::Settle(false) => {
+                return Err(ConvertError::new("ChangeQuorumRequest.settle", "say true, or another change"));
+            }
             Change::Cancel(false) => {
                 return Err(ConvertError::new("ChangeQuorumRequest.cancel", "say true, or a change"));
             }
         };
         let request = request_id(&wire.request_id, "ChangeQuorumRequest.request_id")?;
-        Ok(Self { request, change, force: wire.force })
+        Ok(Self { request, ask, force: wire.force })
     }
 }
 
 impl From<ChangeQuorum> for v1::ChangeQuorumRequest {
     fn from(asked: ChangeQuorum) -> Self {
-        let change = match asked.change {
-            Some(QuorumChange::Promote { id }) => Change::Promote(id),
-            Some(QuorumChange::Demote { id }) => Change::Demote(id),
-            Some(QuorumChange::Remove { id }) => Change::Remove(id),
-            Some(QuorumChange::Replace { old, new }) => Change::Replace(v1::ReplaceCoordinator { old, new }),
-            Some(QuorumChange::SetAddress { id, address }) => {
+        let change = match asked.ask {
+            QuorumAsk::Change(QuorumChange::Promote { id }) => Change::Promote(id),
+            QuorumAsk::Change(QuorumChange::Demote { id }) => Change::Demote(id),
+            QuorumAsk::Change(QuorumChange::Remove { id }) => Change::Remove(id),
+            QuorumAsk::Change(QuorumChange::Replace { old, new }) => {
+                Change::Replace(v1::ReplaceCoordinator { old, new })
+            }
+            QuorumAsk::Change(QuorumChange::SetAddress { id, address }) => {
                 Change::SetAddress(v1::CoordinatorAddress { id, address })
             }
-            None => Change::Cancel(true),
+            QuorumAsk::Settle => Change::Settle(true),
+            QuorumAsk::Cancel => Change::Cancel(true),
         };
         Self { cluster: None, request_id: uuid_bytes(asked.request.get()), change: Some(change), force: asked.force }
     }
@@ -64,22 +84,24 @@ mod tests {
     use prost::Message as _;
     use uuid::Uuid;
 
-    fn changes() -> impl Strategy<Value = Option<QuorumChange>> {
+    fn asks() -> impl Strategy<Value = QuorumAsk> {
         prop_oneof![
-            Just(None),
-            any::<u64>().prop_map(|id| Some(QuorumChange::Promote { id })),
-            any::<u64>().prop_map(|id| Some(QuorumChange::Demote { id })),
-            any::<u64>().prop_map(|id| Some(QuorumChange::Remove { id })),
-            any::<(u64, u64)>().prop_map(|(old, new)| Some(QuorumChange::Replace { old, new })),
-            (any::<u64>(), 1u16..)
-                .prop_map(|(id, port)| { Some(QuorumChange::SetAddress { id, address: format!("127.0.0.1:{port}") }) }),
+            Just(QuorumAsk::Cancel),
+            Just(QuorumAsk::Settle),
+            any::<u64>().prop_map(|id| QuorumAsk::Change(QuorumChange::Promote { id })),
+            any::<u64>().prop_map(|id| QuorumAsk::Change(QuorumChange::Demote { id })),
+            any::<u64>().prop_map(|id| QuorumAsk::Change(QuorumChange::Remove { id })),
+            any::<(u64, u64)>().prop_map(|(old, new)| QuorumAsk::Change(QuorumChange::Replace { old, new })),
+            (any::<u64>(), 1u16..).prop_map(|(id, port)| {
+                QuorumAsk::Change(QuorumChange::SetAddress { id, address: format!("127.0.0.1:{port}") })
+            }),
         ]
     }
 
     proptest! {
         #[test]
-        fn a_request_survives_the_wire(change in changes(), id in any::<u128>(), force in any::<bool>()) {
-            let asked = ChangeQuorum { request: RequestId::new(Uuid::from_u128(id)), change, force };
+        fn a_request_survives_the_wire(ask in asks(), id in any::<u128>(), force in any::<bool>()) {
+            let asked = ChangeQuorum { request: RequestId::new(Uuid::from_u128(id)), ask, force };
             let bytes = v1::ChangeQuorumRequest::from(asked.clone()).encode_to_vec();
             let wire = v1::ChangeQuorumRequest::decode(bytes.as_slice()).unwrap();
             prop_assert_eq!(ChangeQuorum::try_from(wire), Ok(asked));

@@ -59,6 +59,7 @@ impl From<Report> for v1::ReplicaReport {
                 agreed_seq: agreed.get(),
             }),
             Fact::Emptied => Wire::Emptied(v1::FactEmptied {}),
+            Fact::Inspected { last } => Wire::Inspected(v1::FactInspected { last: Some(last.into()) }),
             Fact::Declined => Wire::Declined(v1::FactDeclined {}),
             Fact::Formed { attempt, copy, position } => Wire::Formed(v1::FactFormed {
                 attempt: attempt.get(),
@@ -113,6 +114,7 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 agreed: Seq::new(fact.agreed_seq),
             },
             Wire::Emptied(_) => Fact::Emptied,
+            Wire::Inspected(fact) => Fact::Inspected { last: required(fact.last, "FactInspected.last")?.into() },
             Wire::Declined(v1::FactDeclined {}) => Fact::Declined,
             Wire::Formed(fact) => Fact::Formed {
                 attempt: Version::new(fact.attempt),
@@ -212,6 +214,7 @@ mod tests {
             Fact::Declined,
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
+            Fact::Inspected { last: Position::new(Epoch::new(3), Seq::new(11)) },
             Fact::Mirroring { attempt: Version::new(6), copy: PlacementId::new(4) },
             Fact::Absorbed { attempt: Version::new(6) },
             Fact::Unabsorbable { attempt: Version::new(7), bytes: u64::MAX },

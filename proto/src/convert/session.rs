@@ -4,7 +4,8 @@ use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Incarnation, NodeId, Participant, PlacementId, Settings, StorageId, TABLES_SERVED_MAX, limits,
+    BootId, ClusterId, Incarnation, NodeId, Participant, PlacementId, Settings, StorageId, TABLES_SERVED_MAX, Version,
+    limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
@@ -42,6 +43,8 @@ pub struct Registration {
     pub expects: Incarnation,
     /// Absent: it is a node of the key-value store.
     pub participant: Option<Participant>,
+    /// The highest version of the coordinators' state that it was told of; zero if of none.
+    pub told: Version,
 }
 
 /// What a registration gave.
@@ -104,6 +107,7 @@ impl From<Registration> for v1::RegisterRequest {
             last_incarnation: node.last_incarnation.get(),
             expects: node.expects.get(),
             participant: node.participant.map(Into::into),
+            told: node.told.get(),
         }
     }
 }
@@ -132,6 +136,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             last_incarnation: Incarnation::new(wire.last_incarnation),
             expects: Incarnation::new(wire.expects),
             participant,
+            told: Version::new(wire.told),
             name: wire.name,
             address: wire.address,
             zone: wire.zone,
@@ -227,6 +232,7 @@ mod tests {
             last_incarnation: Incarnation::ZERO,
             expects: Incarnation::new(3),
             participant: Some(Participant { tables: vec!["jobs".into()], timing: None }),
+            told: Version::new(77),
         }
     }
 

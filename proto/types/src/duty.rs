@@ -35,23 +35,31 @@ pub enum Duty {
         /// The copy on this node.
         placement: PlacementId,
     },
+    /// Set this copy aside, take nothing in for it any more, and report [`Fact::Inspected`]: the coordinators were recovered and
+    /// do not know what became of it (PROTOCOL rule 61).
+    Inspect {
+        /// The copy on this node, of whatever partition.
+        placement: PlacementId,
+    },
 }
 
 impl Duty {
-    /// The partition it is about.
-    pub fn partition(&self) -> PartitionId {
+    /// The partition it is about, if it names one.
+    pub fn partition(&self) -> Option<PartitionId> {
         match self {
-            Self::Host { partition, .. } | Self::HandOver { partition, .. } => partition.id,
-            Self::Unload { partition, .. } => *partition,
+            Self::Host { partition, .. } | Self::HandOver { partition, .. } => Some(partition.id),
+            Self::Unload { partition, .. } => Some(*partition),
+            Self::Inspect { .. } => None,
         }
     }
 
     /// The copy it is about.
     pub fn placement(&self) -> PlacementId {
         match self {
-            Self::Host { placement, .. } | Self::HandOver { placement, .. } | Self::Unload { placement, .. } => {
-                *placement
-            }
+            Self::Host { placement, .. }
+            | Self::HandOver { placement, .. }
+            | Self::Unload { placement, .. }
+            | Self::Inspect { placement } => *placement,
         }
     }
 }
@@ -160,6 +168,12 @@ pub enum Fact {
     Emptied,
     /// The reporter leads, and the partition has been small for a while: it might be merged with a neighbour that is, too.
     Undersized(Undersized),
+    /// Where the log of the reporter's copy ends, which it was told to set aside ([`Duty::Inspect`]). The report's epoch is the
+    /// highest that the copy has persisted.
+    Inspected {
+        /// The last entry that it holds.
+        last: Position,
+    },
     /// The reporter leads, and found the partition above a limit of its table, in that version of its row: it should be split.
     Outgrown {
         /// The first key that another partition should have: within the range, and not its first.

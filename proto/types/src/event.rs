@@ -86,6 +86,10 @@ words! {
         QuorumChanged = "quorum_changed",
         /// An operator does not want a change of the quorum any more.
         QuorumChangeCancelled = "quorum_change_cancelled",
+        /// The coordinators were recovered from less than a majority.
+        RecoveryBegun = "recovery_begun",
+        /// A recovery of the coordinators has come to its end.
+        RecoverySettled = "recovery_settled",
         /// A plan is being carried out.
         PlanStarted = "plan_started",
         /// An operator wants the running plan undone.

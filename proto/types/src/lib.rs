@@ -11,6 +11,7 @@ mod disk_full;
 pub mod duty;
 pub mod error;
 pub mod event;
+pub mod generation;
 pub mod ids;
 pub mod key_range;
 pub mod lease;
@@ -54,6 +55,7 @@ pub use disk_full::DiskFull;
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use event::EventCode;
+pub use generation::{GENERATIONS_MAX, NUMBERS_PER_GENERATION, first_number, generation_of};
 pub use ids::{
     BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey, RequestId,
     Revision, Seq, StorageId, TableId, Version,
@@ -72,7 +74,7 @@ pub use partition::{Partition, PartitionStatus, Placement, ReplicaState};
 pub use partition_table::{PartitionTable, Route};
 pub use piece::{Assembled, Assembly, TablePiece};
 pub use position::Position;
-pub use quorum::QuorumChange;
+pub use quorum::{DoubtKind, QuorumChange};
 pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersized};
 pub use reason::{ReasonCode, Severity};
 pub use removed::RemovedNodes;

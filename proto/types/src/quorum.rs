@@ -1,7 +1,27 @@
 //! Changes of the quorum that operators may ask for.
 
+use crate::word::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+words! {
+    /// What is not known while the coordinators are being recovered.
+    #[non_exhaustive]
+    pub enum DoubtKind: "doubt" {
+        /// A node has not told what it holds.
+        Unheard = "unheard",
+        /// Nodes were told of changes that are lost.
+        Behind = "behind",
+        /// Ranges of keys may have been split or merged by changes that are lost.
+        Ranges = "ranges",
+        /// Nobody holds a copy of a partition.
+        NoCopy = "no_copy",
+        /// A node holds copies of partitions that are not known.
+        Unknown = "unknown",
+        /// The copy with the most entries knows less of leaderships than another one.
+        Contested = "contested",
+    }
+}
 
 /// What an operator wants of the coordinators. A newcomer asks for itself, when it is started with `--join`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -60,6 +60,7 @@ impl World {
         }
         for event in &after.events {
             match &event.what {
+                EventKind::RecoverySettled { .. } => coverage.recoveries_settled += 1,
                 EventKind::EpochSurpassed { .. } => coverage.epochs_surpassed += 1,
                 EventKind::ReplicaLost { .. } => coverage.placements_lost += 1,
                 EventKind::RepairStarted { .. } => coverage.repairs += 1,

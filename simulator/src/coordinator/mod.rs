@@ -32,6 +32,15 @@ struct Entry {
     batch: Option<CommandBatch>,
 }
 
+impl Entry {
+    fn apply_to(&self, state: &mut ClusterState, index: u64) {
+        match &self.batch {
+            Some(batch) if batch.term == self.term => drop(apply(state, index, batch)),
+            _ => skip(state, index),
+        }
+    }
+}
+
 /// A proposal on its way.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
@@ -67,6 +76,8 @@ pub(crate) struct Quorum {
     pub(crate) down_until: u64,
     /// Until then everything takes long to be committed.
     pub(crate) slow_until: u64,
+    /// The state before the first entry of the log: an empty one, or what a generation began with.
+    origin: ClusterState,
     /// The state that the committed log stands for, whoever has applied it.
     pub(crate) state: ClusterState,
 }
@@ -89,8 +100,44 @@ impl Quorum {
             coordinators: (0..COORDINATORS).map(|_| coordinator(random)).collect(),
             down_until: 0,
             slow_until: 0,
+            origin: empty(mutant),
             state: empty(mutant),
         }
+    }
+
+    /// How many entries the log has.
+    pub(crate) fn entries(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// The place of the log's last entry.
+    fn last_index(&self) -> u64 {
+        self.origin.applied + self.entries()
+    }
+
+    /// The state that the log stands for without its last entries.
+    pub(crate) fn state_without(&self, lost: u64) -> ClusterState {
+        let mut state = self.origin.clone();
+        for entry in self.log.iter().take(usize::try_from(self.entries() - lost).unwrap_or(0)) {
+            let index = state.applied + 1;
+            entry.apply_to(&mut state, index);
+        }
+        state
+    }
+
+    /// All coordinators begin anew with this state.
+    pub(crate) fn restart_with(&mut self, state: ClusterState) {
+        self.log.clear();
+        self.term = self.term.max(state.applied);
+        self.leader = None;
+        for coordinator in &mut self.coordinators {
+            coordinator.state = state.clone();
+            coordinator.applied = 0;
+            coordinator.session = None;
+            coordinator.under_way.clear();
+        }
+        self.state = state.clone();
+        self.origin = state;
     }
 
     /// Whether this coordinator leads and reaches a majority now.
@@ -219,7 +266,7 @@ impl World {
 
     /// Adds an entry to the log for good, and checks what it does to the state.
     fn append(&mut self, entry: Entry) -> Vec<Response> {
-        let index = self.quorum.log.len() as u64 + 1;
+        let index = self.quorum.last_index() + 1;
         let mut responses = Vec::new();
         match &entry.batch {
             Some(batch) if batch.term == entry.term => {
@@ -256,10 +303,7 @@ impl World {
         }
         while let Some(entry) = quorum.log.get(own.applied) {
             own.applied += 1;
-            match &entry.batch {
-                Some(batch) if batch.term == entry.term => drop(apply(&mut own.state, own.applied as u64, batch)),
-                _ => skip(&mut own.state, own.applied as u64),
-            }
+            entry.apply_to(&mut own.state, quorum.origin.applied + own.applied as u64);
         }
         self.wake_session(coordinator);
     }

@@ -5,7 +5,7 @@ use super::engine::SimEngine;
 use crate::random::Random;
 use archon_host::{Completes, LogWrite};
 use archon_replica::{Entry, Position, Recovered, Run};
-use archon_types::{Epoch, Incarnation, PartitionId, PlacementId, Seq, StorageId};
+use archon_types::{Epoch, Incarnation, PartitionId, PlacementId, Seq, StorageId, Version};
 use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
@@ -84,6 +84,8 @@ pub(crate) struct Disk {
     pub(crate) storage: StorageId,
     /// The last registration stored.
     pub(crate) incarnation: Option<Incarnation>,
+    /// The highest version that it was told of.
+    pub(crate) told: Version,
     pub(crate) streams: BTreeMap<PlacementId, Stream>,
     /// Written to the kernel by a process that was killed, and never synced.
     pub(crate) cached: VecDeque<Batch>,
@@ -95,6 +97,7 @@ impl Disk {
         Self {
             storage: StorageId::new(Uuid::from_u128(number)),
             incarnation: None,
+            told: Version::ZERO,
             streams: BTreeMap::new(),
             cached: VecDeque::new(),
             engine: SimEngine::default(),

@@ -19,6 +19,9 @@ impl World {
 
     fn on_push(&mut self, host: usize, push: Push) {
         let unreported = self.breaks(ShellMutant::DropUnreported);
+        let told = &mut self.hosts[host].disk.told;
+        let newest = push.version.max(push.nodes.as_ref().map_or(push.version, |nodes| nodes.version));
+        *told = newest.max(*told);
         let Some(process) = &mut self.hosts[host].process else { return };
         let shell = process.partitions.shell_mut();
         let Some(life) = shell.life.filter(|life| life.incarnation == push.incarnation) else { return };

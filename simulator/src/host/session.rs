@@ -30,6 +30,7 @@ impl World {
                 let register = Register {
                     held: held(process),
                     last_incarnation: last,
+                    told: machine.disk.told,
                     expects: process.registering.expects(),
                     zone: (self.plan.zones > 0).then(|| format!("z{}", number % self.plan.zones)),
                     partitions_max: self.plan.placements_max,
@@ -143,7 +144,7 @@ impl World {
         shell.life = Some(Life { node, incarnation });
         shell.grants = Grants::new(broken);
         self.drive(host, |partitions| {
-            partitions.renew(incarnation);
+            partitions.renew(Life { node, incarnation });
             partitions.lease_changed();
         });
     }

@@ -213,6 +213,7 @@ impl World {
             last_incarnation: Incarnation::ZERO,
             expects: Incarnation::ZERO,
             participant: Some(Participant { tables: vec![self.table.clone()], timing: Some(self.timing) }),
+            told: archon_types::Version::ZERO,
         };
         let request = v1::RegisterRequest::from(registration);
         for _ in 0..REGISTER_TRIES {
@@ -316,7 +317,7 @@ impl World {
                 Duty::HandOver { partition, placement, .. } => {
                     facts.push(report(partition.id, of(partition, *placement), Fact::Released));
                 }
-                Duty::Host { .. } | Duty::Unload { .. } => {}
+                Duty::Host { .. } | Duty::Unload { .. } | Duty::Inspect { .. } => {}
             }
         }
         for (partition, of) in &named {

@@ -1,7 +1,7 @@
 //! The cluster itself: bootstrap, tables, and an operator's word about loss.
 
 use super::stage::Staged;
-use super::{Entry, invalid, next_epoch, refused};
+use super::{Entry, invalid, next_epoch, recovering, refused};
 use crate::command::LossOutcome;
 use crate::events::EventKind;
 use crate::response::Response;
@@ -104,6 +104,9 @@ pub(super) fn accept_loss(
     if_version: Version,
     outcome: LossOutcome,
 ) -> Result<Response, ErrorDetail> {
+    if state.recovery.is_some() {
+        return Err(recovering());
+    }
     let name = state.partition_name(partition);
     let mut staged = Staged::new(state, entry);
     let mut row = staged.row(partition)?;

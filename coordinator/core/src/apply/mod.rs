@@ -12,6 +12,7 @@ mod migration;
 mod node;
 mod participant;
 mod quorum;
+mod recovery;
 mod register;
 mod stage;
 
@@ -118,6 +119,11 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
         Command::ChangeQuorum { if_version, wish } => quorum::change(state, entry, *if_version, wish),
         Command::EndQuorumChange { if_version, done } => quorum::end(state, entry, *if_version, *done),
+        Command::Inspected { node, incarnation, placement, standing } => {
+            recovery::inspected(state, entry, (*node, *incarnation), *placement, *standing)
+        }
+        Command::AcceptRecovery => recovery::accept(state, entry),
+        Command::SettleRecovery => recovery::settle(state, entry),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)
         }
@@ -148,6 +154,12 @@ pub(crate) fn not_found(message: impl Into<String>) -> ErrorDetail {
 pub(crate) fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
     let message = format!("{what} changed meanwhile; look again");
     ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), judged.get())
+}
+
+/// Nothing is decided of data while the state is recovered: none of its rows is taken for true.
+pub(crate) fn recovering() -> ErrorDetail {
+    let message = "the coordinators are being recovered; wait until `archon quorum recovery` says that it is over";
+    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
 }
 
 pub(crate) fn refused(message: impl Into<String>) -> ErrorDetail {

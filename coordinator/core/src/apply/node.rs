@@ -44,6 +44,9 @@ pub(super) fn failed(
         if row.leader_placement().map(|leader| leader.node) != Some(node) {
             continue;
         }
+        if state.recovery.is_some() && !state.is_lease(row.id.table) {
+            continue;
+        }
         let mut row = row.clone();
         leaderships += 1;
         row.epoch = next_epoch(row.epoch)?;
@@ -173,7 +176,12 @@ pub(super) fn declare_lost(
         last_copies += u32::from(row.live().next().is_none());
         staged.put(row);
     }
-    staged.into_effect().commit(state, entry);
+    let effect = staged.into_effect();
+    match &mut state.recovery {
+        // Rows are judged once all nodes that are left have told what they hold.
+        Some(recovery) => drop(recovery.inventories.remove(&node)),
+        None => effect.commit(state, entry),
+    }
     set_status(state, entry, node, NodeStatus::Lost);
     forget_node(state, node);
     entry.note(state, EventKind::NodeDeclaredLost { node, placements: counting, last_copies });

@@ -8,13 +8,14 @@ use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
 use crate::node_row::NodeRow;
+use crate::recovery::Inventory;
 use crate::registration::Register;
 use crate::response::Response;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{
-    ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,
-    RightStage, Version,
+    ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId,
+    ReplicaState, RightStage, Version, generation_of,
 };
 use std::collections::BTreeSet;
 
@@ -23,12 +24,13 @@ pub(super) fn register(
     entry: Entry<'_>,
     register: &Register,
 ) -> Result<Response, ErrorDetail> {
+    let known = state.node_by_storage(register.storage).cloned();
+    of_this_generation(state, register, known.as_ref())?;
     if let Some(participant) = &register.participant {
         return participant::register(state, entry, register, participant);
     }
     check(state, register)?;
     let incarnation = Incarnation::new(entry.index);
-    let known = state.node_by_storage(register.storage).cloned();
     if let Some(known) = &known {
         let same = known.boot == register.boot && !state.breaks(Mutant::BootForgotten); // rule 19
         if known.node.status == NodeStatus::Alive && same {
@@ -45,11 +47,14 @@ pub(super) fn register(
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
     }
-    if known.is_none() && register.last_incarnation.is_some() {
+    if known.is_none() && register.last_incarnation.is_some() && state.recovery.is_none() {
         return Err(forgotten(register));
     }
     let replaced = claim(state, register, known.as_ref())?;
     if let Some(replaced) = replaced {
+        if state.recovery.is_some() {
+            return Err(taken_over_later(state, replaced));
+        }
         keeps_last_copies(state, replaced)?;
     }
     if known.is_none() {
@@ -57,7 +62,8 @@ pub(super) fn register(
     }
 
     let mut staged = Staged::new(state, entry);
-    if let Some(known) = &known {
+    // While the state is recovered no row is taken for true: what the node holds is judged at the end.
+    if let Some(known) = known.as_ref().filter(|_| state.recovery.is_none()) {
         end_life(&mut staged, state, known, register)?;
     }
     if let Some(replaced) = replaced.filter(|_| !state.breaks(Mutant::WipedStaysLive)) {
@@ -88,6 +94,11 @@ pub(super) fn register(
         });
         forget_node(state, replaced);
         entry.note(state, EventKind::NodeLost { node: replaced, by: id });
+    }
+    let older = known.as_ref().is_some_and(|known| is_rolled_back(known, register.last_incarnation));
+    if let Some(recovery) = &mut state.recovery {
+        let copies = register.held.iter().map(|placement| (*placement, None)).collect();
+        recovery.inventories.insert(id, Inventory { incarnation, told: told(register), older, copies });
     }
     if state.breaks(Mutant::CondemnedEndsWithLife) {
         forget_node(state, id); // rule 26
@@ -228,31 +239,7 @@ fn end_life(
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node).copied() else { continue };
         let leads = row.leader == Some(placement.id) && !state.breaks(Mutant::LeadershipSurvives); // rule 8
-        // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and
-        // its node begins it anew. Without this a node killed right after the first assignment would lock its
-        // partitions for good.
-        let listed = held.contains(&placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
-        let missing = !listed && !state.untouched.contains(&row.id);
-        let lost = placement.state == ReplicaState::Live && (other_copy || missing);
-        let condition = match (listed, other_copy) {
-            (false, _) => Condition::Gone,
-            (true, true) => Condition::Older,
-            (true, false) => Condition::Whole,
-        };
-        let spoiled = placement.state != ReplicaState::Live
-            && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
-        let unformed = row.split.as_ref().and_then(|split| split.copy_on(node)).is_some_and(|copy| {
-            let whole = copy.is_formed() && !other_copy && held.contains(&copy.id);
-            copy.stage > RightStage::Copying && !whole && !state.breaks(Mutant::FormedLost) // rule 39
-        });
-        if !leads && !lost && !spoiled && !unformed {
-            continue;
-        }
         let mut row = staged.row(row.id)?;
-        let split_off = row.split.iter_mut().flat_map(|split| &mut split.copies);
-        for copy in split_off.filter(|copy| unformed && copy.node == node) {
-            copy.stage = RightStage::Copying;
-        }
         if leads {
             staged.remember(FormerLeader {
                 partition: row.id,
@@ -266,32 +253,103 @@ fn end_life(
             row.leader = None;
             row.epoch = next_epoch(row.epoch)?;
         }
-        if lost {
-            let why = if other_copy {
-                "the data directory is an older or another copy of the node's own"
-            } else {
-                "the node came back without holding it whole"
-            };
-            staged.lose(&mut row, placement.id, condition, why)?;
-        } else if spoiled {
-            staged.spoil(&row, placement.id, condition, true)?;
+        if judge_copy(staged, state, &mut row, placement, (&held, other_copy))? || leads {
+            staged.put(row);
         }
-        staged.put(row);
     }
     forget_lapsed(staged, state, (node, known.node.incarnation));
     Ok(())
+}
+
+/// Finds whether a copy still counts of which its node has told whether it holds it whole, and whether the node's directory is
+/// `other_copy` than the one that acted last. Returns whether that changed anything.
+pub(super) fn judge_copy(
+    staged: &mut Staged<'_>,
+    state: &ClusterState,
+    row: &mut Partition,
+    placement: Placement,
+    (held, other_copy): (&BTreeSet<PlacementId>, bool),
+) -> Result<bool, ErrorDetail> {
+    let node = placement.node;
+    // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and
+    // its node begins it anew. Without this a node killed right after the first assignment would lock its
+    // partitions for good.
+    let listed = held.contains(&placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
+    let missing = !listed && !state.untouched.contains(&row.id);
+    let lost = placement.state == ReplicaState::Live && (other_copy || missing);
+    let condition = match (listed, other_copy) {
+        (false, _) => Condition::Gone,
+        (true, true) => Condition::Older,
+        (true, false) => Condition::Whole,
+    };
+    let spoiled = placement.state != ReplicaState::Live
+        && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
+    let unformed = row.split.as_ref().and_then(|split| split.copy_on(node)).is_some_and(|copy| {
+        let whole = copy.is_formed() && !other_copy && held.contains(&copy.id);
+        copy.stage > RightStage::Copying && !whole && !state.breaks(Mutant::FormedLost) // rule 39
+    });
+    let split_off = row.split.iter_mut().flat_map(|split| &mut split.copies);
+    for copy in split_off.filter(|copy| unformed && copy.node == node) {
+        copy.stage = RightStage::Copying;
+    }
+    if lost {
+        let why = if other_copy {
+            "the data directory is an older or another copy of the node's own"
+        } else {
+            "the node came back without holding it whole"
+        };
+        staged.lose(row, placement.id, condition, why)?;
+    } else if spoiled {
+        staged.spoil(row, placement.id, condition, true)?;
+    }
+    Ok(lost || spoiled || unformed)
+}
+
+/// What the node was told before: with a registration, or after it.
+fn told(register: &Register) -> Version {
+    register.told.max(Version::new(register.last_incarnation.map_or(0, Incarnation::get)))
+}
+
+/// A node that has lived in a later generation than this one, or in this one under other coordinators, was not told of by whoever
+/// recovered this state: nothing here may be taken for what it was told there (PROTOCOL rule 60).
+fn of_this_generation(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> Result<(), ErrorDetail> {
+    let Some(last) = register.last_incarnation else { return Ok(()) };
+    let generation = generation_of(last.get());
+    let here = known.is_some_and(|known| known.node.incarnation >= last);
+    let foreign = generation == state.generation && state.recovery.is_some() && !here && register.participant.is_none();
+    if (generation <= state.generation && !foreign) || state.breaks(Mutant::LaterGenerationTaken) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} has lived in generation {generation} of this cluster, and these coordinators are of generation {}: stop them if \
+         newer ones run; if none do, recover these again with --generation {}",
+        register.name,
+        state.generation,
+        generation + 1
+    );
+    Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000))
+}
+
+/// While the state is recovered nobody gives up what a node held that has not told of it.
+fn taken_over_later(state: &ClusterState, replaced: NodeId) -> ErrorDetail {
+    let name = state.node_name(replaced);
+    let message = format!(
+        "the coordinators are being recovered, and {name} has not told what it holds: start it with its own --data-dir, or, if \
+         its data is gone for good, say `archon node lost {name} --accept-data-loss` and wait until the recovery is over"
+    );
+    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
 }
 
 /// Whether the directory is not the one that the last activated life wrote to: rolled back, cloned before that life, or
 /// from a future that this cluster does not know. A life between the last activated and the present one was stored but
 /// not confirmed, and has done nothing.
 fn is_other_copy(known: &NodeRow, last: Option<Incarnation>) -> bool {
-    match (known.activated, last) {
-        (Some(activated), Some(last)) => last < activated || last > known.node.incarnation,
-        (Some(_), None) => true,
-        (None, Some(last)) => last > known.node.incarnation,
-        (None, None) => false,
-    }
+    is_rolled_back(known, last) || last.is_some_and(|last| last > known.node.incarnation)
+}
+
+/// Whether the directory is from before the last activated life.
+fn is_rolled_back(known: &NodeRow, last: Option<Incarnation>) -> bool {
+    known.activated.is_some_and(|activated| last.is_none_or(|last| last < activated))
 }
 
 /// Whether name and address are free for this node. Returns the failed node whose name it takes over, if any.

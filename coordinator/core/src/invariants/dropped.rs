@@ -44,7 +44,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     let nodes: BTreeSet<NodeId> = state.condemned.iter().map(|(node, ..)| node).collect();
     for duty in nodes.into_iter().filter_map(|node| duties(state, node)).flatten() {
-        let there = state.partitions.get(duty.partition()).is_some();
+        let there = duty.partition().is_none_or(|partition| state.partitions.get(partition).is_some());
         if !there && !matches!(duty, Duty::Unload { .. }) {
             return violated(NAME, format!("{duty:?} is about a dropped table"));
         }

@@ -29,13 +29,15 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
             EventKind::ReplicaLost { partition, .. } | EventKind::CopyDamaged { partition, .. } => *partition == row.id,
             _ => false,
         });
+        let settled = news().any(|what| matches!(what, EventKind::RecoverySettled { .. }));
         let accepted =
             news().any(|what| matches!(what, EventKind::DataLossAccepted { partition, .. } if *partition == row.id));
         if earlier.live().next().is_some() && row.live().next().is_none() && !declared && !accepted {
             return violated(NAME, format!("{} lost its last Live copy silently", row.id));
         }
         // Over a single step: whoever newly counts was a loader under a leader, or is new in a first assignment.
-        if after.applied == before.applied + 1 && earlier.status != PartitionStatus::Unassigned && !accepted {
+        if after.applied == before.applied + 1 && !settled && earlier.status != PartitionStatus::Unassigned && !accepted
+        {
             for placement in row.live() {
                 match earlier.placement(placement.id).map(|placement| placement.state) {
                     Some(ReplicaState::Live) => {}

@@ -3,6 +3,7 @@
 use super::splits::formed_on;
 use super::{Violation, violated};
 use crate::state::ClusterState;
+use archon_types::{NodeId, PartitionId, PlacementId};
 use std::collections::BTreeMap;
 
 const NAME: &str = "placement_ids";
@@ -24,6 +25,16 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     Ok(())
 }
 
+/// The node that told of a copy while the state was recovered, which lacked it.
+fn told_of(before: &ClusterState, partition: PartitionId, placement: PlacementId) -> Option<NodeId> {
+    let inventories = &before.recovery.as_ref()?.inventories;
+    let told = inventories.iter().find(|(_, inventory)| {
+        let standing = inventory.copies.get(&placement).copied().flatten();
+        standing.is_some_and(|standing| standing.partition == partition)
+    });
+    told.map(|(node, _)| *node)
+}
+
 pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     if after.placement_last < before.placement_last {
         return violated(NAME, "the counter fell");
@@ -33,6 +44,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
             let known =
                 before.partitions.get(row.id).and_then(|row| row.placement(placement.id)).map(|known| known.node);
             let known = known.or_else(|| formed_on(before, row.id, placement.id));
+            let known = known.or_else(|| told_of(before, row.id, placement.id));
             if known != Some(placement.node) {
                 return violated(NAME, format!("{} of {} was used before", placement.id, row.id));
             }

@@ -10,6 +10,7 @@ mod merge;
 mod nodes;
 mod order;
 mod quorum;
+mod recovery;
 mod split;
 
 pub use access::{AccessChange, check_access};
@@ -22,6 +23,7 @@ pub use merge::{MergePlan, check_cancel_merge, check_merge};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lose_node, check_remove};
 pub use order::check_order;
 pub use quorum::{QuorumRefusal, check_cancel_quorum_change, check_join, check_quorum_change};
+pub use recovery::{SettleRefusal, check_settle};
 pub use split::{SplitPlan, check_cancel_split, check_split, check_splittable};
 
 use archon_types::{ErrorDetail, ErrorKind, NodeId};

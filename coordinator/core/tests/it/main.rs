@@ -31,6 +31,7 @@ mod planning;
 mod pushes;
 mod quorum;
 mod random;
+mod recovery;
 mod removed;
 mod repair;
 mod reshaping_random;

@@ -150,7 +150,8 @@ impl Coordinator {
             | Fact::Undersized(_)
             | Fact::Absorbed { .. }
             | Fact::Unabsorbable { .. }
-            | Fact::Emptied => {}
+            | Fact::Emptied
+            | Fact::Inspected { .. } => {}
         }
     }
 }

@@ -151,7 +151,7 @@ fn an_epoch_is_not_led_twice(mutant: Option<Mutant>) -> bool {
 
 fn a_new_life_leads_nothing(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live], 1, mutant);
-    script.one(Input::Renew { incarnation: Incarnation::new(2) });
+    script.one(Input::Renew { node: archon_types::NodeId::new(1), incarnation: Incarnation::new(2) });
     script.replica.admit().is_err()
 }
 

@@ -82,7 +82,7 @@ fn a_restarted_leader_does_not_go_on_in_its_old_epoch() {
 #[test]
 fn another_registration_of_the_same_process_ends_a_leadership() {
     let mut script = Script::serving(&[Live], 1);
-    let out = script.one(Input::Renew { incarnation: Incarnation::new(2) });
+    let out = script.one(Input::Renew { node: archon_types::NodeId::new(1), incarnation: Incarnation::new(2) });
     assert_eq!(out, [Output::Serve(false)]);
     let told = script.report(1, 2, Fact::Overtaken { by: Epoch::new(1) });
     assert_eq!(script.configure((1, 2), 1, &[Live], 1), [told]);

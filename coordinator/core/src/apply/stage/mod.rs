@@ -6,7 +6,7 @@ mod leading;
 mod merge;
 mod split;
 
-use super::{Entry, invalid, not_found, refused};
+use super::{Entry, invalid, not_found, recovering, refused};
 use crate::departed::Condition;
 use crate::edit::{Edit, PartitionChange};
 use crate::events::EventKind;
@@ -48,6 +48,11 @@ impl<'a> Staged<'a> {
         self.effect
     }
 
+    /// A copy of the partition has to exist by now.
+    pub(crate) fn touched(&mut self, partition: PartitionId) {
+        self.effect.untouched.insert(partition, false);
+    }
+
     /// The row as staged so far.
     pub(crate) fn row(&self, id: PartitionId) -> Result<Partition, ErrorDetail> {
         let row = self.effect.rows.get(&id).or_else(|| self.state.partitions.get(id));
@@ -68,6 +73,9 @@ impl<'a> Staged<'a> {
 
     /// Stages all edits of one row, or fails at the first that does not hold.
     pub(crate) fn change(&mut self, change: &PartitionChange) -> Result<(), ErrorDetail> {
+        if self.state.recovery.is_some() && !self.state.is_lease(change.partition.table) {
+            return Err(recovering());
+        }
         let mut row = self.row(change.partition)?;
         let elects = change.edits.iter().any(|edit| matches!(edit, Edit::Lead { .. }));
         let stale = elects && self.state.breaks(Mutant::ElectStale); // rule 16

@@ -245,9 +245,10 @@ impl TestBed {
         let mut reports = vec![];
         for duty in duties(&self.state, node).unwrap_or_default() {
             let placement = duty.placement();
-            let Some(row) = self.state.partition(duty.partition()).cloned() else {
+            let Some(partition) = duty.partition() else { continue };
+            let Some(row) = self.state.partition(partition).cloned() else {
                 assert!(matches!(duty, Duty::Unload { .. }), "of a dropped table: {duty:?}");
-                let (partition, epoch, version) = (duty.partition(), Epoch::ZERO, Version::ZERO);
+                let (epoch, version) = (Epoch::ZERO, Version::ZERO);
                 reports.push(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
                 continue;
             };
@@ -286,7 +287,7 @@ impl TestBed {
                         None => {}
                     }
                 }
-                Duty::Host { .. } => {}
+                Duty::Host { .. } | Duty::Inspect { .. } => {}
             }
         }
         reports

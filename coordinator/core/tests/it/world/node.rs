@@ -96,7 +96,7 @@ impl SimNode {
             return vec![];
         }
         let writes = |partition: &PartitionId| {
-            let own = process.duties.iter().find(|duty| duty.partition() == *partition)?.placement();
+            let own = process.duties.iter().find(|duty| duty.partition() == Some(*partition))?.placement();
             Some((*partition, self.copies.get(&own)?.writes))
         };
         process.serving.keys().filter_map(writes).collect()
@@ -165,7 +165,7 @@ impl SimNode {
                 Duty::Host { partition, placement } | Duty::HandOver { partition, placement, .. } => {
                     (partition.leader == Some(*placement)).then_some((partition.id, partition.epoch))
                 }
-                Duty::Unload { .. } => None,
+                Duty::Unload { .. } | Duty::Inspect { .. } => None,
             })
             .collect();
         process.serving.retain(|partition, epoch| led.get(partition) == Some(epoch));
@@ -201,7 +201,7 @@ impl World {
         }
         let process = self.nodes[number].process.clone().unwrap_or_default();
         for (partition, epoch) in &process.ended {
-            let own = process.duties.iter().find(|duty| duty.partition() == *partition).map(Duty::placement);
+            let own = process.duties.iter().find(|duty| duty.partition() == Some(*partition)).map(Duty::placement);
             if let Some(placement) = own {
                 self.tell(number, (id, incarnation), *partition, placement, *epoch, Version::ZERO, Fact::Released);
             }
@@ -248,7 +248,7 @@ impl World {
             Duty::Host { partition: row, placement } if row.leader == Some(*placement) => {
                 self.lead(number, who, row, *placement, now);
             }
-            Duty::Host { .. } => {}
+            Duty::Host { .. } | Duty::Inspect { .. } => {}
         }
     }
 

@@ -1,0 +1,146 @@
+//! What nodes tell of their copies while the state is recovered, and its end (PROTOCOL rules 61 and 62).
+
+use super::register::judge_copy;
+use super::stage::Staged;
+use super::{Entry, refused};
+use crate::departed::Condition;
+use crate::events::EventKind;
+use crate::mutant::Mutant;
+use crate::node_row::NodeRow;
+use crate::recovery::{Choice, Recovery, Standing, choose};
+use crate::response::Response;
+use crate::state::ClusterState;
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState, first_number,
+};
+use std::collections::BTreeSet;
+
+/// A node told where the log of a copy ends.
+pub(super) fn inspected(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    (node, incarnation): (NodeId, Incarnation),
+    placement: PlacementId,
+    standing: Standing,
+) -> Result<Response, ErrorDetail> {
+    state.check_sender(node, incarnation)?;
+    let recovery = state.recovery.as_mut().filter(|recovery| recovery.awaits(node, incarnation, placement));
+    let inventory = recovery.and_then(|recovery| recovery.inventories.get_mut(&node));
+    if let Some(inventory) = inventory {
+        inventory.copies.insert(placement, Some(standing));
+    }
+    entry.done()
+}
+
+/// An operator wants to go on although something may be lost.
+pub(super) fn accept(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
+    let recovery = state.recovery.as_mut().ok_or_else(over)?;
+    recovery.accepted = true;
+    entry.done()
+}
+
+/// What nodes told is taken for true, and partitions go on from it.
+pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
+    let recovery = state.recovery.as_deref().ok_or_else(over)?;
+    let behind = recovery.behind().is_some();
+    if !recovery.settles(state) {
+        return Err(refused("not all nodes have told what they hold, or nobody has accepted what may be lost"));
+    }
+    let mut standings = recovery.standings();
+    let mut staged = Staged::new(state, entry);
+    for row in state.data_rows() {
+        let told = standings.remove(&row.id).unwrap_or_default();
+        if row.status == PartitionStatus::Unassigned && told.is_empty() {
+            continue;
+        }
+        let mut row = row.clone();
+        let choice = choose(recovery.leaders.get(&row.id).copied(), &told);
+        let choice = choice.filter(|_| !state.breaks(Mutant::RowsTrusted)); // rule 62
+        if choice.is_none() && state.untouched.contains(&row.id) {
+            // Nobody has anything of it: it is assigned anew.
+            (row.status, row.placements, row.split) = (PartitionStatus::Unassigned, Vec::new(), None);
+            staged.touched(row.id);
+            staged.put(row);
+            continue;
+        }
+        if let Some(choice) = &choice {
+            // It may have been assigned by a change that is lost.
+            row.status = PartitionStatus::Unavailable;
+            row.epoch = row.epoch.max(Epoch::new(first_number(state.generation)));
+            go_on_from(&mut row, choice);
+            staged.touched(row.id);
+        }
+        judge_others(&mut staged, state, recovery, &mut row)?;
+        staged.put(row);
+    }
+    // Numbers of partitions that nobody here gave are not given again.
+    let strange: Vec<PartitionId> = standings.into_keys().collect();
+    staged.into_effect().commit(state, entry);
+    for partition in strange {
+        if let Some(table) = state.tables.get_mut(&partition.table)
+            && let Keys::Range { next, .. } = &mut table.keys
+        {
+            *next = (*next).max(partition.index.saturating_add(1));
+            table.version = entry.version();
+        }
+    }
+    state.recovery = None;
+    entry.note(state, EventKind::RecoverySettled { generation: state.generation, behind });
+    entry.done()
+}
+
+/// The copies that are chosen count. Others that nodes told of do not until they were brought up to date.
+fn go_on_from(row: &mut Partition, choice: &Choice) {
+    for placement in row.placements.iter_mut().filter(|placement| placement.state == ReplicaState::Live) {
+        if choice.lags.contains(&placement.id) {
+            placement.state = ReplicaState::Load;
+        }
+    }
+    for (id, node) in &choice.counts {
+        let counts = |placement: &Placement| choice.counts.contains(&(placement.id, placement.node));
+        let other = |placement: &Placement| placement.node == *node && placement.id != *id && counts(placement);
+        if row.placements.iter().any(other) {
+            continue; // Two copies on one node that are alike: one is enough.
+        }
+        // What else the row has on that node stays there, and no row names it any more.
+        row.placements.retain(|placement| placement.node != *node || placement.id == *id);
+        match row.placements.iter_mut().find(|placement| placement.id == *id) {
+            Some(placement) => placement.state = ReplicaState::Live,
+            None => row.placements.push(Placement { id: *id, node: *node, state: ReplicaState::Live }),
+        }
+    }
+}
+
+/// Copies of which nobody told do not count: their nodes are lost, or do not hold them any more.
+fn judge_others(
+    staged: &mut Staged<'_>,
+    state: &ClusterState,
+    recovery: &Recovery,
+    row: &mut Partition,
+) -> Result<(), ErrorDetail> {
+    for placement in row.placements.clone() {
+        if state.node(placement.node).is_none_or(NodeRow::is_lost) {
+            row.split.iter_mut().for_each(|split| split.copies.retain(|copy| copy.node != placement.node));
+            if placement.state == ReplicaState::Live {
+                staged.lose(row, placement.id, Condition::Whole, "an operator declared its node's data lost")?;
+            }
+            continue;
+        }
+        let Some(inventory) = recovery.inventories.get(&placement.node) else { continue };
+        let held: BTreeSet<PlacementId> = inventory.copies.keys().copied().collect();
+        if held.contains(&placement.id) {
+            judge_copy(staged, state, row, placement, (&held, inventory.older))?;
+        } else if placement.state == ReplicaState::Live {
+            staged.lose(row, placement.id, Condition::Gone, "its node does not hold it")?;
+        } else {
+            // It was deleted, or never begun; its number is not to be begun again.
+            row.placements.retain(|other| other.id != placement.id);
+        }
+    }
+    Ok(())
+}
+
+fn over() -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Refused, "nothing is being recovered")
+}

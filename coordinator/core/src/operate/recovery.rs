@@ -1,0 +1,56 @@
+//! Going on after a recovery although something may be lost, judged beforehand (PROTOCOL rule 62).
+
+use crate::command::Command;
+use crate::recovery::{Doubt, doubts};
+use crate::state::ClusterState;
+
+/// Why an operator's word does not end a recovery.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SettleRefusal {
+    /// Nothing is being recovered.
+    #[error("nothing is being recovered")]
+    Over,
+    /// Some nodes have not told what they hold.
+    #[error(
+        "{} not told yet what {}: {}. Start {} and look again (`archon quorum recovery`), or, if the data there is gone for \
+         good, say `archon node lost NAME --accept-data-loss`",
+        if nodes.len() == 1 { "one node has" } else { "some nodes have" },
+        if nodes.len() == 1 { "it holds" } else { "they hold" },
+        nodes.join(", "),
+        if nodes.len() == 1 { "it" } else { "them" }
+    )]
+    Unheard {
+        /// Their names.
+        nodes: Vec<String>,
+    },
+    /// Something may be lost, and nobody has said that it may.
+    #[error(
+        "changes were lost that nodes had been told of, so acknowledged writes may be lost, too: see `archon quorum recovery`, and \
+         add --accept-data-loss to go on from what the nodes hold"
+    )]
+    NotAccepted,
+}
+
+/// What ends a recovery, or `None` where it ends by itself.
+///
+/// # Errors
+/// [`SettleRefusal`].
+pub fn check_settle(state: &ClusterState, accept_loss: bool) -> Result<Option<Command>, SettleRefusal> {
+    if state.recovery.is_none() {
+        return Err(SettleRefusal::Over);
+    }
+    let doubts = doubts(state);
+    let unheard = |doubt: &Doubt| match doubt {
+        Doubt::Unheard { node, .. } => Some(state.node_name(*node)),
+        _ => None,
+    };
+    let nodes: Vec<String> = doubts.iter().filter_map(unheard).collect();
+    if !nodes.is_empty() {
+        return Err(SettleRefusal::Unheard { nodes });
+    }
+    match doubts.is_empty() {
+        true => Ok(None),
+        false if accept_loss => Ok(Some(Command::AcceptRecovery)),
+        false => Err(SettleRefusal::NotAccepted),
+    }
+}

@@ -1,0 +1,123 @@
+//! The state as a new generation begins with it.
+
+use super::Recovery;
+use crate::command::Actor;
+use crate::coordinators::{Coordinator, Coordinators};
+use crate::events::EventKind;
+use crate::former_leaders::FormerLeader;
+use crate::migration::Migrations;
+use crate::state::ClusterState;
+use archon_types::{
+    Epoch, GENERATIONS_MAX, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId, TableId,
+    Version, first_number,
+};
+use std::collections::BTreeMap;
+
+/// Why no generation begins with a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecoveryError {
+    /// There is no cluster in it.
+    #[error("it holds no cluster yet: nothing would be recovered; start new coordinators instead")]
+    Empty,
+    /// The generation is not above the state's own.
+    #[error("it is of generation {present}, and a new one has to be above that: give --generation {least} at least", least = present + 1)]
+    NotAbove {
+        /// The state's own.
+        present: u64,
+    },
+    /// There are no numbers for it.
+    #[error("generation {asked} is above {GENERATIONS_MAX}, the highest that there are numbers for")]
+    TooHigh {
+        /// That was asked for.
+        asked: u64,
+    },
+}
+
+/// Makes of a state, of which entries may be missing at its end, the first one of a new generation whose only coordinator is
+/// `founder`. `at` is the time of the wall clock. Returns the place in the log at which it stands.
+///
+/// # Errors
+/// [`RecoveryError`]; the state is as it was then.
+pub fn begin_generation(
+    state: &mut ClusterState,
+    generation: u64,
+    at: Millis,
+    founder: (u64, Coordinator),
+) -> Result<u64, RecoveryError> {
+    if !state.is_bootstrapped() {
+        return Err(RecoveryError::Empty);
+    }
+    let first = first_number(generation);
+    if generation <= state.generation || first <= state.applied {
+        return Err(RecoveryError::NotAbove { present: state.generation });
+    }
+    if generation > GENERATIONS_MAX {
+        return Err(RecoveryError::TooHigh { asked: generation });
+    }
+    let (base, version) = (Version::new(state.applied), Version::new(first));
+    state.applied = first;
+    state.generation = generation;
+    state.node_last = state.node_last.max(NodeId::new(first));
+    state.table_last = state.table_last.max(TableId::new(first));
+    state.placement_last = state.placement_last.max(PlacementId::new(first));
+    state.migration_last = state.migration_last.max(first);
+    state.coordinators = Coordinators { members: BTreeMap::from([founder]), version, ..Coordinators::default() };
+    // Copies on their way may have come or gone since; repair and a new plan make what is missing.
+    state.migrations = Migrations::default();
+    state.moves_version = version;
+    let lives: Vec<NodeId> =
+        state.members().filter(|row| row.node.status == NodeStatus::Alive).map(|row| row.node.id).collect();
+    for node in lives {
+        state.update_member(node, version, |row| {
+            (row.node.status, row.node.version, row.node.since, row.stopped) = (NodeStatus::Failed, version, at, false);
+        });
+    }
+    let leaders = end_leaderships(state, version);
+    // Tables and nodes that this state lacks are none: whoever knows them is told so.
+    (state.dropped_version, state.removed_version, state.participants_removed_version) = (version, version, version);
+    (state.nodes_version, state.participants_version) = (version, version);
+    let recovery = Recovery { begun: at, base, leaders, inventories: BTreeMap::new(), accepted: false };
+    state.recovery = Some(Box::new(recovery));
+    let who = Actor::Coordinator(state.coordinators.members.keys().next().copied().unwrap_or_default());
+    state.note(at, first, &who, EventKind::RecoveryBegun { generation, base });
+    Ok(first)
+}
+
+/// Nobody leads anything any more, and no lease of those who did is relied upon before it is over (rule 16). Returns who led what
+/// holds data, for that tells which copy has everything.
+fn end_leaderships(state: &mut ClusterState, version: Version) -> BTreeMap<PartitionId, (Epoch, PlacementId)> {
+    let rows: Vec<Partition> = state.partitions.iter().cloned().collect();
+    let mut leaders = BTreeMap::new();
+    for mut row in rows {
+        if let Some(former) = holder(state, &row) {
+            state.former_leaders.insert(former);
+        }
+        if let Some(leader) = row.leader.take().filter(|_| !state.is_lease(row.id.table)) {
+            leaders.insert(row.id, (row.epoch, leader));
+        }
+        // Above all that an earlier generation can have granted.
+        row.epoch = Epoch::new(version.get().max(row.epoch.get().saturating_add(1)));
+        row.version = version;
+        if row.status != PartitionStatus::Unassigned {
+            let offline = state.is_offline(row.id);
+            row.status = if offline { PartitionStatus::Offline } else { PartitionStatus::Unavailable };
+        }
+        state.partitions.insert(row);
+    }
+    state.surpassed.clear();
+    leaders
+}
+
+/// The present holder of a leadership, as one that may not know that it ended.
+fn holder(state: &ClusterState, row: &Partition) -> Option<FormerLeader> {
+    let leader = row.leader_placement()?;
+    Some(FormerLeader {
+        partition: row.id,
+        epoch: row.epoch,
+        placement: leader.id,
+        node: leader.node,
+        incarnation: state.incarnation(leader.node)?,
+        failure_timeout_ms: state.timing_of(leader.node).failure_timeout_ms,
+        lapsed: false,
+    })
+}

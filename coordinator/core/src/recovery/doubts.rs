@@ -1,0 +1,90 @@
+//! What keeps a recovered state from being taken for true: what is not known yet, and what an operator has to accept.
+
+use super::{Choice, Inventory, choose, unheard};
+use crate::state::ClusterState;
+use archon_types::{NodeId, PartitionId, TableId, Version};
+
+/// Something that is not known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Doubt {
+    /// A node has not told what it holds. It is waited for, or declared lost.
+    Unheard {
+        /// The node.
+        node: NodeId,
+        /// How many of its copies it has not told of yet; `None` if it has not registered.
+        copies: Option<usize>,
+    },
+    /// A node was told of changes that this state lacks: what they were nobody knows, but for what copies show.
+    Behind {
+        /// The node that was told the most.
+        node: NodeId,
+        /// Up to where.
+        told: Version,
+    },
+    /// Partitions of a table are ranges of keys, which may have been split or merged by changes that this state lacks: then keys are
+    /// missing in it, or older values come back.
+    Ranges {
+        /// The table.
+        table: TableId,
+    },
+    /// Nobody holds a copy of a partition that was served, as far as this state knows: it was moved or dropped by a change that is
+    /// lacking, or it is lost.
+    NoCopy {
+        /// The partition.
+        partition: PartitionId,
+    },
+    /// A node holds copies of partitions that this state does not know: they stay where they are, and are not served.
+    Unknown {
+        /// The node.
+        node: NodeId,
+        /// How many.
+        copies: usize,
+    },
+    /// The copy with the most entries knows less of leaderships than another one: what was only read since may be undone.
+    Contested {
+        /// The partition.
+        partition: PartitionId,
+    },
+}
+
+impl Doubt {
+    /// Whether an operator may accept it; a node that is not heard is waited for, or declared lost.
+    pub const fn may_be_accepted(&self) -> bool {
+        !matches!(self, Self::Unheard { .. })
+    }
+}
+
+/// All doubts of a state that is being recovered, those first that cannot be accepted; none of another.
+pub fn doubts(state: &ClusterState) -> Vec<Doubt> {
+    let Some(recovery) = state.recovery.as_deref() else { return Vec::new() };
+    let told = |node| {
+        let open = |inventory: &Inventory| inventory.copies.values().filter(|standing| standing.is_none()).count();
+        recovery.inventories.get(&node).map(open)
+    };
+    let mut doubts: Vec<Doubt> =
+        unheard(state, recovery).map(|node| Doubt::Unheard { node, copies: told(node) }).collect();
+    let Some((node, told)) = recovery.behind() else { return doubts };
+    doubts.push(Doubt::Behind { node, told });
+    doubts.extend(
+        state.data_tables().filter(|table| table.keys.is_range()).map(|table| Doubt::Ranges { table: table.id }),
+    );
+    let standings = recovery.standings();
+    for row in state.data_rows() {
+        let told = standings.get(&row.id).map_or(&[][..], Vec::as_slice);
+        match choose(recovery.leaders.get(&row.id).copied(), told) {
+            None if row.live().next().is_some() && !state.untouched.contains(&row.id) => {
+                doubts.push(Doubt::NoCopy { partition: row.id });
+            }
+            Some(Choice { contested: true, .. }) => doubts.push(Doubt::Contested { partition: row.id }),
+            _ => {}
+        }
+    }
+    for (node, inventory) in &recovery.inventories {
+        let strange = |partition: PartitionId| state.partitions.get(partition).is_none();
+        let copies = inventory.copies.values().flatten().filter(|standing| strange(standing.partition)).count();
+        if copies > 0 {
+            doubts.push(Doubt::Unknown { node: *node, copies });
+        }
+    }
+    doubts
+}

@@ -1,0 +1,111 @@
+//! The state begins anew from less than a majority: from what a survivor holds, or from a file.
+//!
+//! Entries may be lost that nodes have acted upon, so nothing of this state is taken for true until they were heard
+//! (PROTOCOL rules 60 to 62). [`begin_generation`] makes the new state; nodes register with it, set all their copies aside and tell where
+//! the log of each ends; [`doubts()`] says what keeps it from going on; [`settled`] says which copies of a partition count then.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `begin` | the state as a new generation begins with it |
+//! | `doubts` | what is not known yet, and what cannot be known |
+//! | `settled` | which copies count, and from which the partition goes on |
+
+mod begin;
+mod doubts;
+mod settled;
+
+pub use begin::{RecoveryError, begin_generation};
+pub use doubts::{Doubt, doubts};
+pub(crate) use settled::{Choice, choose};
+
+use crate::mutant::Mutant;
+use crate::state::ClusterState;
+use archon_types::{Epoch, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Position, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is known while the state is not taken for true yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recovery {
+    /// When it began, on the wall clock of whoever began it.
+    pub begun: Millis,
+    /// The last entry of the log that the state holds; what came after it is lost.
+    pub base: Version,
+    /// Who led the partitions that hold data, and in which epoch, as of that entry.
+    pub leaders: BTreeMap<PartitionId, (Epoch, PlacementId)>,
+    /// What each node told that registered since.
+    pub inventories: BTreeMap<NodeId, Inventory>,
+    /// An operator wants to go on although something may be lost.
+    pub accepted: bool,
+}
+
+/// What one node holds, as it told in one life.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Inventory {
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// The highest version that it was told of before.
+    pub told: Version,
+    /// Its directory is an older one than the last that acted: its copies lack something.
+    pub older: bool,
+    /// The copies that it holds whole, each with what it is once the node told.
+    pub copies: BTreeMap<PlacementId, Option<Standing>>,
+}
+
+/// A copy that takes nothing in any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Standing {
+    /// Of which partition it is.
+    pub partition: PartitionId,
+    /// The highest epoch that it has persisted.
+    pub promised: Epoch,
+    /// Where its log ends.
+    pub last: Position,
+}
+
+impl Inventory {
+    /// Whether the node told of everything that it holds.
+    pub fn is_complete(&self) -> bool {
+        self.copies.values().all(Option::is_some)
+    }
+}
+
+impl Recovery {
+    /// Which node was told the most of what this state lacks, and up to which version.
+    pub fn behind(&self) -> Option<(NodeId, Version)> {
+        let told = self.inventories.iter().map(|(node, inventory)| (*node, inventory.told));
+        told.filter(|(_, told)| *told > self.base).max_by_key(|(_, told)| *told)
+    }
+
+    /// Whether nothing is left to wait for: all nodes that are not given up were heard, and an operator has accepted what may be lost
+    /// if anything may.
+    pub(crate) fn settles(&self, state: &ClusterState) -> bool {
+        let heard = unheard(state, self).next().is_none() && (self.behind().is_none() || self.accepted);
+        heard || state.breaks(Mutant::SettledUnheard)
+    }
+
+    /// Whether this life of a node holds a copy of which it has not told yet.
+    pub fn awaits(&self, node: NodeId, incarnation: Incarnation, placement: PlacementId) -> bool {
+        let inventory = self.inventories.get(&node).filter(|inventory| inventory.incarnation == incarnation);
+        inventory.is_some_and(|inventory| inventory.copies.get(&placement) == Some(&None))
+    }
+
+    /// The copies that may count, by partition: each with its node.
+    pub(crate) fn standings(&self) -> BTreeMap<PartitionId, Vec<(PlacementId, NodeId, Standing)>> {
+        let mut by_partition: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (node, inventory) in self.inventories.iter().filter(|(_, inventory)| !inventory.older) {
+            for (placement, standing) in &inventory.copies {
+                let Some(standing) = standing else { continue };
+                by_partition.entry(standing.partition).or_default().push((*placement, *node, *standing));
+            }
+        }
+        by_partition
+    }
+}
+
+/// The nodes that have not told everything yet, and are not given up.
+pub(crate) fn unheard<'a>(state: &'a ClusterState, recovery: &'a Recovery) -> impl Iterator<Item = NodeId> + 'a {
+    let nodes = state.nodes.values().filter(|row| row.node.status != NodeStatus::Lost);
+    let heard = |node| recovery.inventories.get(&node).is_some_and(Inventory::is_complete);
+    nodes.map(|row| row.node.id).filter(move |node| !heard(*node))
+}

@@ -1,0 +1,81 @@
+//! Which copies of a partition count after a recovery, of those that nodes told of.
+//!
+//! Whatever was acknowledged is in every copy that counted then, and so in the one whose log ends last: copies are compared by
+//! the epoch of their last entry and its place, as votes are (Ongaro 2014, §3.6.1). All copies that end there hold the same log.
+
+use super::Standing;
+use archon_types::{Epoch, NodeId, PlacementId};
+
+/// What a partition goes on from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Choice {
+    /// The copies that count, each with its node: their logs end at the same entry.
+    pub(crate) counts: Vec<(PlacementId, NodeId)>,
+    /// The others.
+    pub(crate) lags: Vec<PlacementId>,
+    /// Another copy knows a later leadership, of which this log holds no entry: what was answered in it may be undone, though
+    /// nothing that was written.
+    pub(crate) contested: bool,
+}
+
+/// Which copies count of those that were told of; `None` if none was.
+/// `leader` led in that epoch, as far as is known.
+pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId, NodeId, Standing)]) -> Option<Choice> {
+    let promised = told.iter().map(|(_, _, standing)| standing.promised).max()?;
+    // Whoever led in the highest epoch that anybody knows holds all that was acknowledged before and in it.
+    let led = |(placement, _, standing): &&(PlacementId, NodeId, Standing)| {
+        leader == Some((promised, *placement)) && standing.promised == promised
+    };
+    let leader = told.iter().find(led);
+    let last = leader.map(|(_, _, standing)| standing.last);
+    let last = last.or_else(|| told.iter().map(|(_, _, standing)| standing.last).max())?;
+    let ends = |(_, _, standing): &&(PlacementId, NodeId, Standing)| standing.last == last;
+    let lags = told.iter().filter(|copy| !ends(copy)).map(|(placement, _, _)| *placement).collect();
+    let counts = told.iter().filter(ends).map(|(placement, node, _)| (*placement, *node)).collect();
+    let contested = !told.iter().filter(ends).any(|(_, _, standing)| standing.promised == promised);
+    Some(Choice { counts, lags, contested })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{PartitionId, Position, Seq, TableId};
+
+    fn told(copies: &[(u64, u64, (u64, u64))]) -> Vec<(PlacementId, NodeId, Standing)> {
+        let standing = |(id, promised, (epoch, seq)): &(u64, u64, (u64, u64))| {
+            let last = Position::new(Epoch::new(*epoch), Seq::new(*seq));
+            let partition = PartitionId::new(TableId::new(1), 0);
+            (PlacementId::new(*id), NodeId::new(*id), Standing { partition, promised: Epoch::new(*promised), last })
+        };
+        copies.iter().map(standing).collect()
+    }
+
+    fn led_by(leader: u64, epoch: u64) -> Option<(Epoch, PlacementId)> {
+        Some((Epoch::new(epoch), PlacementId::new(leader)))
+    }
+
+    fn counts(leader: Option<(Epoch, PlacementId)>, copies: &[(u64, u64, (u64, u64))]) -> (Vec<u64>, bool) {
+        let choice = choose(leader, &told(copies)).unwrap();
+        (choice.counts.iter().map(|(placement, _)| placement.get()).collect(), choice.contested)
+    }
+
+    #[test]
+    fn the_copy_whose_log_ends_last_counts_and_all_that_end_there() {
+        let leader = led_by(1, 2);
+        assert_eq!(counts(leader, &[(1, 3, (2, 9)), (2, 3, (3, 7)), (3, 3, (3, 7))]), (vec![2, 3], false));
+        assert_eq!(choose(leader, &[]), None);
+    }
+
+    #[test]
+    fn an_old_leaders_tail_counted_though_its_successor_was_heard() {
+        let leader = led_by(2, 3);
+        // Copy 1 led before and holds an entry that nobody acknowledged; copy 2 leads now and has written nothing.
+        assert_eq!(counts(leader, &[(1, 2, (2, 9)), (2, 3, (2, 8))]), (vec![2], false));
+    }
+
+    #[test]
+    fn a_later_leadership_without_an_entry_is_told_of() {
+        let leader = led_by(1, 2);
+        assert_eq!(counts(leader, &[(1, 2, (2, 9)), (2, 3, (2, 8))]), (vec![1], true));
+    }
+}

@@ -1,0 +1,206 @@
+//! The coordinators begin anew from less than a majority: what is believed, what is waited for, and what goes on from where (rules
+//! 60 to 62). The simulator does it to a whole cluster.
+
+use crate::bed::{TestBed, part, register, settings};
+use archon_coordinator_core::*;
+use archon_types::*;
+use uuid::Uuid;
+
+archon_types::shown_by! {
+    LaterGenerationTaken => a_node_of_a_later_generation_is_refused,
+    SettledUnheard => nothing_goes_on_before_every_node_was_heard,
+    RowsTrusted => a_partition_goes_on_from_the_copy_with_the_most_entries,
+}
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+fn founder() -> (u64, Coordinator) {
+    let storage = StorageId::new(Uuid::from_u128(77));
+    (9, Coordinator { address: "127.0.0.1:9".into(), storage, voter: true })
+}
+
+/// A cluster of three copies of one partition that is recovered as it stands.
+fn recovered(mutant: Option<Mutant>) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
+    begin(&mut bed, 2, mutant);
+    bed
+}
+
+fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
+    begin_generation(&mut bed.state, generation, bed.now, founder()).expect("a state to begin with");
+    check(&bed.state).expect("a state like any other");
+    bed.state.mutant = mutant;
+    bed.liveness = Liveness::new(bed.now);
+}
+
+/// What the node's directory is said to be.
+fn said(bed: &TestBed, name: &str) -> Register {
+    let row = bed.state.node_by_name(name).expect("a node").clone();
+    let own = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
+    Register {
+        held: own.map(|copy| copy.id).collect(),
+        last_incarnation: row.activated,
+        ..Register::new(name, row.node.address, row.storage, BootId::new(Uuid::from_u128(4_000)))
+    }
+}
+
+/// A node comes with what it holds, and tells where the logs of its copies end: in this epoch, at this place.
+fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), (epoch, seq): (u64, u64)) -> NodeId {
+    let mut register = said(bed, name);
+    change(&mut register);
+    let node = bed.join_with(register);
+    for duty in duties(&bed.state, node).expect("it is active") {
+        let Duty::Inspect { placement } = duty else { panic!("it is asked for nothing else: {duty:?}") };
+        let (epoch, last) = (Epoch::new(epoch), Position::new(Epoch::new(epoch), Seq::new(seq)));
+        let fact = Fact::Inspected { last };
+        let report = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact };
+        bed.report(node, &report).expect("it is listened to");
+    }
+    node
+}
+
+/// Time passes until leases of before are over, and a little more.
+fn wait(bed: &mut TestBed) {
+    bed.pass(2_000, &[]);
+}
+
+fn is_over(bed: &TestBed) -> bool {
+    bed.state.recovery.is_none()
+}
+
+#[test]
+fn a_recovery_without_a_loss_ends_by_itself_once_all_were_heard() {
+    let mut bed = recovered(None);
+    assert!(bed.row(0).leader.is_none() && bed.row(0).epoch.get() >= first_number(2));
+    for city in CITIES {
+        assert!(!is_over(&bed));
+        tells(&mut bed, city, |_| {}, (1, 5));
+    }
+    assert!(doubts(&bed.state).is_empty());
+    assert!(!bed.turn().contains(&Command::SettleRecovery), "a lease of before may run");
+    wait(&mut bed);
+    assert!(is_over(&bed));
+    bed.settle();
+    assert!(bed.online() == 1 && bed.row(0).live().count() == 3);
+    bed.round_trip();
+}
+
+fn nothing_goes_on_before_every_node_was_heard(mutant: Option<Mutant>) -> bool {
+    let mut bed = recovered(mutant);
+    tells(&mut bed, "athens", |_| {}, (1, 5));
+    tells(&mut bed, "byzantium", |_| {}, (1, 5));
+    wait(&mut bed);
+    !is_over(&bed)
+}
+
+#[test]
+fn a_node_whose_data_is_gone_is_given_up_by_an_operator_and_not_by_time() {
+    let mut bed = recovered(None);
+    tells(&mut bed, "athens", |_| {}, (1, 5));
+    tells(&mut bed, "byzantium", |_| {}, (1, 5));
+    bed.pass(60_000, &[]);
+    let refusal = check_settle(&bed.state, true).expect_err("cyrene was not heard");
+    assert_eq!(refusal, SettleRefusal::Unheard { nodes: vec!["cyrene".into()] });
+    assert!(refusal.to_string().contains("archon node lost"), "{refusal}");
+    let cyrene = bed.node("cyrene");
+    let if_version = bed.state.node(cyrene).expect("known").node.version;
+    let told = bed.ok(Command::NodeLost { node: cyrene, if_version });
+    assert!(matches!(told, Response::NodeLost { counting: 1, last_copies: 0, .. }), "{told:?}");
+    wait(&mut bed);
+    assert!(is_over(&bed));
+    bed.settle();
+    assert_eq!(bed.row(0).live().count(), 2);
+}
+
+fn a_partition_goes_on_from_the_copy_with_the_most_entries(mutant: Option<Mutant>) -> bool {
+    let mut bed = recovered(mutant);
+    // That the others were dropped is among what is lost: cyrene's copy alone has what was acknowledged last.
+    tells(&mut bed, "athens", |_| {}, (1, 5));
+    tells(&mut bed, "byzantium", |_| {}, (1, 5));
+    let cyrene = tells(&mut bed, "cyrene", |register| register.told = Version::new(first_number(2) - 1), (3, 9));
+    assert_eq!(check_settle(&bed.state, false), Err(SettleRefusal::NotAccepted));
+    let accepted = check_settle(&bed.state, true).expect("it may be accepted").expect("a command");
+    bed.pass(2_000, &[]);
+    assert!(!is_over(&bed), "nobody has accepted anything");
+    bed.ok(accepted);
+    wait(&mut bed);
+    let counts: Vec<NodeId> = bed.row(0).live().map(|copy| copy.node).collect();
+    is_over(&bed) && counts == [cyrene]
+}
+
+fn a_node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
+    let mut bed = recovered(mutant);
+    let mut later = said(&bed, "athens");
+    later.last_incarnation = Some(Incarnation::new(first_number(3) + 5));
+    later.expects = bed.state.node_by_storage(later.storage).map(|row| row.node.incarnation);
+    matches!(bed.one(Command::Register(Box::new(later))), Response::Refused(error) if error.message.contains("--generation 4"))
+}
+
+#[test]
+fn another_recovery_of_the_same_state_took_over_nodes_of_the_first() {
+    let mut bed = recovered(None);
+    let mut register = said(&bed, "athens");
+    // It lived in a second generation already: in that of another recovery.
+    register.last_incarnation = Some(Incarnation::new(first_number(2) + 40));
+    assert_eq!(bed.refused(Command::Register(Box::new(register))), ErrorKind::Unavailable);
+}
+
+#[test]
+fn a_node_that_registered_by_a_change_that_is_lost_brings_its_copies() {
+    let mut bed = TestBed::running(settings(1, 2, 2), &CITIES[..2]);
+    begin(&mut bed, 2, None);
+    // A third one was let in and given a copy, and leads by now; of all that the state knows nothing.
+    let copy = PlacementId::new(bed.state.partitions.iter().flat_map(|row| &row.placements).count() as u64 + 1);
+    let mut stranger = register("cyrene", 3, 5_000);
+    stranger.held = vec![copy];
+    (stranger.last_incarnation, stranger.told) = (Some(Incarnation::new(50)), Version::new(60));
+    let cyrene = bed.join_with(stranger);
+    let report = Report {
+        partition: part(0),
+        placement: copy,
+        epoch: Epoch::new(7),
+        version: Version::ZERO,
+        fact: Fact::Inspected { last: Position::new(Epoch::new(7), Seq::new(30)) },
+    };
+    bed.report(cyrene, &report).expect("it is listened to");
+    tells(&mut bed, "athens", |_| {}, (1, 5));
+    tells(&mut bed, "byzantium", |_| {}, (1, 5));
+    bed.ok(Command::AcceptRecovery);
+    wait(&mut bed);
+    let counts: Vec<(PlacementId, NodeId)> = bed.row(0).live().map(|live| (live.id, live.node)).collect();
+    assert_eq!(counts, [(copy, cyrene)]);
+    bed.settle();
+    assert_eq!(bed.online(), 1);
+}
+
+#[test]
+fn while_the_state_is_recovered_nothing_is_decided_of_data() {
+    let mut bed = recovered(None);
+    let athens = tells(&mut bed, "athens", |_| {}, (1, 5));
+    let row = bed.row(0).clone();
+    let lead =
+        Edit::Lead { placement: row.placements[0].id, incarnation: bed.incarnation(athens), ending: Ending::Lapsed };
+    let change = PartitionChange::one(row.id, row.version, lead);
+    assert_eq!(bed.refused(Command::Change(vec![change])), ErrorKind::Unavailable);
+    let outcome = LossOutcome::Empty;
+    let loss = Command::AcceptLoss { partition: row.id, if_version: row.version, outcome };
+    assert_eq!(bed.refused(loss), ErrorKind::Unavailable);
+    let wiped = register("cyrene", 900, 900);
+    assert_eq!(bed.refused(Command::Register(Box::new(wiped))), ErrorKind::Unavailable);
+    bed.pass(5_000, &[]);
+    assert_eq!(bed.row(0), &row);
+}
+
+#[test]
+fn no_generation_begins_with_an_empty_state_or_below_its_own() {
+    let mut empty = ClusterState::new();
+    assert_eq!(begin_generation(&mut empty, 2, Millis::ZERO, founder()), Err(RecoveryError::Empty));
+    let mut bed = recovered(None);
+    let before = bed.state.clone();
+    let again = |state: &mut ClusterState, generation| begin_generation(state, generation, Millis::ZERO, founder());
+    assert_eq!(again(&mut bed.state, 2), Err(RecoveryError::NotAbove { present: 2 }));
+    let asked = GENERATIONS_MAX + 1;
+    assert_eq!(again(&mut bed.state, asked), Err(RecoveryError::TooHigh { asked }));
+    assert_eq!(bed.state, before);
+    assert_eq!(again(&mut bed.state, 5), Ok(first_number(5)));
+}

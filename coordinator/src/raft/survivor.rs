@@ -1,0 +1,88 @@
+//! What is left of a quorum: the state as a stopped coordinator's directory or a snapshot file holds it, and a new directory in which
+//! a new generation begins with it.
+
+use super::codec;
+use super::machine::take_in;
+use super::snapshot::{SnapshotDir, read_file};
+use super::store::{COMMITTED, FACTS, PURGED, VOTE};
+use super::types::{LogId, Membership, SnapshotMeta, StoredMembership, Vote, Voter};
+use super::{SNAPSHOTS_DIR, Storage, StoreError, log_disk};
+use crate::error::CoordinatorError;
+use archon_coordinator_core::ClusterState;
+use archon_wal::{Wal, WalBatch, WalConfig};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How long the log may take to be closed.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The state that a stopped coordinator's directory holds, of the quorum with this key: its newest snapshot, and every entry of its log
+/// after that, whether or not it knows that a majority had it. Blocks.
+pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterState, CoordinatorError> {
+    let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), quorum)?;
+    let newest = snapshots.newest()?;
+    let storage = Storage::open_log(data_dir, snapshots)?;
+    let (mut state, covered) = match newest {
+        Some((meta, body)) => (decode(&body)?, meta.last_log_id.map(|id| id.index)),
+        None => (ClusterState::new(), None),
+    };
+    for entry in storage.log.entries() {
+        if covered.is_none_or(|covered| entry.log_id.index > covered) {
+            take_in(&mut state, &entry);
+        }
+    }
+    storage.log.wal().clone().close(CLOSE_DEADLINE).map_err(StoreError::from)?;
+    Ok(state)
+}
+
+/// The state that a snapshot file holds, of whatever quorum. Blocks.
+pub(crate) fn read_snapshot(path: &Path) -> Result<ClusterState, CoordinatorError> {
+    let (_, body) = read_file(path)?;
+    Ok(decode(&body)?)
+}
+
+fn decode(body: &[u8]) -> Result<ClusterState, StoreError> {
+    Ok(codec::decode("snapshot", body)?)
+}
+
+/// Who founds a new generation.
+pub(crate) struct Founder {
+    pub(crate) id: u64,
+    pub(crate) storage: Uuid,
+    pub(crate) address: String,
+    /// The key of the quorum that begins with it.
+    pub(crate) quorum: Uuid,
+}
+
+/// Writes the vote, the log and the snapshot of a directory in which a generation begins with `state`, all of it durably. Blocks.
+pub(crate) fn write_directory(
+    data_dir: &Path,
+    state: &ClusterState,
+    founder: &Founder,
+) -> Result<(), CoordinatorError> {
+    // Terms count from the same number as entries do, so that nobody takes an earlier generation's for a newer one.
+    let term = state.applied;
+    let at = LogId { leader_id: term.into(), index: state.applied };
+    let voter = Voter { address: founder.address.clone(), storage: founder.storage };
+    let members = Membership::new(vec![[founder.id].into()], BTreeMap::from([(founder.id, voter)]));
+    let members = members.map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
+    let meta = SnapshotMeta { last_log_id: Some(at), last_membership: StoredMembership::new(Some(at), members) };
+    let body = codec::encode("snapshot", state).map_err(StoreError::from)?;
+    SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), founder.quorum)?.publish(&meta, &body)?;
+    let facts = || -> io::Result<WalBatch> {
+        let mut batch = WalBatch::new();
+        batch.meta(FACTS, VOTE, codec::encode("vote", &Vote::new(term, founder.id))?);
+        batch.meta(FACTS, PURGED, codec::encode("purged position", &at)?);
+        batch.meta(FACTS, COMMITTED, codec::encode("committed position", &Some(at))?).urgent();
+        Ok(batch)
+    };
+    let (disk, _) = log_disk(data_dir)?;
+    let (wal, _) = Wal::open_on(Arc::new(disk), WalConfig::default()).map_err(StoreError::from)?;
+    wal.append_wait(facts().map_err(StoreError::from)?).map_err(StoreError::from)?;
+    wal.close(CLOSE_DEADLINE).map_err(StoreError::from)?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! A new generation from what is left of a quorum: offline, into a directory of its own, so that what is left stays as it was
+//! (PROTOCOL rule 60, [ADR 0055](../../docs/adr/0055-a-majority-that-is-lost.md)).
+
+use crate::clock::wall_now;
+use crate::error::CoordinatorError;
+use crate::identity::{Identity, IdentityError};
+use crate::raft::{Founder, read_directory, read_snapshot, write_directory};
+use archon_coordinator_core::{ClusterState, Coordinator, RecoveryError, begin_generation};
+use archon_types::{StorageId, limits::check_address};
+use std::path::{Path, PathBuf};
+use uuid::Uuid;
+
+/// Why nothing is recovered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// It is neither a coordinator's directory nor a file.
+    #[error("{} is neither a coordinator's data directory nor a snapshot file", from.display())]
+    Nothing {
+        /// What was given.
+        from: PathBuf,
+    },
+    /// What is left cannot be read.
+    #[error("{} cannot be read: {why}", from.display())]
+    Unreadable {
+        /// What was given.
+        from: PathBuf,
+        /// Why.
+        #[source]
+        why: CoordinatorError,
+    },
+    /// No generation begins with it.
+    #[error("{} is of no use: {why}", from.display())]
+    Useless {
+        /// What was given.
+        from: PathBuf,
+        /// Why.
+        #[source]
+        why: RecoveryError,
+    },
+    /// The new directory is not new.
+    #[error("{} exists already; give --into a path where nothing is yet", into.display())]
+    NotNew {
+        /// The directory.
+        into: PathBuf,
+    },
+    /// The address is none.
+    #[error("{why}")]
+    Address {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The new directory cannot be written.
+    #[error("{} cannot be written: {why}; remove it before trying again", into.display())]
+    Unwritable {
+        /// The directory.
+        into: PathBuf,
+        /// Why.
+        #[source]
+        why: CoordinatorError,
+    },
+}
+
+/// What is left of a quorum.
+#[derive(Debug)]
+pub struct Survivor {
+    from: PathBuf,
+    state: ClusterState,
+    /// The number of the coordinator whose directory it is, if it is one.
+    id: Option<u64>,
+}
+
+/// What is to be known of it before it is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SurvivorSummary {
+    /// The cluster's UUID.
+    pub cluster: String,
+    /// The number of the coordinator whose directory it is, if it is one.
+    pub coordinator: Option<u64>,
+    /// Its generation.
+    pub generation: u64,
+    /// The last entry of the log that it holds.
+    pub last_index: u64,
+    /// When the last of the events in it happened, on the wall clocks of the coordinators. Unix time.
+    pub last_event_at_ms: Option<u64>,
+    /// How many nodes, tables and partitions it knows.
+    pub nodes: usize,
+    /// See `nodes`.
+    pub tables: usize,
+    /// See `nodes`.
+    pub partitions: usize,
+    /// The coordinators that it knows, with their addresses.
+    pub coordinators: Vec<(u64, String)>,
+}
+
+/// Who begins the new generation, and where.
+#[derive(Clone, Debug)]
+pub struct NewGeneration {
+    /// The directory to make.
+    pub into: PathBuf,
+    /// The founder's number.
+    pub id: u64,
+    /// Where nodes and other coordinators reach it.
+    pub address: String,
+    /// Above every generation that any node has lived in; the next one, if not given.
+    pub generation: Option<u64>,
+}
+
+impl Survivor {
+    /// Reads what a stopped coordinator's directory or a snapshot file holds. Blocks.
+    ///
+    /// # Errors
+    /// [`RecoverError`]; a directory that a process uses is refused.
+    pub fn read(from: &Path) -> Result<Self, RecoverError> {
+        let unreadable = |why: CoordinatorError| RecoverError::Unreadable { from: from.to_path_buf(), why };
+        let (state, id) = if from.is_dir() {
+            let identity = Identity::of_stopped(from).map_err(|why| unreadable(why.into()))?;
+            let Some(identity) = identity else { return Err(RecoverError::Nothing { from: from.to_path_buf() }) };
+            let quorum = identity.quorum().unwrap_or_default();
+            (read_directory(from, quorum).map_err(unreadable)?, Some(identity.id()))
+        } else if from.is_file() {
+            (read_snapshot(from).map_err(unreadable)?, None)
+        } else {
+            return Err(RecoverError::Nothing { from: from.to_path_buf() });
+        };
+        Ok(Self { from: from.to_path_buf(), state, id })
+    }
+
+    /// What is to be known of it.
+    pub fn summary(&self) -> SurvivorSummary {
+        let state = &self.state;
+        let members = state.coordinators.members.iter();
+        SurvivorSummary {
+            cluster: state.cluster.to_string(),
+            coordinator: self.id,
+            generation: state.generation,
+            last_index: state.applied,
+            last_event_at_ms: state.events.back().map(|event| event.at.get()),
+            nodes: state.nodes.len(),
+            tables: state.tables.len(),
+            partitions: state.partitions.len(),
+            coordinators: members.map(|(id, member)| (*id, member.address.clone())).collect(),
+        }
+    }
+
+    /// Makes the directory of the coordinator with which the new generation begins. Returns its number. Blocks.
+    ///
+    /// # Errors
+    /// [`RecoverError`]. What is left of the quorum stays as it is in any case.
+    pub fn begin(mut self, new: &NewGeneration) -> Result<u64, RecoverError> {
+        check_address(&new.address).map_err(|why| RecoverError::Address { why: why.to_string() })?;
+        if new.into.exists() {
+            return Err(RecoverError::NotNew { into: new.into.clone() });
+        }
+        let generation = new.generation.unwrap_or(self.state.generation.saturating_add(1));
+        let (storage, quorum) = (Uuid::new_v4(), Uuid::new_v4());
+        let coordinator = Coordinator { address: new.address.clone(), storage: StorageId::new(storage), voter: true };
+        begin_generation(&mut self.state, generation, wall_now(), (new.id, coordinator))
+            .map_err(|why| RecoverError::Useless { from: self.from.clone(), why })?;
+        let founder = Founder { id: new.id, storage, address: new.address.clone(), quorum };
+        self.write(new, &founder).map_err(|why| RecoverError::Unwritable { into: new.into.clone(), why })?;
+        Ok(generation)
+    }
+
+    /// The identity last: a directory without one is refused at a start.
+    fn write(&self, new: &NewGeneration, founder: &Founder) -> Result<(), CoordinatorError> {
+        let made = archon_durable::create_directory(&new.into);
+        made.map_err(|source| IdentityError::Io { action: "create", path: new.into.clone(), source })?;
+        write_directory(&new.into, &self.state, founder)?;
+        Identity::found_alone(&new.into, founder.id, (founder.storage, founder.quorum), &founder.address)?;
+        Ok(())
+    }
+}
