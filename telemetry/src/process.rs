@@ -6,7 +6,7 @@ use archon_types::metric::{Definition, Label};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// What was built.
 const BUILD: &[Label] = &[Label { name: "version", values: &[env!("CARGO_PKG_VERSION")] }];
@@ -19,6 +19,10 @@ metrics! {
         ready: bool = Definition::gauge(
             "archon_ready",
             "1 while the member takes part in its cluster; /readyz says why not"
+        );
+        clock: Duration = Definition::gauge(
+            "archon_process_clock_seconds",
+            "the wall clock of its machine, in seconds of Unix time"
         );
         cpu: Duration = Definition::counter("archon_process_cpu_seconds_total", "CPU time of this process");
         switches_voluntary: u64 = Definition::counter(
@@ -45,6 +49,7 @@ impl ProcessReadings {
         Self {
             build: Labelled::one(BUILD.iter().flat_map(|label| label.values).copied().collect::<Vec<_>>(), 1),
             ready,
+            clock: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
             cpu: cpu(),
             switches_voluntary: switches.voluntary,
             switches_involuntary: switches.involuntary,
@@ -115,6 +120,7 @@ mod tests {
         assert!(cpu() > before, "{sum}");
         let held = fs::File::open("/proc/self/statm").unwrap();
         let found = ProcessReadings::now(true);
+        assert!(found.clock.as_secs() > 1_700_000_000, "{found:?}");
         assert!((4..1_000).contains(&found.open_files), "standard streams and {held:?}: {found:?}");
     }
 }
