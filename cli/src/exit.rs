@@ -24,7 +24,7 @@ pub(crate) enum Exit {
     TimedOut = 6,
     /// `rebalance plan --detailed-exitcode`: the plan has moves; `check`: somebody should look before long.
     Found = 10,
-    /// `check` only: somebody should look now.
+    /// `check`: somebody should look now; `doctor`: something is an error.
     Alarm = 11,
 }
 

@@ -11,6 +11,7 @@ mod cert;
 mod completion;
 mod connect;
 mod demo;
+mod doctor;
 mod documents;
 mod exit;
 #[cfg(feature = "fuzzing")]
@@ -83,6 +84,10 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             let whole = tracing::Span::none();
             match verb {
                 Verb::Kv(args) => on_runtime(kv_verb(args, &connection).instrument(whole)),
+                Verb::Doctor(args) => {
+                    let output = Output::new(connection.output);
+                    on_runtime(doctor::run(&args, &connection, &output).instrument(whole))
+                }
                 verb => on_runtime(admin_verb(verb, &connection).instrument(whole)),
             }
         }
@@ -179,6 +184,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         | Verb::Completion { .. }
         | Verb::Coordinator(_)
         | Verb::Demo(_)
+        | Verb::Doctor(_)
         | Verb::Kv(_)
         | Verb::Version => Err(Failure::failed("this verb does not ask the quorum")),
     }

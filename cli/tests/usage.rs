@@ -306,6 +306,7 @@ fn every_help_ends_well_and_mentions_an_example() {
         &["bench", "scan"],
         &["bench", "failover"],
         &["bench", "rebalance"],
+        &["doctor"],
         &["events"],
         &["completion"],
         &["version"],

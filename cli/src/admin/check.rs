@@ -32,7 +32,8 @@ pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Res
     })
 }
 
-const fn is_without_quorum(kind: ErrorKind) -> bool {
+/// Whether an error says that there is no quorum to be asked, or none that answers.
+pub(crate) const fn is_without_quorum(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Unreachable

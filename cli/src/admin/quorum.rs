@@ -192,7 +192,7 @@ fn row(member: &CoordinatorStatus, output: &Output) -> Vec<String> {
 }
 
 /// How many may fail.
-fn spare_text(quorum: &Quorum) -> String {
+pub(crate) fn spare_text(quorum: &Quorum) -> String {
     let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
     let has = count_text(voters, "voter", "voters");
     let fails = match quorum.spare_voters {

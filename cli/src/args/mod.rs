@@ -6,6 +6,7 @@ mod bench;
 mod bootstrap;
 mod cert;
 mod config;
+mod doctor;
 mod hints;
 mod kv;
 mod orders;
@@ -27,6 +28,7 @@ pub(crate) use bench::{
 pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
 pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, RequestArgs, ShowArgs, SignArgs, TermArgs};
 pub(crate) use config::{ConfigVerb, SetArgs};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use orders::{
     BarNodeArgs, BarPartitionArgs, CheckArgs, MaintainArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
@@ -76,7 +78,7 @@ Exit codes:
   1 failed            4 refused as things stand     6 time-out: a write may have happened
   2 wrong usage         (stale plan, in progress)  10 plan --detailed-exitcode: there are moves;
                                                       check: look before long
-                                                   11 check: look now")]
+                                                   11 check: look now; doctor: an error")]
 pub(crate) struct Cli {
     /// Whom to ask and how to answer.
     #[command(flatten)]
@@ -188,6 +190,21 @@ Examples:
   archon check --min-members 66 --of jobs      alert if fewer participants than that take partitions of `jobs`
   archon check -o json | jq -r '.alerts[].message'")]
     Check(CheckArgs),
+
+    /// Say what is wrong with this machine or the cluster, and what to do about it.
+    ///
+    /// Looks at the machine: its clock, open files, the data directory (rights, file system, space, how long small writes take until they are
+    /// durable, who uses it), addresses, credentials. What is to be looked at is said by flags, or by the file that a coordinator or node is
+    /// started with; run it as the user that these run as. Then it looks at the cluster, if coordinators are named: its quorum, alerts, and
+    /// what each member says of its version, clock, files and disk. Nothing is changed.
+    ///
+    /// Ends with 0 if there is no error, warnings or not, and with 11 if there is one.
+    #[command(after_help = "\
+Examples:
+  archon doctor --config /etc/archon/node.toml              before or while the node runs
+  archon doctor --data-dir /var/lib/archon --listen 10.0.0.7:7201
+  archon doctor -o json | jq '.findings[] | select(.verdict != \"ok\")'")]
+    Doctor(DoctorArgs),
 
     /// Look at tables (named keyspaces), create or drop one.
     #[command(

@@ -32,8 +32,7 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
     }
     let admin = connect::admin(connection)?;
     let now = SystemTime::now();
-    let asked = members(&admin).await?.into_iter().map(|(member, address)| shown(&transport, member, address, now));
-    let found = MemberCertificates { members: stream::iter(asked).buffered(ASKED_MAX).collect().await };
+    let found = MemberCertificates { members: found(&transport, &admin, now).await? };
     if output.is_json() {
         output.json(&found)?;
     } else {
@@ -51,6 +50,19 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
         return Ok(Exit::Refused);
     }
     Ok(Exit::Done)
+}
+
+/// What each member shows.
+///
+/// # Errors
+/// If nobody says who the members are.
+pub(crate) async fn found(
+    transport: &Transport,
+    admin: &Admin,
+    now: SystemTime,
+) -> Result<Vec<ShownCertificate>, Failure> {
+    let asked = members(admin).await?.into_iter().map(|(member, address)| shown(transport, member, address, now));
+    Ok(stream::iter(asked).buffered(ASKED_MAX).collect().await)
 }
 
 /// Everybody who serves, and where.

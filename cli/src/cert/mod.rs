@@ -7,6 +7,9 @@ mod request;
 mod show;
 mod summary;
 
+pub(crate) use members::found as members_found;
+pub(crate) use show::{CHANGE, RENEW, brief, look};
+
 use crate::args::{CertVerb, Connection};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;

@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_security::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials};
 use archon_types::Millis;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,30 +38,47 @@ pub(super) fn show(args: &ShowArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Checks a directory as whoever is started with it does.
-pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failure> {
-    let now = SystemTime::now();
+/// What to do about a certificate that ends soon.
+pub(crate) const RENEW: &str = "renew the certificate: issue it again with --force, or have its request signed again";
+/// What to do about an authority that does.
+pub(crate) const CHANGE: &str = "the authority ends soon: docs/CERTIFICATES.md says how another one takes over";
+
+/// Looks at a directory as whoever is started with it does.
+///
+/// # Errors
+/// Why it cannot be used.
+pub(crate) fn look(directory: &Path, now: SystemTime) -> Result<CertificateCheck, Failure> {
     // Whatever is wrong, a file that is missing too: it cannot be used.
-    Credentials::load(&args.directory, now).map_err(|error| Failure::failed(error.to_string()))?;
-    let certificate = summary::first(&args.directory.join(CERTIFICATE_FILE))?;
-    let authorities = summary::all(&args.directory.join(AUTHORITIES_FILE))?;
-    let check = CertificateCheck {
+    Credentials::load(directory, now).map_err(|error| Failure::failed(error.to_string()))?;
+    let certificate = summary::first(&directory.join(CERTIFICATE_FILE))?;
+    let authorities = summary::all(&directory.join(AUTHORITIES_FILE))?;
+    Ok(CertificateCheck {
         certificate_ends_soon: ends_soon(&certificate, now),
         authority_ends_soon: authorities.iter().all(|authority| time_of(authority.expires_at_ms) < now + CHANGE_BEFORE),
         certificate,
         authorities,
-    };
+    })
+}
+
+/// Who a certificate is of, and until when.
+pub(crate) fn brief(certificate: &CertificateSummary, now: SystemTime) -> String {
+    format!("{}, {}", whose(certificate), until_text(certificate, now))
+}
+
+/// Checks a directory as whoever is started with it does.
+pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failure> {
+    let now = SystemTime::now();
+    let check = look(&args.directory, now)?;
     if output.is_json() {
         output.json(&check)?;
     } else {
-        let (who, until) = (whose(&check.certificate), until_text(&check.certificate, now));
-        output.line(format!("{}: {who}, {until}", args.directory.display()))?;
+        output.line(format!("{}: {}", args.directory.display(), brief(&check.certificate, now)))?;
     }
     if check.certificate_ends_soon {
-        output.talk("renew the certificate: issue it again with --force, or have its request signed again");
+        output.talk(RENEW);
     }
     if check.authority_ends_soon {
-        output.talk("the authority ends soon: docs/CERTIFICATES.md says how another one takes over");
+        output.talk(CHANGE);
     }
     Ok(if check.certificate_ends_soon || check.authority_ends_soon { Exit::Refused } else { Exit::Done })
 }

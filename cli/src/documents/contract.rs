@@ -1,7 +1,7 @@
 //! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
 
 use super::{
-    Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Entry, ErrorDocument, Key,
+    Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry, ErrorDocument, Key,
     MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
 use super::{LeadTransferred, QuorumChanged, QuorumRecovered};
@@ -34,9 +34,10 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 73] = [
+    let all: [(&'static str, Schema); 74] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
+        ("doctor", one::<Diagnosis>),
         ("events", list::<Event>),
         ("node list", list::<Node>),
         ("node describe", one::<NodeDescription>),

@@ -5,6 +5,7 @@ mod admin;
 mod cert;
 #[cfg(test)]
 mod contract;
+mod doctor;
 mod error;
 mod kv;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub(crate) use archon_client::{
 };
 pub(crate) use archon_console::{Entry, ValueText};
 pub(crate) use cert::{CertificateCheck, CertificateRequest, CertificateSummary, MemberCertificates, ShownCertificate};
+pub(crate) use doctor::{Diagnosis, Finding, FindingCode, Verdict};
 pub(crate) use error::{ErrorBody, ErrorDocument};
 pub(crate) use kv::{Counted, Key, Outcome, Written};
 pub(crate) use version::Version;

@@ -97,6 +97,13 @@ impl ConfigFile {
         })
     }
 
+    /// Whether it is a coordinator's: one of its keys no node's file has.
+    pub(crate) fn is_of_coordinator(&self) -> bool {
+        let keys: toml::Table = self.text.parse().unwrap_or_default();
+        keys.keys()
+            .any(|key| CoordinatorFile::keys().contains(&key.as_str()) && !NodeFile::KEYS.contains(&key.as_str()))
+    }
+
     /// The settings of the cluster in it, each in its range, and where it stands.
     ///
     /// # Errors

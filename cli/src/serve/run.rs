@@ -144,7 +144,7 @@ const fn is_of_the_disk(error: &SessionError) -> bool {
 }
 
 /// What to do where the address cannot be listened on.
-fn other_address(flag: &str) -> String {
+pub(crate) fn other_address(flag: &str) -> String {
     format!("choose another {flag} address, or stop the process that uses this one")
 }
 

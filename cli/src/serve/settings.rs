@@ -6,9 +6,47 @@ pub(crate) mod node;
 pub(crate) use coordinator::CoordinatorSettings;
 pub(crate) use node::node_config;
 
+use super::file::{ConfigFile, FileError};
 use crate::exit::Failure;
 use archon_client::{Tls, Transport};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What the file of a coordinator or node says of its place on the machine and in the network.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FilePlace {
+    /// Whose it is, as `node/athens`, if the file says so.
+    pub(crate) member: Option<String>,
+    /// Where it listens, with the flag that says so.
+    pub(crate) listen: Vec<(&'static str, SocketAddr)>,
+    /// Where it keeps its data.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Some coordinators.
+    pub(crate) coordinators: Vec<String>,
+    /// Whether it allows plaintext beyond the machine.
+    pub(crate) insecure: bool,
+    /// Its credentials.
+    pub(crate) tls_dir: Option<PathBuf>,
+}
+
+impl FilePlace {
+    /// What a file says, checked as the member that is started with it does.
+    ///
+    /// # Errors
+    /// What is wrong in the file, and where.
+    pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
+        if file.is_of_coordinator() {
+            Ok(coordinator::FromCoordinatorFile::read(file)?.place())
+        } else {
+            Ok(node::FromNodeFile::read(file)?.place())
+        }
+    }
+}
+
+/// The addresses that are said, each with its flag.
+fn listening<const N: usize>(said: [(&'static str, Option<SocketAddr>); N]) -> Vec<(&'static str, SocketAddr)> {
+    said.into_iter().filter_map(|(flag, address)| Some((flag, address?))).collect()
+}
 
 /// How this process talks to others, as its options say.
 ///

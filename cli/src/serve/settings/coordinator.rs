@@ -1,6 +1,6 @@
 //! What a coordinator runs with.
 
-use super::{allowed, required, transport};
+use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
@@ -185,6 +185,23 @@ pub(crate) struct FromCoordinatorFile {
 }
 
 impl FromCoordinatorFile {
+    /// Where its coordinator is.
+    pub(crate) fn place(self) -> FilePlace {
+        let founders = self.peers.unwrap_or_default().into_iter().map(|(_, address)| address);
+        FilePlace {
+            member: self.id.map(|id| format!("coordinator/{id}")),
+            listen: listening([
+                ("listen", self.listen),
+                ("metrics-listen", self.metrics_listen),
+                ("http-listen", self.http_listen),
+            ]),
+            data_dir: self.data_dir,
+            coordinators: founders.chain(self.join.unwrap_or_default()).collect(),
+            insecure: self.insecure,
+            tls_dir: self.tls_dir,
+        }
+    }
+
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
         let raw: CoordinatorFile = file.settings(&CoordinatorFile::keys())?;
         let peers = match &raw.peers {

@@ -1,6 +1,6 @@
 //! What a node runs with.
 
-use super::{allowed, required, transport};
+use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, Connection, NodeArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, FileError, NodeFile};
@@ -92,6 +92,18 @@ pub(crate) struct FromNodeFile {
 }
 
 impl FromNodeFile {
+    /// Where its node is.
+    pub(crate) fn place(self) -> FilePlace {
+        FilePlace {
+            member: self.name.map(|name| format!("node/{name}")),
+            listen: listening([("listen", self.listen), ("metrics-listen", self.metrics_listen)]),
+            data_dir: self.data_dir,
+            coordinators: self.coordinators.unwrap_or_default(),
+            insecure: self.insecure,
+            tls_dir: self.tls_dir,
+        }
+    }
+
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
         let raw: NodeFile = file.settings(NodeFile::KEYS)?;
         let coordinators = match &raw.coordinators {

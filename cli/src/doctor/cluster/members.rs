@@ -1,0 +1,299 @@
+//! What each member says of itself: its version, its clock, its files, how long its disk takes.
+
+use super::CLUSTER;
+use crate::doctor::machine::time_text;
+use crate::documents::{Finding, FindingCode};
+use archon_client::{Admin, Error, NodeStats, NodeStatus, NodeSummary};
+use futures::{StreamExt as _, stream};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long one member may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Members that are asked at once.
+const ASKED_MAX: usize = 16;
+
+/// A clock that is further off dates certificates, events and logs so that people are misled; leases do not go by it.
+const SKEW_MAX: Duration = Duration::from_secs(1);
+/// One that is further off makes a certificate that was issued just now one that is not valid yet.
+const SKEW_TOO_MUCH: Duration = Duration::from_secs(300);
+/// As the alert `ArchonFewDescriptors`, in percent.
+const FILES_PERCENT: u64 = 80;
+/// As of this machine's disk: what half of the writes may take there all may take here on average.
+const SYNC_SLOW: Duration = Duration::from_millis(10);
+
+/// What a member said of itself.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Member {
+    /// Which, as `node/athens`.
+    name: String,
+    said: Result<Said, String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Said {
+    version: Option<String>,
+    /// How far its clock is ahead of this machine's or behind, at least; `None` if it does not tell.
+    skew: Option<Skew>,
+    files: u64,
+    files_max: Option<u64>,
+    /// How long a durable write of its log takes on average since it was started.
+    sync: Option<Duration>,
+}
+
+/// How far another clock is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Skew {
+    by: Duration,
+    ahead: bool,
+}
+
+/// A member as [`NodeStats`] names it, as its certificate does.
+pub(in crate::doctor) fn member_of(name: &str) -> String {
+    name.strip_prefix("coordinator ").map_or_else(|| format!("node/{name}"), |id| format!("coordinator/{id}"))
+}
+
+/// Asks every member that should answer.
+pub(super) async fn ask(admin: &Admin) -> Result<Vec<Member>, Error> {
+    let (status, nodes) = tokio::try_join!(admin.status(), admin.list_nodes())?;
+    let coordinators = status.coordinators.into_iter().map(|one| (format!("coordinator/{}", one.id), one.address));
+    let serves = |node: &NodeSummary| !node.is_participant() && node.status == NodeStatus::Alive;
+    let nodes = nodes.into_iter().filter(serves).map(|node| (format!("node/{}", node.name), node.address));
+    let all: Vec<(String, String)> = coordinators.chain(nodes).collect();
+    let asked = all.into_iter().map(|(name, address)| one(admin, name, address));
+    Ok(stream::iter(asked).buffered(ASKED_MAX).collect().await)
+}
+
+async fn one(admin: &Admin, name: String, address: String) -> Member {
+    let (before, answer) = (SystemTime::now(), stats(admin, &address).await);
+    let after = SystemTime::now();
+    let said = answer.map(|stats| said(&stats, before, after)).map_err(|error| error.to_string());
+    Member { name, said }
+}
+
+async fn stats(admin: &Admin, address: &str) -> Result<NodeStats, Error> {
+    admin.at_endpoint(address.to_owned(), TIMEOUT)?.node_stats(address).await
+}
+
+fn said(stats: &NodeStats, before: SystemTime, after: SystemTime) -> Said {
+    let told = |name: &str| stats.values.get(name).copied();
+    let version = stats.values.keys().find_map(|name| {
+        let rest = name.strip_prefix("archon_build_info{version=\"")?;
+        Some(rest.strip_suffix("\"}")?.to_owned())
+    });
+    let writes = told("archon_wal_sync_seconds_count").filter(|count| *count > 0.0);
+    let seconds = |value: f64| Duration::try_from_secs_f64(value).ok();
+    Said {
+        version,
+        skew: told("archon_process_clock_seconds").and_then(seconds).map(|clock| skew(clock, before, after)),
+        files: stats.get("archon_process_open_files"),
+        files_max: told("archon_process_open_files_max").map(|most| most as u64),
+        sync: writes.and_then(|count| seconds(told("archon_wal_sync_seconds_sum")? / count)),
+    }
+}
+
+/// How far a clock that was read between two moments must be off.
+fn skew(clock: Duration, before: SystemTime, after: SystemTime) -> Skew {
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (before, after) = (since(before), since(after));
+    if clock > after {
+        return Skew { by: clock.saturating_sub(after), ahead: true };
+    }
+    Skew { by: before.saturating_sub(clock), ahead: false }
+}
+
+/// Judges what they said. `own` is this program's version.
+pub(super) fn judge(members: &[Member], own: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for member in members {
+        if let Err(why) = &member.said {
+            let remedy =
+                "see whether it runs, and whether this machine reaches it; `archon status` says how the others see it";
+            let message = format!("it does not answer here: {why}");
+            findings.push(Finding::warning(FindingCode::Member, &member.name, message, remedy));
+        }
+    }
+    let said: Vec<(&str, &Said)> =
+        members.iter().filter_map(|member| Some((member.name.as_str(), member.said.as_ref().ok()?))).collect();
+    if said.is_empty() {
+        findings.push(Finding::not_checked(FindingCode::Member, CLUSTER, "no member says anything of itself"));
+        return findings;
+    }
+    findings.push(versions(&said, own));
+    findings.extend(clocks(&said));
+    findings.extend(files(&said));
+    findings.extend(syncs(&said));
+    findings
+}
+
+fn versions(said: &[(&str, &Said)], own: &str) -> Finding {
+    const CODE: FindingCode = FindingCode::Version;
+    let mut by_version: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, said) in said {
+        by_version.entry(said.version.as_deref().unwrap_or("unknown")).or_default().push(name);
+    }
+    if by_version.keys().eq([&own]) {
+        return Finding::ok(
+            CODE,
+            CLUSTER,
+            format!("each of {} members runs archon {own}, as this machine does", said.len()),
+        );
+    }
+    let each = by_version.iter().map(|(version, names)| format!("{version}: {}", names.join(", ")));
+    let message = format!(
+        "members run other versions than each other, or than this machine ({own}): {}",
+        each.collect::<Vec<_>>().join("; ")
+    );
+    let remedy = "bring all to one version, member after member; CHANGELOG.md says which versions go together";
+    Finding::warning(CODE, CLUSTER, message, remedy)
+}
+
+fn clocks(said: &[(&str, &Said)]) -> Vec<Finding> {
+    const CODE: FindingCode = FindingCode::ClockSet;
+    let told: Vec<(&str, Skew)> = said.iter().filter_map(|(name, said)| Some((*name, said.skew?))).collect();
+    let off = |(name, skew): &(&str, Skew)| {
+        let way = if skew.ahead { "ahead of" } else { "behind" };
+        let message = format!("its clock is {} {way} this machine's, at least", long_text(skew.by));
+        let remedy = "have NTP keep the clocks of both machines right; leases do not go by them, certificates, events and logs do";
+        match skew.by {
+            by if by >= SKEW_TOO_MUCH => Some(Finding::error(CODE, name, message, remedy)),
+            by if by >= SKEW_MAX => Some(Finding::warning(CODE, name, message, remedy)),
+            _ => None,
+        }
+    };
+    let findings: Vec<Finding> = told.iter().filter_map(off).collect();
+    match (findings.is_empty(), told.is_empty()) {
+        (_, true) => vec![Finding::not_checked(CODE, CLUSTER, "the clocks of members: none tells its own")],
+        (true, false) => {
+            let message = format!("the clocks of {} members agree with this machine's within a second", told.len());
+            vec![Finding::ok(CODE, CLUSTER, message)]
+        }
+        (false, false) => findings,
+    }
+}
+
+fn files(said: &[(&str, &Said)]) -> Vec<Finding> {
+    const CODE: FindingCode = FindingCode::OpenFiles;
+    let few = |(name, said): &(&str, &Said)| {
+        let most = said.files_max?;
+        let remedy = "raise the limit of open files for it (LimitNOFILE of its service) and start it again; without one left connections are refused";
+        let full = said.files.saturating_mul(100) >= most.saturating_mul(FILES_PERCENT);
+        full.then(|| Finding::warning(CODE, name, format!("it has {} of {most} files open", said.files), remedy))
+    };
+    let findings: Vec<Finding> = said.iter().filter_map(few).collect();
+    if findings.is_empty() {
+        return vec![Finding::ok(
+            CODE,
+            CLUSTER,
+            format!("no member has {FILES_PERCENT} % of the files open that it may"),
+        )];
+    }
+    findings
+}
+
+fn syncs(said: &[(&str, &Said)]) -> Vec<Finding> {
+    const CODE: FindingCode = FindingCode::DiskSync;
+    let told: Vec<(&str, Duration)> = said.iter().filter_map(|(name, said)| Some((*name, said.sync?))).collect();
+    let slow = |(name, sync): &(&str, Duration)| {
+        let message = format!("a durable write of its log takes {} on average", time_text(*sync));
+        let remedy =
+            "look at its disk: `archon doctor --data-dir DIR` there; use a faster one, that others do not keep busy";
+        (*sync >= SYNC_SLOW).then(|| Finding::warning(CODE, name, message, remedy))
+    };
+    let findings: Vec<Finding> = told.iter().filter_map(slow).collect();
+    match told.iter().max_by_key(|(_, sync)| *sync) {
+        None => vec![Finding::not_checked(CODE, CLUSTER, "the disks of members: none has written yet")],
+        Some((name, sync)) if findings.is_empty() => {
+            let message = format!("durable writes of logs take {} on average at most, at {name}", time_text(*sync));
+            vec![Finding::ok(CODE, CLUSTER, message)]
+        }
+        Some(_) => findings,
+    }
+}
+
+/// `1.5 s`, `12 min`.
+fn long_text(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 120.. => format!("{} min", seconds / 60),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    fn well() -> Said {
+        Said {
+            version: Some("1.0.0".to_owned()),
+            skew: Some(Skew { by: Duration::ZERO, ahead: false }),
+            files: 80,
+            files_max: Some(1_024),
+            sync: Some(Duration::from_millis(1)),
+        }
+    }
+
+    fn judged(said: Vec<Result<Said, String>>) -> Vec<Finding> {
+        let member = |(place, said)| Member { name: format!("node/n{place}"), said };
+        judge(&said.into_iter().enumerate().map(member).collect::<Vec<_>>(), "1.0.0")
+    }
+
+    fn only(said: Said, code: FindingCode) -> Finding {
+        let found = judged(vec![Ok(well()), Ok(said)]);
+        let worst = found.into_iter().filter(|finding| finding.code == code).max_by_key(|finding| finding.verdict);
+        worst.expect("a finding of this kind")
+    }
+
+    #[test]
+    fn members_that_are_alike_are_told_in_a_line_each() {
+        let found = judged(vec![Ok(well()), Ok(well())]);
+        assert_eq!(found.len(), 4);
+        assert!(found.iter().all(|finding| finding.verdict == Verdict::Ok), "{found:#?}");
+    }
+
+    #[test]
+    fn what_is_unlike_the_others_names_the_member() {
+        let mixed = only(Said { version: Some("0.9.0".to_owned()), ..well() }, FindingCode::Version);
+        assert_eq!(mixed.verdict, Verdict::Warning);
+        assert!(mixed.message.contains("0.9.0: node/n1; 1.0.0: node/n0"), "{}", mixed.message);
+        for (seconds, verdict) in [(0.9, Verdict::Ok), (1.5, Verdict::Warning), (600.0, Verdict::Error)] {
+            let skew = Some(Skew { by: Duration::from_secs_f64(seconds), ahead: true });
+            assert_eq!(only(Said { skew, ..well() }, FindingCode::ClockSet).verdict, verdict, "{seconds}");
+        }
+        let files = only(Said { files: 900, ..well() }, FindingCode::OpenFiles);
+        assert_eq!((files.verdict, files.about.as_str()), (Verdict::Warning, "node/n1"));
+        let slow = only(Said { sync: Some(Duration::from_millis(25)), ..well() }, FindingCode::DiskSync);
+        assert!(slow.verdict == Verdict::Warning && slow.message.contains("25.0 ms"), "{}", slow.message);
+        let silent = judged(vec![Ok(well()), Err("no".to_owned())]);
+        assert_eq!((silent[0].code, silent[0].verdict), (FindingCode::Member, Verdict::Warning));
+        assert_eq!(judged(vec![Err("no".to_owned())]).last().map(|last| last.verdict), Some(Verdict::NotChecked));
+    }
+
+    #[test]
+    fn an_answer_that_took_long_proves_no_skew() {
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        let by = |clock, before, after| skew(Duration::from_millis(clock), at(before), at(after));
+        assert_eq!(by(1_500, 1_000, 2_000).by, Duration::ZERO);
+        assert_eq!(by(2_500, 1_000, 2_000), Skew { by: Duration::from_millis(500), ahead: true });
+        assert_eq!(by(400, 1_000, 2_000), Skew { by: Duration::from_millis(600), ahead: false });
+    }
+
+    #[test]
+    fn what_a_member_counts_is_found_by_name() {
+        let values = [
+            ("archon_build_info{version=\"0.3.1\"}", 1.0),
+            ("archon_process_clock_seconds", 1_800_000_000.5),
+            ("archon_process_open_files", 12.0),
+            ("archon_wal_sync_seconds_sum", 3.0),
+            ("archon_wal_sync_seconds_count", 1_000.0),
+        ];
+        let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let at = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let found = said(&NodeStats { node: "athens".to_owned(), values }, at, at);
+        assert_eq!(found.version.as_deref(), Some("0.3.1"));
+        assert_eq!(found.skew, Some(Skew { by: Duration::from_millis(500), ahead: true }));
+        assert_eq!((found.files, found.files_max, found.sync), (12, None, Some(Duration::from_millis(3))));
+        assert_eq!((member_of("coordinator 2"), member_of("athens")), ("coordinator/2".into(), "node/athens".into()));
+    }
+}

@@ -1,0 +1,58 @@
+//! The cluster: its quorum, what the leading coordinator says of it, and what each member says of itself.
+
+mod alerts;
+mod certificates;
+mod members;
+mod quorum;
+
+pub(super) use members::member_of;
+
+use super::CLUSTER;
+use super::target::Target;
+use crate::connect;
+use crate::documents::{Finding, FindingCode};
+use crate::exit::Failure;
+use archon_client::{Admin, CheckThresholds, Transport};
+use std::time::{Duration, SystemTime};
+
+/// How long each coordinator may take to answer for itself.
+const EACH: Duration = Duration::from_secs(2);
+
+/// Looks at the cluster, if it is known how to reach it.
+pub(super) async fn look(target: &Target) -> Vec<Finding> {
+    if target.connection.coordinators.is_empty() {
+        let why = "no coordinator is named; say --coordinators H:P,… or set ARCHON_COORDINATORS";
+        return vec![Finding::not_checked(FindingCode::Quorum, CLUSTER, why)];
+    }
+    let reached = connect::transport(&target.connection)
+        .and_then(|transport| Ok((transport, connect::admin(&target.connection)?)));
+    match reached {
+        Ok((transport, admin)) => ask(&transport, &admin).await,
+        Err(Failure { message, remedy, .. }) => {
+            let remedy = remedy.unwrap_or_else(|| "correct the options, or what the file says".to_owned());
+            vec![Finding::error(FindingCode::Configuration, CLUSTER, message, remedy)]
+        }
+    }
+}
+
+async fn ask(transport: &Transport, admin: &Admin) -> Vec<Finding> {
+    let each = admin.quorum_of_each(EACH).await;
+    let mut findings = quorum::judge(&each);
+    if !quorum::leads(&each) {
+        let why = "whoever knows the members leads the coordinators, and nobody does";
+        findings.push(Finding::not_checked(FindingCode::Member, CLUSTER, why));
+        return findings;
+    }
+    let thresholds = CheckThresholds::default();
+    let (alerts, members) = tokio::join!(admin.check(&thresholds), members::ask(admin));
+    findings.extend(alerts::judge(alerts));
+    findings.extend(match members {
+        Ok(members) => members::judge(&members, env!("CARGO_PKG_VERSION")),
+        Err(error) => vec![Finding::not_checked(FindingCode::Member, CLUSTER, format!("the members: {error}"))],
+    });
+    if transport.tls().is_some() {
+        let now = SystemTime::now();
+        findings.extend(certificates::judge(crate::cert::members_found(transport, admin, now).await));
+    }
+    findings
+}

@@ -1,0 +1,150 @@
+//! The coordinators, each asked for itself: who leads, how many may fail, who lags behind.
+
+use super::CLUSTER;
+use crate::admin::quorum::spare_text;
+use crate::documents::{Finding, FindingCode};
+use archon_client::{CoordinatorRole, Error, Quorum};
+
+/// As the alert `ArchonCoordinatorBehind`: so many entries, and a coordinator would be given a snapshot.
+const BEHIND_MAX: u64 = 10_000;
+
+/// What each coordinator said, with its address.
+type Each = [(String, Result<Quorum, Error>)];
+
+/// Whether one of them leads.
+pub(super) fn leads(each: &Each) -> bool {
+    leader(each).is_some()
+}
+
+/// The one that leads and that a majority answers: who was cut off from the others goes on saying that it leads.
+fn leader(each: &Each) -> Option<&Quorum> {
+    let mut leading = answers(each).filter(|quorum| quorum.leader_id == Some(quorum.id));
+    leading.find(|quorum| {
+        let (heard, voters) = heard(quorum);
+        heard * 2 > voters
+    })
+}
+
+fn answers(each: &Each) -> impl Iterator<Item = &Quorum> {
+    each.iter().filter_map(|(_, said)| said.as_ref().ok())
+}
+
+/// How many voters answer the one that says so, itself included, and how many there are.
+fn heard(quorum: &Quorum) -> (usize, usize) {
+    let voters = || quorum.coordinators.iter().filter(|member| !member.learner);
+    (voters().filter(|member| member.role != CoordinatorRole::Unreachable).count(), voters().count())
+}
+
+/// Judges what they said.
+pub(super) fn judge(each: &Each) -> Vec<Finding> {
+    const CODE: FindingCode = FindingCode::Quorum;
+    let mut findings = Vec::new();
+    if let Some(quorum) = leader(each) {
+        let message = format!("coordinator {} leads in term {}; {}", quorum.id, quorum.term, spare_text(quorum));
+        let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+        findings.push(match quorum.spare_voters {
+            Some(0) => Finding::warning(CODE, CLUSTER, message, more(voters)),
+            _ if voters.is_multiple_of(2) => Finding::warning(CODE, CLUSTER, message, more(voters)),
+            _ => Finding::ok(CODE, CLUSTER, message),
+        });
+        let behind = quorum.coordinators.iter().filter(|member| member.entries_behind > Some(BEHIND_MAX));
+        findings.extend(behind.map(|member| {
+            let message = format!("it is {} entries behind", member.entries_behind.unwrap_or(0));
+            let remedy =
+                "see its log, its disk and the network to it; `archon quorum list` shows whether it catches up";
+            Finding::warning(CODE, &format!("coordinator/{}", member.id), message, remedy)
+        }));
+        return findings;
+    }
+    let majority =
+        "start a majority of the coordinators, each on its own data directory; then they elect a leader by themselves";
+    let cut_off = answers(each).find(|quorum| quorum.leader_id == Some(quorum.id));
+    let message = match (cut_off, answers(each).map(|quorum| heard(quorum).1).max()) {
+        (Some(quorum), _) => {
+            let (heard, voters) = heard(quorum);
+            format!("coordinator {} says that it leads, and cannot: of {voters} voters {heard} answer it", quorum.id)
+        }
+        (None, Some(voters)) => format!("no coordinator leads: {} answer, of {voters} voters", answers(each).count()),
+        (None, None) => format!("none of the coordinators at {} addresses answers", each.len()),
+    };
+    findings.push(Finding::error(CODE, CLUSTER, message, majority));
+    findings.extend(each.iter().filter_map(|(address, said)| {
+        let error = said.as_ref().err()?;
+        let remedy = "see whether it runs there, and whether this machine reaches it";
+        Some(Finding::error(CODE, address, error.to_string(), remedy))
+    }));
+    findings
+}
+
+/// What to do where none may fail, or one more is of no use.
+fn more(voters: usize) -> String {
+    match voters {
+        1 => "with a single coordinator nothing is decided while it is down: start two more with --join, and wait until they vote",
+        _ => "start the coordinators that are down; use an odd number of voters (`archon quorum promote`, `remove`)",
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+    use archon_client::{CoordinatorStatus, ErrorDetail, ErrorKind, Word};
+
+    fn quorum(id: u64, leader_id: Option<u64>, behind: &[u64], spare_voters: Option<u32>) -> Quorum {
+        let member = |(index, behind): (usize, &u64)| CoordinatorStatus {
+            id: index as u64 + 1,
+            address: format!("127.0.0.1:710{index}"),
+            role: Word::Known(CoordinatorRole::Follower),
+            learner: false,
+            entries_behind: Some(*behind),
+            lack: None,
+        };
+        Quorum {
+            id,
+            role: Word::Known(CoordinatorRole::Leader),
+            leader_id,
+            leader_address: None,
+            term: 4,
+            last_log_index: 0,
+            applied_index: 0,
+            coordinators: behind.iter().enumerate().map(member).collect(),
+            spare_voters,
+            pending: None,
+            retired_ids: Vec::new(),
+            cluster_id: String::new(),
+        }
+    }
+
+    fn judged(each: Vec<Result<Quorum, Error>>) -> Vec<(String, Verdict)> {
+        let each: Vec<_> = each.into_iter().enumerate().map(|(place, said)| (format!("a{place}"), said)).collect();
+        judge(&each).into_iter().map(|finding| (finding.about, finding.verdict)).collect()
+    }
+
+    #[test]
+    fn a_quorum_is_judged_by_how_many_may_fail_and_who_lags() {
+        let the_cluster = |verdict| (CLUSTER.to_owned(), verdict);
+        let well = quorum(2, Some(2), &[0, 0, 3], Some(1));
+        assert_eq!(judged(vec![Ok(quorum(1, Some(2), &[0, 0, 0], None)), Ok(well)]), [the_cluster(Verdict::Ok)]);
+        assert_eq!(judged(vec![Ok(quorum(1, Some(1), &[0, 0], Some(0)))]), [the_cluster(Verdict::Warning)]);
+        assert_eq!(judged(vec![Ok(quorum(1, Some(1), &[0; 4], Some(1)))]), [the_cluster(Verdict::Warning)]);
+        let lags = judged(vec![Ok(quorum(1, Some(1), &[0, 10_001, 0], Some(1)))]);
+        assert_eq!(lags, [the_cluster(Verdict::Ok), ("coordinator/2".to_owned(), Verdict::Warning)]);
+    }
+
+    #[test]
+    fn without_a_leader_each_that_does_not_answer_is_named() {
+        let silent = || Err(ErrorDetail::new(ErrorKind::Unreachable, "nobody there").into());
+        let found = judged(vec![Ok(quorum(1, None, &[0; 3], None)), silent(), silent()]);
+        assert_eq!(found.iter().map(|(about, _)| about.as_str()).collect::<Vec<_>>(), [CLUSTER, "a1", "a2"]);
+        assert!(found.iter().all(|(_, verdict)| *verdict == Verdict::Error));
+        assert_eq!(judged(vec![silent()]).len(), 2);
+        let mut cut_off = quorum(1, Some(1), &[0; 3], Some(0));
+        cut_off.coordinators[1..].iter_mut().for_each(|member| member.role = CoordinatorRole::Unreachable.into());
+        let found = judged(vec![Ok(cut_off), silent(), silent()]);
+        assert!(
+            found.len() == 3 && found[0].1 == Verdict::Error,
+            "one that was cut off passed for a leader: {found:?}"
+        );
+    }
+}

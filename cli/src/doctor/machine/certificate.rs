@@ -1,0 +1,62 @@
+//! Credentials, as `archon cert check` looks at them: dates, authorities, and who may read the key.
+
+use crate::cert::{CHANGE, RENEW, brief, look as look_at};
+use crate::documents::{CertificateCheck, Finding, FindingCode};
+use crate::exit::Failure;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Looks at a directory of credentials.
+pub(super) fn look(directory: &Path, now: SystemTime) -> Finding {
+    judge(&directory.display().to_string(), look_at(directory, now), now)
+}
+
+fn judge(about: &str, found: Result<CertificateCheck, Failure>, now: SystemTime) -> Finding {
+    const CODE: FindingCode = FindingCode::Certificate;
+    let check = match found {
+        Ok(check) => check,
+        Err(failure) => {
+            let remedy = failure.remedy.unwrap_or_else(|| "`archon cert` makes and shows credentials".to_owned());
+            return Finding::error(CODE, about, failure.message, remedy);
+        }
+    };
+    let whose = brief(&check.certificate, now);
+    match (check.certificate_ends_soon, check.authority_ends_soon) {
+        (true, _) => Finding::warning(CODE, about, format!("{whose}: it ends soon"), RENEW),
+        (false, true) => Finding::warning(CODE, about, format!("{whose}, of an authority that ends soon"), CHANGE),
+        (false, false) => Finding::ok(CODE, about, whose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::{CertificateSummary, Verdict};
+
+    fn check(certificate_ends_soon: bool, authority_ends_soon: bool) -> CertificateCheck {
+        let certificate = CertificateSummary {
+            file: "tls.crt".to_owned(),
+            identity: Some("node/athens".to_owned()),
+            is_authority: false,
+            holder: "CN=athens".to_owned(),
+            issuer: "CN=shop".to_owned(),
+            hosts: Vec::new(),
+            begins_at_ms: 0,
+            expires_at_ms: 2_000_000_000_000,
+            fingerprint: String::new(),
+        };
+        CertificateCheck { certificate, authorities: Vec::new(), certificate_ends_soon, authority_ends_soon }
+    }
+
+    #[test]
+    fn what_ends_soon_is_a_warning_and_what_cannot_be_used_an_error() {
+        let now = SystemTime::UNIX_EPOCH;
+        let judged = |found| judge("/tls", found, now);
+        assert_eq!(judged(Ok(check(false, false))).verdict, Verdict::Ok);
+        assert!(judged(Ok(check(false, false))).message.starts_with("node/athens, until "));
+        assert_eq!(judged(Ok(check(true, true))).remedy.as_deref(), Some(RENEW));
+        assert_eq!(judged(Ok(check(false, true))).remedy.as_deref(), Some(CHANGE));
+        let wrong = judged(Err(Failure::failed("tls.key: others may read this key")));
+        assert_eq!((wrong.verdict, wrong.message.as_str()), (Verdict::Error, "tls.key: others may read this key"));
+    }
+}

@@ -1,0 +1,181 @@
+//! The clocks. Leases count on one that runs from the start of the machine and never leaps; certificates, events and logs are dated by the
+//! wall clock.
+
+use super::MACHINE;
+use crate::documents::{Finding, FindingCode};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long whoever keeps the clock may take to say so.
+const ASKED: Duration = Duration::from_secs(2);
+/// No clock shows an earlier time, in seconds of Unix time: the program was not written then (2026).
+const EARLIEST: u64 = 1_767_225_600;
+/// What the two clocks may differ by beside the steering of the wall clock: a step of NTP is 128 ms at least.
+const STEP_MIN: Duration = Duration::from_millis(20);
+
+/// Whether somebody keeps the clock right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Synchronised {
+    Yes,
+    No,
+    /// Nobody says, and why.
+    Unknown(String),
+}
+
+/// Asks the service manager's keeper of time, which asks the kernel. The kernel's own call takes code that is not checked for
+/// memory safety.
+pub(super) async fn synchronised() -> Synchronised {
+    if !cfg!(target_os = "linux") {
+        return Synchronised::Unknown("this is looked at on Linux only".to_owned());
+    }
+    let mut command = Command::new("timedatectl");
+    command.args(["show", "--property=NTPSynchronized", "--value"]).stdin(Stdio::null()).kill_on_drop(true);
+    match timeout(ASKED, command.output()).await {
+        Ok(Ok(output)) => answer(output.status.success(), &String::from_utf8_lossy(&output.stdout)),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Synchronised::Unknown("there is no timedatectl that could tell".to_owned())
+        }
+        Ok(Err(error)) => Synchronised::Unknown(format!("asking timedatectl: {error}")),
+        Err(_) => Synchronised::Unknown(format!("timedatectl did not answer within {} s", ASKED.as_secs())),
+    }
+}
+
+fn answer(success: bool, text: &str) -> Synchronised {
+    match text.trim() {
+        "yes" if success => Synchronised::Yes,
+        "no" if success => Synchronised::No,
+        _ => Synchronised::Unknown("timedatectl cannot tell here".to_owned()),
+    }
+}
+
+/// Judges the time that the clock shows, and whether it is kept right.
+pub(super) fn set(synchronised: Synchronised, now: SystemTime) -> Finding {
+    const CODE: FindingCode = FindingCode::ClockSet;
+    let keep = "run one that keeps it right, such as chrony or systemd-timesyncd";
+    if now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() < EARLIEST {
+        let message = "the clock shows a time before this program was written: certificates are not valid yet by it";
+        return Finding::error(CODE, MACHINE, message, format!("set the clock; {keep}"));
+    }
+    match synchronised {
+        Synchronised::Yes => Finding::ok(CODE, MACHINE, "the clock is kept right by NTP"),
+        Synchronised::No => {
+            let message = "nobody keeps the clock right. Leases do not go by it; certificates, events and logs do";
+            Finding::warning(CODE, MACHINE, message, keep)
+        }
+        Synchronised::Unknown(why) => {
+            Finding::not_checked(CODE, MACHINE, format!("whether the clock is kept right: {why}"))
+        }
+    }
+}
+
+/// Both clocks at about the same moment.
+#[derive(Clone, Copy, Debug)]
+struct Both {
+    /// Since the start of the machine.
+    boot: Duration,
+    /// Unix time.
+    wall: Duration,
+    /// How far apart the moments may be.
+    apart: Duration,
+}
+
+/// Looks at both clocks from now on.
+pub(super) struct Watch(Both);
+
+/// What went by between two looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Elapsed {
+    pub(super) boot: Duration,
+    /// What the wall clock went on by; `None` if it went back.
+    pub(super) wall: Option<Duration>,
+    /// How exact that is.
+    pub(super) apart: Duration,
+}
+
+impl Watch {
+    pub(super) fn begin() -> Self {
+        Self(both())
+    }
+
+    pub(super) fn end(self) -> Elapsed {
+        let (before, after) = (self.0, both());
+        let boot = after.boot.saturating_sub(before.boot);
+        Elapsed { boot, wall: after.wall.checked_sub(before.wall), apart: before.apart + after.apart }
+    }
+}
+
+/// The closest of a few tries: this thread may be held up between looking at one and at the other.
+fn both() -> Both {
+    let look = || {
+        let before = time_of(ClockId::Boottime);
+        let wall = time_of(ClockId::Realtime);
+        let boot = time_of(ClockId::Boottime);
+        Both { boot, wall, apart: boot.saturating_sub(before) }
+    };
+    let tries: [Both; 5] = std::array::from_fn(|_| look());
+    tries.into_iter().fold(tries[0], |best, one| if one.apart < best.apart { one } else { best })
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Judges whether the wall clock went on as the other one did. Steering it takes a tenth at most.
+pub(super) fn steady(elapsed: Elapsed) -> Finding {
+    const CODE: FindingCode = FindingCode::ClockSteady;
+    let watched = format!("within {} ms", elapsed.boot.as_millis());
+    let (difference, way) = match elapsed.wall {
+        None => return leapt(&format!("the clock went back {watched}")),
+        Some(wall) if wall >= elapsed.boot => (wall.saturating_sub(elapsed.boot), "forward"),
+        Some(wall) => (elapsed.boot.saturating_sub(wall), "back"),
+    };
+    if difference > STEP_MIN + elapsed.boot / 10 + elapsed.apart {
+        return leapt(&format!("the clock leapt {way} by {} ms {watched}", difference.as_millis()));
+    }
+    Finding::ok(CODE, MACHINE, format!("the clock went on evenly {watched}"))
+}
+
+fn leapt(message: &str) -> Finding {
+    let remedy =
+        "see that only one program sets the clock, and that it steers it instead of setting it; leases do not go by it";
+    Finding::warning(FindingCode::ClockSteady, MACHINE, message, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    fn elapsed(boot_ms: u64, wall_ms: Option<u64>) -> Elapsed {
+        Elapsed {
+            boot: Duration::from_millis(boot_ms),
+            wall: wall_ms.map(Duration::from_millis),
+            apart: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_clock_that_leaps_is_told_from_one_that_is_steered() {
+        let judged = |boot, wall| steady(elapsed(boot, wall)).verdict;
+        assert_eq!((judged(1_000, Some(1_000)), judged(1_000, Some(1_083))), (Verdict::Ok, Verdict::Ok));
+        assert_eq!((judged(1_000, Some(1_128)), judged(1_000, Some(872))), (Verdict::Warning, Verdict::Warning));
+        assert_eq!(judged(1_000, None), Verdict::Warning);
+        assert!(steady(elapsed(1_000, Some(3_600_000))).message.contains("leapt forward by 3599000 ms"));
+        assert_eq!(steady(Watch::begin().end()).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn a_machine_without_a_battery_for_its_clock_begins_in_1970() {
+        let now = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(set(Synchronised::Yes, now(60)).verdict, Verdict::Error);
+        assert_eq!(set(Synchronised::Yes, now(EARLIEST)).verdict, Verdict::Ok);
+        assert_eq!(set(answer(true, "no\n"), now(EARLIEST)).verdict, Verdict::Warning);
+        let unknown = set(answer(false, "yes\n"), now(EARLIEST));
+        assert_eq!((unknown.verdict, unknown.remedy), (Verdict::NotChecked, None));
+    }
+}

@@ -1,0 +1,126 @@
+//! The data directory: whether it is there, can be written, and is private.
+
+use crate::documents::{Finding, FindingCode};
+use rustix::process::geteuid;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What is seen of a directory.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What it is; `None` if it is not there yet.
+    there: Option<There>,
+    /// What is written instead as long as it is not there.
+    place: PathBuf,
+    /// Who looks.
+    user: u32,
+    /// Whether a file could be made in it, or where it is to be made.
+    written: io::Result<()>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct There {
+    is_directory: bool,
+    mode: u32,
+    owner: u32,
+}
+
+/// The directory itself, or the nearest one above it that is there.
+pub(super) fn place(directory: &Path) -> PathBuf {
+    let named = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let there = named.ancestors().find(|path| path.is_dir());
+    // Of `data` alone what is above it is the empty path.
+    there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Looks at a directory, and makes a file without a name in it for a moment.
+pub(super) fn read(directory: &Path, place: &Path) -> Reading {
+    let of = |found: Metadata| There {
+        is_directory: found.is_dir(),
+        mode: found.permissions().mode() & 0o7777,
+        owner: found.uid(),
+    };
+    Reading {
+        there: directory.metadata().ok().map(of),
+        place: place.to_owned(),
+        user: geteuid().as_raw(),
+        written: tempfile::tempfile_in(place).map(drop),
+    }
+}
+
+/// Judges it.
+pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
+    const CODE: FindingCode = FindingCode::Directory;
+    let place = reading.place.display();
+    if reading.there.is_some_and(|there| !there.is_directory) {
+        return Finding::error(CODE, about, "it is no directory", "name a directory by --data-dir");
+    }
+    if let Err(error) = &reading.written {
+        let remedy = match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "mount the file system writable, or name a directory on another one by --data-dir"
+            }
+            io::ErrorKind::StorageFull => "free space on that file system",
+            _ => {
+                "run this as the user that runs coordinators and nodes; if it was that one, give it the directory: `chown`, and `chmod 700`"
+            }
+        };
+        return Finding::error(CODE, about, format!("no file can be made in {place}: {error}"), remedy);
+    }
+    match reading.there {
+        None => Finding::ok(CODE, about, format!("it is not there yet, and can be made in {place}")),
+        Some(there) if there.owner != reading.user => {
+            let message = format!("it is user {}'s, and this is run by user {}", there.owner, reading.user);
+            let remedy = "run this as the user that runs coordinators and nodes, to see what that one may";
+            Finding::warning(CODE, about, message, remedy)
+        }
+        Some(there) if there.mode & 0o1000 != 0 => {
+            let message = format!("it is a directory for everybody's files (mode {:o})", there.mode);
+            Finding::warning(CODE, about, message, format!("name one of its own by --data-dir, such as {about}/archon"))
+        }
+        Some(there) if there.mode & 0o077 != 0 => {
+            let message = format!("others may look into it (mode {:o})", there.mode);
+            Finding::warning(CODE, about, message, format!("chmod 700 {about}"))
+        }
+        Some(there) => Finding::ok(CODE, about, format!("it can be written, and is private (mode {:o})", there.mode)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    fn reading(there: Option<There>, written: io::Result<()>) -> Reading {
+        Reading { there, place: "/data".into(), user: 100, written }
+    }
+
+    const PRIVATE: There = There { is_directory: true, mode: 0o700, owner: 100 };
+
+    #[test]
+    fn what_others_may_see_is_a_warning_and_what_cannot_be_written_an_error() {
+        let judged = |there, written| judge("/data", &reading(there, written)).verdict;
+        assert_eq!(judged(Some(PRIVATE), Ok(())), Verdict::Ok);
+        assert_eq!(judged(None, Ok(())), Verdict::Ok);
+        assert_eq!(judged(Some(There { mode: 0o755, ..PRIVATE }), Ok(())), Verdict::Warning);
+        assert_eq!(judged(Some(There { owner: 0, ..PRIVATE }), Ok(())), Verdict::Warning);
+        let everybodys = judge("/tmp", &reading(Some(There { mode: 0o1777, ..PRIVATE }), Ok(())));
+        assert!(!everybodys.remedy.unwrap().contains("chmod"), "/tmp must stay as it is");
+        assert_eq!(judged(Some(There { is_directory: false, ..PRIVATE }), Ok(())), Verdict::Error);
+        assert_eq!(judged(Some(PRIVATE), Err(io::ErrorKind::PermissionDenied.into())), Verdict::Error);
+        let read_only = judge("/data", &reading(Some(PRIVATE), Err(io::ErrorKind::ReadOnlyFilesystem.into())));
+        assert!(read_only.remedy.unwrap().contains("mount"), "{}", read_only.message);
+    }
+
+    #[test]
+    fn a_directory_that_is_to_be_made_is_looked_for_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = directory.path().join("a/b/c");
+        assert_eq!(place(&deep), directory.path());
+        assert_eq!(place(directory.path()), directory.path());
+        assert_eq!((place(Path::new("not-there/b")), place(Path::new(""))), (".".into(), ".".into()));
+        assert_eq!(judge("d", &read(&deep, &place(&deep))).verdict, Verdict::Ok);
+    }
+}

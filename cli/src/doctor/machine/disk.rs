@@ -1,0 +1,206 @@
+//! The disk: how much space is left, and how long a write takes until it is durable.
+
+use super::file_system::{self, Kind};
+use crate::documents::{Finding, FindingCode};
+use crate::output::bytes_text;
+use rustix::fs::statvfs;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// With less than this free, in bytes, a node takes no writes (engine `sled`), and a coordinator's log can make few more files.
+const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// As the alert `ArchonDiskNearlyFull`: of this share that is left, in percent, somebody should know.
+const FREE_PERCENT: u64 = 15;
+
+/// Writes that are measured, at most.
+const WRITES: usize = 200;
+/// How long they may take together, and how many are made in any case.
+const WRITES_TIME: Duration = Duration::from_secs(2);
+const WRITES_MIN: usize = 5;
+/// A write of the log is a multiple of this, in bytes.
+const BLOCK_BYTES: usize = 4096;
+/// Blocks of the file, which are written in turn.
+const BLOCKS: usize = 64;
+
+/// Every write waits for a sync of a majority of its copies, and what follows on it for the next one: above this, somebody who
+/// writes one thing after another writes less than a hundred in a second.
+const SLOW: Duration = Duration::from_millis(10);
+/// As the alert `ArchonSlowSyncs`.
+const VERY_SLOW: Duration = Duration::from_millis(100);
+/// The longest election time-out of coordinators: a vote is synced before it is given, and an entry before it is acknowledged, so that
+/// above this elections fail for the disk alone.
+const TOO_SLOW: Duration = Duration::from_millis(300);
+/// No disk writes so fast: the sync returned without having done anything.
+const NOT_SYNCED: Duration = Duration::from_micros(5);
+
+/// Space on a file system, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    free: u64,
+    size: u64,
+}
+
+/// Asks the system.
+pub(super) fn read_space(place: &Path) -> io::Result<Space> {
+    let found = statvfs(place)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Ok(Space { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
+}
+
+/// Judges it.
+pub(super) fn space(about: &str, found: io::Result<Space>) -> Finding {
+    const CODE: FindingCode = FindingCode::DiskSpace;
+    let Space { free, size } = match found {
+        Ok(found) => found,
+        Err(error) => return Finding::not_checked(CODE, about, format!("space on the file system: {error}")),
+    };
+    let percent = u128::from(free) * 100 / u128::from(size.max(1));
+    let message = format!("{} of {} are free ({percent} %)", bytes_text(free), bytes_text(size));
+    let remedy = "free space, or give the file system more";
+    match () {
+        () if free < FREE_BYTES_MIN => {
+            let why = format!("{message}: below {} no writes are taken", bytes_text(FREE_BYTES_MIN));
+            Finding::error(CODE, about, why, remedy)
+        }
+        () if percent < FREE_PERCENT.into() => Finding::warning(CODE, about, message, remedy),
+        () => Finding::ok(CODE, about, message),
+    }
+}
+
+/// How long each of some small writes took until it was durable: overwritten in a file that is there, as the log does with its
+/// files. The file has no name, so that nothing is left whatever happens.
+pub(super) fn measure(place: &Path) -> io::Result<Vec<Duration>> {
+    let file = tempfile::tempfile_in(place)?;
+    file.write_all_at(&vec![0; BLOCK_BYTES * BLOCKS], 0)?;
+    file.sync_all()?;
+    let block = [0xa5; BLOCK_BYTES];
+    let begin = Instant::now();
+    let mut took = Vec::with_capacity(WRITES);
+    while took.len() < WRITES && (took.len() < WRITES_MIN || begin.elapsed() < WRITES_TIME) {
+        let offset = (took.len() % BLOCKS * BLOCK_BYTES) as u64;
+        took.push(one_write(&file, &block, offset)?);
+    }
+    Ok(took)
+}
+
+fn one_write(file: &File, block: &[u8], offset: u64) -> io::Result<Duration> {
+    let begin = Instant::now();
+    file.write_all_at(block, offset)?;
+    file.sync_data()?;
+    Ok(begin.elapsed())
+}
+
+/// Judges them.
+pub(super) fn syncs(about: &str, kind: &file_system::Reading, took: io::Result<Vec<Duration>>) -> Finding {
+    const CODE: FindingCode = FindingCode::DiskSync;
+    let mut took = match took {
+        Ok(took) => took,
+        Err(error) => return Finding::not_checked(CODE, about, format!("how long a sync takes: {error}")),
+    };
+    if matches!(kind, file_system::Reading::Known(_, Kind::Memory)) {
+        return Finding::not_checked(CODE, about, "how long a sync takes: there is no disk");
+    }
+    took.sort_unstable();
+    let (Some(half), Some(most)) = (quantile(&took, 50), quantile(&took, 99)) else {
+        return Finding::not_checked(CODE, about, "how long a sync takes: nothing was measured");
+    };
+    let message = format!(
+        "of {} small writes half were durable within {}, 99 % within {}",
+        took.len(),
+        time_text(half),
+        time_text(most)
+    );
+    let faster = "use a faster disk (SSD), and none that others keep busy";
+    match () {
+        () if most >= TOO_SLOW => {
+            let why = format!("{message}: coordinators elect a leader within {}", time_text(TOO_SLOW));
+            Finding::error(CODE, about, why, faster)
+        }
+        () if most >= VERY_SLOW || half >= SLOW => {
+            let why = format!("{message}: every write waits for one such sync at least");
+            Finding::warning(CODE, about, why, faster)
+        }
+        () if half < NOT_SYNCED => {
+            let why = format!("{message}: no disk is that fast, so that a loss of power takes what was acknowledged");
+            let remedy = "see whether the file system or the machine below ignores syncs (`nobarrier`, `eatmydata`, an unsafe cache)";
+            Finding::warning(CODE, about, why, remedy)
+        }
+        () => Finding::ok(CODE, about, message),
+    }
+}
+
+/// The least that so many percent do not exceed.
+fn quantile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let place = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(place - 1).copied()
+}
+
+/// `850 µs`, `12.3 ms`.
+pub(in crate::doctor) fn time_text(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ 0..1_000 => format!("{micros} µs"),
+        micros => format!("{:.1} ms", micros as f64 / 1_000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    const EXT4: file_system::Reading = file_system::Reading::Known("ext4", Kind::Disk);
+
+    fn judged(half_us: u64, most_us: u64) -> Finding {
+        let mut took = vec![Duration::from_micros(most_us); 3];
+        took.extend(vec![Duration::from_micros(half_us); 97]);
+        syncs("/data", &EXT4, Ok(took))
+    }
+
+    #[test]
+    fn a_disk_is_judged_by_what_writes_and_elections_wait_for() {
+        for (half, most, verdict) in [
+            (900, 5_000, Verdict::Ok),
+            (9_999, 99_999, Verdict::Ok),
+            (10_000, 20_000, Verdict::Warning),
+            (900, 100_000, Verdict::Warning),
+            (900, 300_000, Verdict::Error),
+            (2, 9, Verdict::Warning),
+        ] {
+            let finding = judged(half, most);
+            assert_eq!(finding.verdict, verdict, "{half} {most}: {}", finding.message);
+        }
+        assert!(judged(850, 12_340).message.contains("within 850 µs, 99 % within 12.3 ms"));
+        let memory = file_system::Reading::Known("tmpfs", Kind::Memory);
+        assert_eq!(syncs("/data", &memory, Ok(vec![Duration::ZERO])).verdict, Verdict::NotChecked);
+        assert_eq!(syncs("/data", &EXT4, Ok(Vec::new())).verdict, Verdict::NotChecked);
+        assert_eq!(syncs("/data", &EXT4, Err(io::ErrorKind::PermissionDenied.into())).verdict, Verdict::NotChecked);
+    }
+
+    #[test]
+    fn one_hiccup_among_two_hundred_writes_is_not_held_against_a_disk() {
+        let mut took = vec![Duration::from_micros(500); 199];
+        took.push(Duration::from_secs(1));
+        assert_eq!(syncs("/data", &EXT4, Ok(took)).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn what_is_measured_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let took = measure(directory.path()).unwrap();
+        assert!((WRITES_MIN..=WRITES).contains(&took.len()), "{}", took.len());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert!(read_space(directory.path()).unwrap().size > 0);
+    }
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_told_before_writes_are_refused() {
+        let judged = |free, size| space("/data", Ok(Space { free, size })).verdict;
+        const GIB: u64 = 1 << 30;
+        assert_eq!((judged(20 * GIB, 100 * GIB), judged(14 * GIB, 100 * GIB)), (Verdict::Ok, Verdict::Warning));
+        assert_eq!((judged(FREE_BYTES_MIN - 1, GIB), judged(0, 0)), (Verdict::Error, Verdict::Error));
+        assert_eq!(space("/data", Err(io::ErrorKind::NotFound.into())).verdict, Verdict::NotChecked);
+    }
+}

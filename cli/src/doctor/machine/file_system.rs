@@ -1,0 +1,149 @@
+//! The kind of file system that data is on.
+
+use crate::documents::{Finding, FindingCode};
+use std::path::Path;
+
+/// What a file system does with data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// On a disk of this machine, or what looks like one.
+    Disk,
+    /// In memory.
+    Memory,
+    /// At another machine.
+    Network,
+    /// In the layer of a container.
+    Layer,
+    /// By a program of somebody's.
+    UserSpace,
+    /// By a driver for other systems' disks.
+    Foreign,
+}
+
+/// What was seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    /// A file system that is known here.
+    Known(&'static str, Kind),
+    /// Another one, by its number.
+    Other(u32),
+    /// Nobody says.
+    Unknown(String),
+}
+
+/// As `statfs(2)` numbers them.
+const KNOWN: &[(u32, &str, Kind)] = &[
+    (0xEF53, "ext4", Kind::Disk),
+    (0x5846_5342, "xfs", Kind::Disk),
+    (0x9123_683E, "btrfs", Kind::Disk),
+    (0xF2F5_2010, "f2fs", Kind::Disk),
+    (0x2FC1_2FC1, "zfs", Kind::Disk),
+    (0xCA45_1A4E, "bcachefs", Kind::Disk),
+    (0x0102_1994, "tmpfs", Kind::Memory),
+    (0x8584_58F6, "ramfs", Kind::Memory),
+    (0x794C_7630, "overlayfs", Kind::Layer),
+    (0x6175_6673, "aufs", Kind::Layer),
+    (0x6969, "nfs", Kind::Network),
+    (0x517B, "smbfs", Kind::Network),
+    (0xFF53_4D42, "cifs", Kind::Network),
+    (0xFE53_4D42, "smb2", Kind::Network),
+    (0x0102_1997, "9p", Kind::Network),
+    (0x00C3_6400, "ceph", Kind::Network),
+    (0x0BD0_0BD0, "lustre", Kind::Network),
+    (0x0116_1970, "gfs2", Kind::Network),
+    (0x7461_636F, "ocfs2", Kind::Network),
+    (0x5346_414F, "afs", Kind::Network),
+    (0x6573_5546, "fuse", Kind::UserSpace),
+    (0x786F_4256, "vboxsf", Kind::UserSpace),
+    (0x4D44, "vfat", Kind::Foreign),
+    (0x2011_BAB0, "exfat", Kind::Foreign),
+    (0x5346_544E, "ntfs", Kind::Foreign),
+];
+
+/// Asks the system.
+pub(super) fn read(place: &Path) -> Reading {
+    #[cfg(target_os = "linux")]
+    {
+        // Of the numbers, whose type differs between machines, 32 bits count.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        match rustix::fs::statfs(place) {
+            Ok(told) => of(told.f_type as u32),
+            Err(error) => Reading::Unknown(error.to_string()),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = place;
+        Reading::Unknown("this is looked at on Linux only".to_owned())
+    }
+}
+
+fn of(number: u32) -> Reading {
+    let known = KNOWN.iter().find(|(known, ..)| *known == number);
+    known.map_or(Reading::Other(number), |(_, name, kind)| Reading::Known(name, *kind))
+}
+
+/// Judges it.
+pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
+    const CODE: FindingCode = FindingCode::FileSystem;
+    let (name, kind) = match reading {
+        Reading::Known(name, kind) => (name, kind),
+        Reading::Other(number) => {
+            let message =
+                format!("file system {number:#x} is not known here: whether it keeps what was synced is its affair");
+            return Finding::not_checked(CODE, about, message);
+        }
+        Reading::Unknown(why) => return Finding::not_checked(CODE, about, format!("the kind of file system: {why}")),
+    };
+    let disk = "name a directory on a disk of this machine by --data-dir";
+    match kind {
+        Kind::Disk => Finding::ok(CODE, about, *name),
+        Kind::Memory => {
+            let message = format!(
+                "{name} is in memory: all that is written is gone with the machine, also what was acknowledged"
+            );
+            Finding::error(CODE, about, message, disk)
+        }
+        Kind::Network => {
+            let message = format!(
+                "{name} is at another machine: its locks and syncs, and how long they take, are what that one and the network make of them"
+            );
+            Finding::warning(CODE, about, message, disk)
+        }
+        Kind::Layer => {
+            let message = format!("{name} is the layer of a container, and is gone with it");
+            Finding::warning(CODE, about, message, "mount a volume there, as packaging/docker/compose.yaml does")
+        }
+        Kind::UserSpace => Finding::warning(
+            CODE,
+            about,
+            format!("{name}: what is done with a sync is up to the program behind it"),
+            disk,
+        ),
+        Kind::Foreign => Finding::warning(CODE, about, format!("{name} has no owners and no private files"), disk),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    #[test]
+    fn memory_is_an_error_and_what_is_elsewhere_a_warning() {
+        let judged = |number| judge("/data", &of(number)).verdict;
+        assert_eq!((judged(0xEF53), judged(0x0102_1994)), (Verdict::Ok, Verdict::Error));
+        for number in [0x6969, 0xFF53_4D42, 0x794C_7630, 0x6573_5546, 0x4D44] {
+            assert_eq!(judged(number), Verdict::Warning, "{number:#x}");
+        }
+        assert_eq!(judged(1), Verdict::NotChecked);
+        assert!(judge("/data", &of(0x794C_7630)).message.contains("overlayfs is the layer of a container"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn proc_is_none_that_data_could_be_on() {
+        assert_eq!(read(Path::new("/proc")), Reading::Other(0x9fa0));
+        assert!(matches!(read(Path::new("/proc/not-there")), Reading::Unknown(_)));
+    }
+}

@@ -1,0 +1,96 @@
+//! Who uses the data directory, as the kernel lists locks: to try for the lock could keep a member out that is just starting.
+
+use crate::documents::{Finding, FindingCode};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// The file in a data directory that its user locks, and in which it notes its process id.
+const LOCK_FILE: &str = "LOCK";
+/// Where the kernel lists locks.
+const LOCKS: &str = "/proc/locks";
+
+/// Who holds the lock.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// Nobody ever did: there is no such file.
+    Never,
+    /// Nobody does.
+    Free,
+    /// This process.
+    Held(u32),
+    /// Nobody says.
+    Unknown(io::Error),
+}
+
+/// Looks at the locks of this machine.
+pub(super) fn read(directory: &Path) -> Reading {
+    let file = directory.join(LOCK_FILE);
+    let inode = match file.metadata() {
+        Ok(found) => found.ino(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Reading::Never,
+        Err(error) => return Reading::Unknown(error),
+    };
+    let noted = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+    match std::fs::read_to_string(LOCKS) {
+        Ok(locks) => holder(&locks, inode, noted).map_or(Reading::Free, Reading::Held),
+        Err(error) => Reading::Unknown(error),
+    }
+}
+
+/// The process that holds a lock on this file, as `/proc/locks` lists them: `1: FLOCK ADVISORY WRITE 4711 08:01:262146 0 EOF`. Devices
+/// are not compared, for some file systems have several numbers for one; instead the process must be the one that is `noted`.
+fn holder(locks: &str, inode: u64, noted: Option<u32>) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, _, _, process, file) = (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
+        let (process, of): (u32, u64) = (process.parse().ok()?, file.rsplit(':').next()?.parse().ok()?);
+        (kind == "FLOCK" && of == inode && noted.is_none_or(|noted| noted == process)).then_some(process)
+    })
+}
+
+/// Judges it: that a directory is used is as it should be while its member runs.
+pub(super) fn judge(about: &str, reading: Reading) -> Finding {
+    const CODE: FindingCode = FindingCode::DirectoryLock;
+    match reading {
+        Reading::Never => Finding::ok(CODE, about, "nobody has used it yet"),
+        Reading::Free => Finding::ok(CODE, about, "no process of this machine uses it now"),
+        Reading::Held(process) => Finding::ok(
+            CODE,
+            about,
+            format!("process {process} uses it: another one that is started on it would be refused"),
+        ),
+        Reading::Unknown(error) => Finding::not_checked(CODE, about, format!("who uses it: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_found_among_other_locks() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 08:01:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 12 00:2d:77 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 00:2d:77 0 EOF\n3: FLOCK  ADVISORY  WRITE 14 08:01:78 0 EOF\n";
+        assert_eq!(holder(locks, 77, Some(12)), Some(12));
+        assert_eq!(holder(locks, 77, None), Some(12));
+        assert_eq!(holder(locks, 77, Some(99)), None, "another file of the same number, on another device");
+        assert_eq!(holder(locks, 79, None), None);
+        assert_eq!(holder("nonsense\n\n1: FLOCK", 77, None), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_lock_that_is_held_is_seen_and_left_alone() {
+        use rustix::fs::{FlockOperation, flock};
+        let directory = tempfile::tempdir().unwrap();
+        assert!(matches!(read(directory.path()), Reading::Never));
+        let path = directory.path().join(LOCK_FILE);
+        std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
+        assert!(matches!(read(directory.path()), Reading::Free));
+        let file = std::fs::File::open(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let seen = read(directory.path());
+        assert!(matches!(seen, Reading::Held(process) if process == std::process::id()), "{seen:?}");
+    }
+}

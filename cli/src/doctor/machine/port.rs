@@ -1,0 +1,132 @@
+//! The addresses that are listened on: free, or who is there.
+
+use super::super::cluster::member_of;
+use super::super::target::Target;
+use crate::connect;
+use crate::documents::{Finding, FindingCode};
+use archon_client::Admin;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// How long whoever is there may take to say who it is.
+const ASKED: Duration = Duration::from_secs(2);
+
+/// What is at an address.
+#[derive(Debug)]
+enum Reading {
+    /// Nobody.
+    Free,
+    /// A member, as `node/athens`.
+    Member(String),
+    /// Somebody else, and why that is no member.
+    Stranger(String),
+    /// A part of the member that listens at the first address.
+    Beside(String),
+    /// It cannot be listened on.
+    Refused(io::Error),
+}
+
+/// Looks at each.
+pub(super) async fn look(target: &Target) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // Metrics and the console are HTTP: whose they are is told by who listens beside them.
+    let mut beside: Option<String> = None;
+    for (flag, address) in &target.listen {
+        let reading = match (TcpListener::bind(address), *flag, &beside) {
+            (Ok(_), ..) => Reading::Free,
+            (Err(error), ..) if error.kind() != io::ErrorKind::AddrInUse => Reading::Refused(error),
+            (Err(_), "listen", _) => ask(target, *address).await,
+            (Err(_), _, Some(member)) => Reading::Beside(member.clone()),
+            (Err(_), _, None) => Reading::Stranger("the member that should be there does not run".to_owned()),
+        };
+        if let Reading::Member(member) = &reading
+            && target.member.as_ref().is_none_or(|expected| expected == member)
+        {
+            beside = Some(member.clone());
+        }
+        findings.push(judge(flag, *address, &reading, target.member.as_deref()));
+    }
+    findings
+}
+
+/// Asks who is there.
+async fn ask(target: &Target, address: SocketAddr) -> Reading {
+    let host = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let address = SocketAddr::new(host, address.port()).to_string();
+    let transport = match connect::transport(&target.connection) {
+        Ok(transport) => transport,
+        Err(failure) => return Reading::Stranger(failure.message),
+    };
+    let stats = match Admin::with_transport(vec![address.clone()], ASKED, transport) {
+        Ok(admin) => admin.node_stats(&address).await,
+        Err(error) => Err(error),
+    };
+    match stats {
+        Ok(stats) => Reading::Member(member_of(&stats.node)),
+        Err(error) => Reading::Stranger(error.to_string()),
+    }
+}
+
+/// Judges what is at an address. `expected` is who runs here, or is to.
+fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&str>) -> Finding {
+    const CODE: FindingCode = FindingCode::Port;
+    let about = address.to_string();
+    let other = crate::serve::other_address(&format!("--{flag}"));
+    match reading {
+        Reading::Free if address.port() == 0 => Finding::ok(CODE, &about, "the system chooses a port that is free"),
+        Reading::Free => Finding::ok(CODE, &about, "nobody listens there"),
+        Reading::Member(member) if expected.is_none_or(|expected| expected == member) => {
+            Finding::ok(CODE, &about, format!("{member} of archon listens there"))
+        }
+        Reading::Member(member) => {
+            let expected = expected.unwrap_or("the member");
+            Finding::error(CODE, &about, format!("{member} listens there, where {expected} is to"), other)
+        }
+        Reading::Beside(member) => {
+            Finding::ok(CODE, &about, format!("somebody listens there, {member} most likely (--{flag})"))
+        }
+        Reading::Stranger(why) => {
+            let message = format!("somebody listens there who does not answer as a member of a cluster does: {why}");
+            Finding::error(CODE, &about, message, other)
+        }
+        Reading::Refused(error) => {
+            let remedy = match error.kind() {
+                io::ErrorKind::AddrNotAvailable => {
+                    "listen on an address that this machine has (`ip address`); what others are to call is said by --advertise".to_owned()
+                }
+                io::ErrorKind::PermissionDenied => "choose a port of 1024 or above, which needs no right".to_owned(),
+                _ => other,
+            };
+            Finding::error(CODE, &about, format!("it cannot be listened on: {error}"), remedy)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    fn judged(reading: &Reading, expected: Option<&str>) -> Finding {
+        judge("listen", "127.0.0.1:7201".parse().unwrap(), reading, expected)
+    }
+
+    #[test]
+    fn a_port_is_free_or_the_members_own_or_somebody_elses() {
+        let member = || Reading::Member("node/athens".to_owned());
+        assert_eq!(judged(&Reading::Free, None).verdict, Verdict::Ok);
+        assert_eq!(judged(&member(), None).verdict, Verdict::Ok);
+        assert_eq!(judged(&member(), Some("node/athens")).verdict, Verdict::Ok);
+        assert_eq!(judged(&member(), Some("node/delos")).verdict, Verdict::Error);
+        let stranger = judged(&Reading::Stranger("no".to_owned()), None);
+        assert_eq!(stranger.verdict, Verdict::Error);
+        assert!(stranger.remedy.unwrap().contains("another --listen address"));
+        let elsewhere = judged(&Reading::Refused(io::ErrorKind::AddrNotAvailable.into()), None);
+        assert!(elsewhere.verdict == Verdict::Error && elsewhere.remedy.unwrap().contains("--advertise"));
+    }
+}

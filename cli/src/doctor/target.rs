@@ -1,0 +1,131 @@
+//! What is to be looked at: flags and variables, and the file that a coordinator or node is started with.
+
+use super::MACHINE;
+use crate::args::{Connection, DoctorArgs};
+use crate::documents::{Finding, FindingCode};
+use crate::serve::file::ConfigFile;
+use crate::serve::settings::FilePlace;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What is to be looked at.
+pub(super) struct Target {
+    /// What the file is like, if one was named.
+    pub(super) configuration: Option<Finding>,
+    /// Who runs here, or is to, as `node/athens`, if that is known.
+    pub(super) member: Option<String>,
+    /// Where the data is.
+    pub(super) data_dir: Option<PathBuf>,
+    /// What is listened on, each with its flag.
+    pub(super) listen: Vec<(&'static str, SocketAddr)>,
+    /// Directories of credentials.
+    pub(super) tls_dirs: Vec<PathBuf>,
+    /// How the cluster is reached.
+    pub(super) connection: Connection,
+}
+
+impl Target {
+    /// Draws together what flags and file say. A file that is wrong is a finding, and what it says is left out.
+    pub(super) fn of(args: &DoctorArgs, connection: &Connection) -> Self {
+        let read = |path: &PathBuf| ConfigFile::read(path).and_then(|file| FilePlace::read(&file));
+        let (configuration, found) = match args.config.as_ref().map(|path| (path.display().to_string(), read(path))) {
+            None => (None, FilePlace::default()),
+            Some((path, Ok(found))) => {
+                let whose = found.member.as_deref().unwrap_or("a member without a name");
+                let finding =
+                    Finding::ok(FindingCode::Configuration, &path, format!("it can be read, and is of {whose}"));
+                (Some(finding), found)
+            }
+            Some((path, Err(error))) => {
+                let failure = crate::exit::Failure::from(error);
+                let remedy = failure.remedy.unwrap_or_else(|| "mend the file".to_owned());
+                let finding = Finding::error(FindingCode::Configuration, &path, failure.message, remedy);
+                (Some(finding), FilePlace::default())
+            }
+        };
+        Self { configuration, ..Self::drawn(args, connection, found) }
+    }
+
+    fn drawn(args: &DoctorArgs, connection: &Connection, found: FilePlace) -> Self {
+        let mut listen: Vec<(&'static str, SocketAddr)> =
+            args.listen.map(|address| ("listen", address)).into_iter().collect();
+        listen.extend(found.listen.into_iter().filter(|(flag, _)| args.listen.is_none() || *flag != "listen"));
+        let mut connection = connection.clone();
+        if connection.coordinators.is_empty() {
+            connection.coordinators = found.coordinators;
+        }
+        let mut tls_dirs: Vec<PathBuf> = found.tls_dir.iter().chain(&connection.tls_dir).cloned().collect();
+        tls_dirs.dedup();
+        // Somebody who looks at the cluster has credentials of his own, most of the time.
+        connection.insecure |= found.insecure && connection.tls_dir.is_none();
+        connection.tls_dir = connection.tls_dir.or(found.tls_dir);
+        Self {
+            configuration: None,
+            member: found.member,
+            data_dir: args.data_dir.clone().or(found.data_dir),
+            listen,
+            tls_dirs,
+            connection,
+        }
+    }
+
+    /// Why a check of the machine has nothing to look at.
+    pub(super) fn unnamed(code: FindingCode, what: &str, flag: &str) -> Finding {
+        Finding::not_checked(code, MACHINE, format!("no {what} is named; say --{flag}, or --config FILE"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+    use crate::output::Format;
+    use std::time::Duration;
+
+    fn target(text: &str, args: DoctorArgs, coordinators: &[&str]) -> Target {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("archon.toml");
+        std::fs::write(&file, text).unwrap();
+        let connection = Connection {
+            coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
+            output: Format::Table,
+            json: false,
+            timeout: Duration::from_secs(1),
+            insecure: false,
+            tls_dir: None,
+        };
+        Target::of(&DoctorArgs { config: Some(file), ..args }, &connection)
+    }
+
+    const NOTHING: DoctorArgs = DoctorArgs { config: None, data_dir: None, listen: None };
+
+    #[test]
+    fn the_files_of_nodes_and_coordinators_are_told_apart_and_flags_outweigh_them() {
+        let node = "name = 'athens'\nlisten = '127.0.0.1:1'\nmetrics_listen = '127.0.0.1:2'\ndata_dir = '/d'\n\
+                    coordinators = ['127.0.0.1:9']\n";
+        let found = target(node, NOTHING, &[]);
+        assert_eq!(found.member.as_deref(), Some("node/athens"));
+        assert_eq!(
+            found.listen.iter().map(|(flag, at)| format!("{flag} {}", at.port())).collect::<Vec<_>>(),
+            ["listen 1", "metrics-listen 2"]
+        );
+        assert_eq!(found.connection.coordinators, ["127.0.0.1:9"]);
+        let args = DoctorArgs { data_dir: Some("/e".into()), listen: Some("127.0.0.1:7".parse().unwrap()), ..NOTHING };
+        let found = target(node, args, &["127.0.0.1:8"]);
+        assert_eq!((found.data_dir, found.listen[0].1.port(), found.listen.len()), (Some("/e".into()), 7, 2));
+        assert_eq!(found.connection.coordinators, ["127.0.0.1:8"]);
+
+        let found = target("id = 2\npeers = ['1=127.0.0.1:1', '2=127.0.0.1:2']\npartitions = 9\n", NOTHING, &[]);
+        assert_eq!(found.member.as_deref(), Some("coordinator/2"));
+        assert_eq!(found.connection.coordinators, ["127.0.0.1:1", "127.0.0.1:2"]);
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_is_a_finding_and_not_the_end() {
+        let found = target("name = 'athens'\nlisen = '127.0.0.1:1'\n", NOTHING, &[]);
+        let finding = found.configuration.unwrap();
+        assert_eq!(finding.verdict, Verdict::Error);
+        assert!(finding.message.contains("line 2: unknown key `lisen`"), "{}", finding.message);
+        assert_eq!(finding.remedy.as_deref(), Some("did you mean `listen`?"));
+    }
+}
