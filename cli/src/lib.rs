@@ -201,8 +201,14 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
         | KvVerb::Cas { key, .. }
         | KvVerb::Incr { key, .. } => kv::check_key(key)?,
         KvVerb::Scan(args) => kv::check_scan(args)?,
-        KvVerb::Batch { .. } => {}
+        KvVerb::Export(args) => kv::export::check(args, &output)?,
+        KvVerb::Batch { .. } | KvVerb::Import(_) => {}
     }
+    let table = match &verb {
+        KvVerb::Export(args) => args.of.clone(),
+        KvVerb::Import(args) => args.into.clone(),
+        _ => table,
+    };
     let connect = connect::client(connection, &table, via.as_deref());
     match verb {
         KvVerb::Put { key, value } => {
@@ -222,5 +228,8 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
             kv::batch::run(steps, &connect.await?, &output).await
         }
         KvVerb::Scan(args) => kv::scan(&args, &connect.await?, &output).await,
+        KvVerb::Export(args) => kv::export::run(&args, &connect.await?, &output).await,
+        KvVerb::Import(args) if args.dry_run => kv::import::dry_run(&args, &output).await,
+        KvVerb::Import(args) => kv::import::run(&args, &connect.await?, &output).await,
     }
 }

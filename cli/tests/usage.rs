@@ -299,6 +299,8 @@ fn every_help_ends_well_and_mentions_an_example() {
         &["kv", "incr"],
         &["kv", "batch"],
         &["kv", "scan"],
+        &["kv", "export"],
+        &["kv", "import"],
         &["bench"],
         &["bench", "put"],
         &["bench", "get"],

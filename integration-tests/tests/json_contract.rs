@@ -88,6 +88,10 @@ fn every_verb_prints_what_is_documented() {
     let directory = tempfile::tempdir().expect("a directory");
     let lines = directory.path().join("lines");
     std::fs::write(&lines, "put a 1\nget b\nget absent\nincr n 2\ndel c\ncas b 1 x\n").expect("written");
+    let rows = directory.path().join("rows.csv");
+    let rows = rows.to_str().expect("UTF-8");
+    assert_eq!(seen.done(&["kv", "export", "default", "--to", rows])["table"], "default");
+    assert_eq!(seen.done(&["kv", "import", "default", rows, "--dry-run"])["rows_written"], 0);
     let outcomes = seen.run(&["kv", "batch", lines.to_str().expect("UTF-8")], 4);
     let of = |line: usize, key: &str| outcomes[line][key].clone();
     assert_eq!([of(1, "value"), of(2, "existed"), of(3, "value")], [json!("1"), json!(false), json!("3")]);
@@ -233,6 +237,6 @@ fn every_verb_prints_what_is_documented() {
     let unseen: Vec<&str> = contract::names().filter(|name| !verbs.contains(name)).collect();
     assert_eq!(
         unseen,
-        ["cert members", "error kind", "plan file", "quorum cancel", "quorum replace", "rebalance cancel"]
+        ["cert members", "error kind", "plan file", "quorum cancel", "quorum replace", "rebalance cancel", "row"]
     );
 }

@@ -2,7 +2,7 @@
 
 use super::parse::{address, name};
 use clap::Subcommand;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options of `archon kv`, and its verbs.
 #[derive(clap::Args, Debug)]
@@ -120,6 +120,90 @@ Examples:
   archon kv scan city/ --after city/17 --limit 100 -o json     the next page
   archon kv scan --prefix --flags                              a prefix may begin with a dash")]
     Scan(ScanArgs),
+    /// Write every key of a table with its value to standard output or a file, in lines of JSON or as CSV.
+    ///
+    /// A line of JSON is {"key":"…","value":"…"}; a value that is not UTF-8 stands as "value_hex", two hexadecimal digits for each byte, as
+    /// in `kv scan -o json`. CSV has the columns key, value and value_hex, of which the last is empty for a value that is text. Keys
+    /// are UTF-8 always. Revisions are not exported: they belong to the table, and an import makes new ones.
+    ///
+    /// Rows come in order of the keys, a page at a time, so that a table of any size needs little memory. It is no snapshot: each
+    /// partition is read as of its own moment. A file stands under its name only once it is whole.
+    #[command(after_help = "\
+Examples:
+  archon kv export orders > orders.jsonl
+  archon kv export orders --to orders.csv                      CSV, by the name of the file
+  archon kv export orders | archon kv import copy-of-orders")]
+    Export(ExportArgs),
+    /// Write the rows of a file or of standard input into a table, from lines of JSON or from CSV, as `kv export` writes them.
+    ///
+    /// A key that is there already is written over. Of two lines with one key the later one counts. The first line that is wrong ends it, and
+    /// is told by number: what stands before it is written, and nothing after it. To go on, mend the line and import the whole again.
+    ///
+    /// JSON: an object on each line, with `key`, and `value` or `value_hex`; `revision` may stand there and is not looked at, so that
+    /// what `kv scan -o json` lists can be imported. CSV: a header with `key`, and `value` or `value_hex` or both, in any order; the
+    /// last line must end, too, so that a file that was cut off is told from a whole one.
+    #[command(after_help = "\
+Examples:
+  archon kv import orders orders.jsonl
+  archon kv import orders orders.csv --dry-run                 checks every line, and asks no cluster
+  zcat orders.csv.gz | archon kv import orders --format csv")]
+    Import(ImportArgs),
+}
+
+/// How rows are written in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum RowFormat {
+    /// An object of JSON on each line.
+    Jsonl,
+    /// CSV with a header.
+    Csv,
+}
+
+/// How rows are written, where that is said.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct FormatArgs {
+    /// `jsonl` (an object of JSON on each line) or `csv`; otherwise by the file's name (.csv), or jsonl.
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
+    format: Option<RowFormat>,
+}
+
+impl FormatArgs {
+    /// What was said, or what the file's name says.
+    pub(crate) fn of(&self, file: Option<&Path>) -> RowFormat {
+        let is_csv = file.and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        self.format.unwrap_or(if is_csv { RowFormat::Csv } else { RowFormat::Jsonl })
+    }
+}
+
+/// Options of `archon kv export`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ExportArgs {
+    /// The table.
+    #[arg(value_name = "T", value_parser = name)]
+    pub(crate) of: String,
+    /// The file; without it rows go to standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+    /// How rows are written.
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+/// Options of `archon kv import`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ImportArgs {
+    /// The table.
+    #[arg(value_name = "T", value_parser = name)]
+    pub(crate) into: String,
+    /// The file; without it, or for `-`, standard input is read.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// How rows are written.
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+    /// Check every line, and write nothing; no cluster is asked.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Options of `archon kv scan`.

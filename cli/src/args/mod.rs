@@ -29,7 +29,7 @@ pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
 pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, RequestArgs, ShowArgs, SignArgs, TermArgs};
 pub(crate) use config::{ConfigVerb, SetArgs};
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
+pub(crate) use kv::{ExportArgs, ImportArgs, KvArgs, KvVerb, RowFormat, ScanArgs};
 pub(crate) use orders::{
     BarNodeArgs, BarPartitionArgs, CheckArgs, MaintainArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
     UnbarPartitionArgs,
@@ -282,7 +282,8 @@ Examples:
 Examples:
   archon kv put city/1 athens
   archon kv get city/1
-  archon kv scan city/")]
+  archon kv scan city/
+  archon kv export orders --to orders.csv")]
     Kv(KvArgs),
 
     /// Measure how fast a cluster is (writes, reads, both, scans), or how long a dying node or moving data holds it up.
@@ -368,6 +369,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
 /// `archon node` runs a node and has verbs besides. A flag that says how to run one, given together with a verb, would
 /// be ignored silently. The environment is not meant: it is set once, for whatever is called.
 fn refuse_idle_flags(matches: &ArgMatches) -> Result<(), clap::Error> {
+    refuse_second_table(matches)?;
     let Some(("node", given)) = matches.subcommand() else { return Ok(()) };
     let Some((verb, _)) = given.subcommand() else { return Ok(()) };
     let mut command = Cli::command();
@@ -381,6 +383,19 @@ fn refuse_idle_flags(matches: &ArgMatches) -> Result<(), clap::Error> {
             Err(command.error(ErrorKind::ArgumentConflict, message))
         }
         None => Ok(()),
+    }
+}
+
+/// `archon kv export T` and `import T` name their table as what they are about; `--table` beside it would be ignored silently.
+fn refuse_second_table(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some(("kv", given)) = matches.subcommand() else { return Ok(()) };
+    match given.subcommand() {
+        Some((verb @ ("export" | "import"), of)) if of.value_source("table") == Some(ValueSource::CommandLine) => {
+            let message =
+                format!("the table stands behind `archon kv {verb}`, and --table names another one; say one of them");
+            Err(Cli::command().error(ErrorKind::ArgumentConflict, message))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -444,6 +459,16 @@ mod tests {
         assert!(read(&["archon", "node", "--coordinators", "127.0.0.1:1", "-o", "json", "list"]).is_ok());
         assert!(read(&["archon", "--timeout", "1s", "node", "describe", "athens"]).is_ok());
         assert!(read(&["archon", "node", "--name", "athens", "--weight", "5"]).is_ok());
+    }
+
+    #[test]
+    fn a_table_that_is_named_twice_is_refused() {
+        let read = |line: &[&str]| parse(line.iter().map(OsString::from));
+        for line in [["archon", "kv", "--table", "a", "export", "b"], ["archon", "kv", "import", "b", "--table", "a"]] {
+            let error = read(&line).unwrap_err();
+            assert!(error.kind() == ErrorKind::ArgumentConflict && error.to_string().contains("behind"), "{error}");
+        }
+        assert!(read(&["archon", "kv", "export", "b"]).is_ok());
     }
 
     #[test]

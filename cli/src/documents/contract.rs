@@ -4,6 +4,7 @@ use super::{
     Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry, ErrorDocument, Key,
     MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
+use super::{Exported, Imported, Row};
 use super::{LeadTransferred, QuorumChanged, QuorumRecovered};
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
@@ -34,7 +35,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 74] = [
+    let all: [(&'static str, Schema); 77] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("doctor", one::<Diagnosis>),
@@ -93,6 +94,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("kv incr", one::<Counted>),
         ("kv scan", list::<Entry>),
         ("kv batch", list::<Outcome>),
+        ("kv export", one::<Exported>),
+        ("kv import", one::<Imported>),
         ("cert ca", one::<CertificateSummary>),
         ("cert coordinator", one::<CertificateSummary>),
         ("cert node", one::<CertificateSummary>),
@@ -110,6 +113,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("error", one::<ErrorDocument>),
         // The words of its `kind`, which is no `Word` because it may also be `failed`.
         ("error kind", one::<Word<ErrorKind>>),
+        // Each line that `kv export` writes.
+        ("row", one::<Row>),
         // What `rebalance plan --out` writes.
         ("plan file", one::<PlanFile>),
     ];

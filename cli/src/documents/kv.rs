@@ -46,6 +46,40 @@ pub(crate) struct Key {
     pub(crate) address: Option<String>,
 }
 
+/// A row as `kv export` writes it on a line, and `kv import` reads it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Row {
+    /// The key.
+    pub(crate) key: String,
+    /// Its value.
+    #[serde(flatten)]
+    pub(crate) value: ValueText,
+}
+
+/// A table that was written to a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Exported {
+    /// The table's name.
+    pub(crate) table: String,
+    /// The file.
+    pub(crate) file: String,
+    /// Rows in it.
+    pub(crate) rows_written: u64,
+    /// Its length.
+    pub(crate) bytes_written: u64,
+}
+
+/// Rows that were written into a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Imported {
+    /// The table's name.
+    pub(crate) table: String,
+    /// Rows that were read, all of which can be written.
+    pub(crate) rows_read: u64,
+    /// Rows that were written; none with `--dry-run`.
+    pub(crate) rows_written: u64,
+}
+
 /// What became of one operation of a batch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Outcome {

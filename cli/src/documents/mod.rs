@@ -23,5 +23,5 @@ pub(crate) use archon_console::{Entry, ValueText};
 pub(crate) use cert::{CertificateCheck, CertificateRequest, CertificateSummary, MemberCertificates, ShownCertificate};
 pub(crate) use doctor::{Diagnosis, Finding, FindingCode, Verdict};
 pub(crate) use error::{ErrorBody, ErrorDocument};
-pub(crate) use kv::{Counted, Key, Outcome, Written};
+pub(crate) use kv::{Counted, Exported, Imported, Key, Outcome, Row, Written};
 pub(crate) use version::Version;

@@ -1,6 +1,10 @@
-//! `archon kv put | get | del | cas | incr | batch | scan`.
+//! `archon kv put | get | del | cas | incr | batch | scan | export | import`.
 
 pub(crate) mod batch;
+pub(crate) mod export;
+pub(crate) mod import;
+mod progress;
+mod rows;
 
 use crate::args::ScanArgs;
 use crate::documents::{Counted, Entry, Key, ValueText, Written};

@@ -84,15 +84,31 @@ impl Cluster {
     /// # Panics
     /// If the program cannot be started.
     pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
-        let mut command = Command::new(&self.exe);
-        command.args(arguments).env("ARCHON_COORDINATORS", coordinators);
+        let mut command = self.command(&self.exe, coordinators);
+        command.args(arguments);
+        run(command)
+    }
+
+    /// A program that finds the command line of this cluster in its environment: `ARCHON` is the program, and an administrator asks.
+    ///
+    /// # Panics
+    /// If there can be no certificate for that.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = self.command(Path::new("sh"), &self.coordinator_list());
+        command.args(["-c", script]).env("ARCHON", &self.exe);
+        command
+    }
+
+    fn command(&self, program: &Path, coordinators: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("ARCHON_COORDINATORS", coordinators);
         match &self.issuer {
             Some(issuer) => {
                 command.env("ARCHON_TLS_DIR", issuer.credentials(Role::Admin, YOU, []).expect("a certificate"))
             }
             None => command.env("ARCHON_INSECURE", self.links.beyond_loopback().to_string()),
         };
-        run(command)
+        command
     }
 
     /// Runs the command line with other credentials than the administrator's, or none.

@@ -1,0 +1,146 @@
+//! `archon kv export`: all rows of a table as text.
+
+use super::progress::Progress;
+use super::rows::RowWriter;
+use crate::args::ExportArgs;
+use crate::documents::Exported;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_client::Client;
+use futures::TryStreamExt as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Rows asked for at once; a page of them has 4 MiB at most.
+const PAGE_ROWS: u32 = 1_000;
+/// Written at once, in bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Refuses two kinds of data on one stream.
+///
+/// # Errors
+/// `-o json` without a file.
+pub(crate) fn check(args: &ExportArgs, output: &Output) -> Result<(), Failure> {
+    match output.is_json() && args.to.is_none() {
+        true => Err(Failure::usage(
+            "rows go to standard output, where -o json would print its document",
+            "say --to FILE, or leave out -o json: rows are lines of JSON anyway",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Writes them, page after page.
+pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let Some(path) = &args.to else {
+        let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
+        let (out, progress) = rows(args, out, client, output).await?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
+        output.talk(progress.text());
+        return Ok(Exit::Done);
+    };
+    let wrong = |error: io::Error| Failure::failed(format!("writing {}: {error}", path.display()));
+    let out = BufWriter::with_capacity(BUFFER_BYTES, Destination::open(path).map_err(wrong)?);
+    let (out, progress) = rows(args, out, client, output).await?;
+    let bytes_written =
+        out.into_inner().map_err(io::IntoInnerError::into_error).and_then(Destination::keep).map_err(wrong)?;
+    if output.is_json() {
+        let (table, file) = (args.of.clone(), path.display().to_string());
+        output.json(&Exported { table, file, rows_written: progress.rows, bytes_written })?;
+    } else {
+        output.talk(format!("{} to {}", progress.text(), path.display()));
+    }
+    Ok(Exit::Done)
+}
+
+async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Output) -> Result<(W, Progress), Failure> {
+    let mut writer = RowWriter::new(args.format.of(args.to.as_deref()), out)?;
+    let mut progress = Progress::new("exported", output);
+    let entries = client.scan("").limit(PAGE_ROWS).entries();
+    tokio::pin!(entries);
+    loop {
+        match entries.try_next().await {
+            Ok(Some(entry)) => {
+                writer.write(&entry.key, &entry.value)?;
+                progress.add(1, entry.key.len() + entry.value.len());
+            }
+            Ok(None) => return Ok((writer.finish()?, progress)),
+            Err(error) => {
+                let failure = Failure::from(error);
+                let message = format!("{}, and not all: {}", progress.text(), failure.message);
+                return Err(Failure { message, ..failure });
+            }
+        }
+    }
+}
+
+/// A file that stands under its name once it is whole; a pipe or a device is written as it comes.
+enum Destination {
+    New { file: NamedTempFile, path: PathBuf, bytes: u64 },
+    There { file: File, bytes: u64 },
+}
+
+impl Destination {
+    fn open(path: &Path) -> io::Result<Self> {
+        // Also at the end of a link: what is there may be a pipe.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Ok(Self::There { file: File::options().write(true).open(path)?, bytes: 0 });
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Self::New { file: NamedTempFile::new_in(folder)?, path: path.to_owned(), bytes: 0 })
+    }
+
+    /// Gives it its name, and says how long it is.
+    fn keep(self) -> io::Result<u64> {
+        match self {
+            Self::There { bytes, .. } => Ok(bytes),
+            Self::New { file, path, bytes } => {
+                file.as_file().sync_all()?;
+                file.persist(path)?;
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let (file, bytes): (&mut dyn Write, _) = match self {
+            Self::New { file, bytes, .. } => (file, bytes),
+            Self::There { file, bytes } => (file, bytes),
+        };
+        let count = file.write(buffer)?;
+        *bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::New { file, .. } => file.flush(),
+            Self::There { file, .. } => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_that_failed_left_half_a_file_under_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.jsonl");
+        let mut half = Destination::open(&path).unwrap();
+        half.write_all(b"half").unwrap();
+        drop(half);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let mut whole = Destination::open(&path).unwrap();
+        whole.write_all(b"whole").unwrap();
+        assert_eq!(whole.keep().unwrap(), 5);
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        let device = Destination::open(Path::new("/dev/null")).unwrap();
+        assert!(matches!(device, Destination::There { .. }), "it would have been replaced by a file");
+    }
+}

@@ -1,0 +1,302 @@
+//! `archon kv import`: rows of text into a table.
+
+use super::progress::Progress;
+use super::rows::{Bad, Row, Rows, open};
+use crate::args::{ImportArgs, RowFormat};
+use crate::documents::Imported;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_client::{Client, Error, Op};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use std::collections::HashSet;
+use std::io::Read;
+use std::path::Path;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Rows written in one call, at most.
+const PART_ROWS: usize = 500;
+/// Their bytes of keys and values, unless one row alone has more.
+const PART_BYTES: usize = 1024 * 1024;
+/// Calls under way at once.
+const IN_FLIGHT: usize = 4;
+/// Parts that are read ahead.
+const AHEAD: usize = 2;
+
+/// What is read of a file.
+#[derive(Debug)]
+enum Part {
+    /// Some rows, of which no two have the same key.
+    Rows(Vec<(u64, Row)>),
+    /// A line that is none, after which nothing is read.
+    Bad(Bad),
+    /// That was all. Without it the reader has failed.
+    End,
+}
+
+/// Checks every line.
+pub(crate) async fn dry_run(args: &ImportArgs, output: &Output) -> Result<Exit, Failure> {
+    let (mut parts, mut progress) = (parts(args)?, Progress::new("checked", output));
+    loop {
+        match parts.recv().await {
+            Some(Part::Rows(rows)) => progress.add(rows.len() as u64, rows.iter().map(|(_, row)| row.bytes()).sum()),
+            Some(Part::Bad(bad)) => return Err(bad_line(args, &bad, "nothing was written, as --dry-run says")),
+            Some(Part::End) => break,
+            None => return Err(unread(args, &progress)),
+        }
+    }
+    told(args, progress.rows, 0, &format!("{}; all can be imported", progress.text()), output)
+}
+
+/// Writes every row, some calls at once, and the rows of one key one after the other.
+pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let mut parts = parts(args)?;
+    let mut progress = Progress::new("imported", output);
+    let mut running = FuturesUnordered::new();
+    let mut under_way = UnderWay::default();
+    let (mut over, mut failed) = (None, None);
+    while over.is_none() && failed.is_none() {
+        let rows = match parts.recv().await {
+            Some(Part::Rows(rows)) => rows,
+            other => {
+                over = Some(other);
+                continue;
+            }
+        };
+        while !under_way.takes(&rows) {
+            let Some(done) = running.next().await else { break };
+            account(done, &mut under_way, &mut progress, &mut failed);
+        }
+        if failed.is_none() {
+            under_way.begin(&rows);
+            running.push(write(client, rows));
+        }
+    }
+    // What is under way is waited for: what became of it is told.
+    while let Some(done) = running.next().await {
+        account(done, &mut under_way, &mut progress, &mut failed);
+    }
+    if let Some(failed) = failed {
+        return Err(not_written(args, failed, &progress));
+    }
+    match over.flatten() {
+        Some(Part::Bad(bad)) => {
+            Err(bad_line(args, &bad, &format!("{} before it, and nothing after it", progress.text())))
+        }
+        Some(_) => told(args, progress.rows, progress.rows, &progress.text(), output),
+        None => Err(unread(args, &progress)),
+    }
+}
+
+/// The thread that reads has failed.
+fn unread(args: &ImportArgs, progress: &Progress) -> Failure {
+    Failure::failed(format!("{} was not read to its end; {}", shown(args), progress.text()))
+        .with_remedy("this is a defect of archon: please report it, with the line before on standard error")
+}
+
+/// Prints how it ended.
+fn told(args: &ImportArgs, rows_read: u64, rows_written: u64, text: &str, output: &Output) -> Result<Exit, Failure> {
+    if output.is_json() {
+        output.json(&Imported { table: args.into.clone(), rows_read, rows_written })?;
+    } else {
+        output.talk(text);
+    }
+    Ok(Exit::Done)
+}
+
+/// Where a file is named.
+fn named(args: &ImportArgs) -> Option<&Path> {
+    args.file.as_deref().filter(|path| path.as_os_str() != "-")
+}
+
+fn shown(args: &ImportArgs) -> String {
+    named(args).map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
+}
+
+fn bad_line(args: &ImportArgs, bad: &Bad, what: &str) -> Failure {
+    let remedy = "mend the line, and import the whole again: what is there is written over by the same";
+    Failure::usage(format!("{}, line {}: {}; {what}", shown(args), bad.line, bad.why), remedy)
+}
+
+/// Reads on a thread of its own: whoever waits for a pipe keeps no write waiting.
+fn parts(args: &ImportArgs) -> Result<Receiver<Part>, Failure> {
+    let file = open(named(args))
+        .map_err(|error| Failure::usage(format!("reading {}: {error}", shown(args)), "name a file of rows"))?;
+    let format = args.format.of(named(args));
+    let (sender, receiver) = channel(AHEAD);
+    // It ends with its file, or once nobody wants more.
+    let reader = std::thread::Builder::new().name("archon-rows".to_owned());
+    reader
+        .spawn(move || read(format, file, &sender))
+        .map_err(|error| Failure::failed(format!("starting a thread to read {}: {error}", shown(args))))?;
+    Ok(receiver)
+}
+
+fn read(format: RowFormat, file: impl Read, sender: &Sender<Part>) {
+    let (mut part, mut bytes, mut keys) = (Vec::new(), 0, HashSet::new());
+    for row in Rows::new(format, file) {
+        let (line, row) = match row {
+            Ok(found) => found,
+            Err(bad) => {
+                // What stands before it is written.
+                let _ = sender.blocking_send(Part::Rows(part)).and_then(|()| sender.blocking_send(Part::Bad(bad)));
+                return;
+            }
+        };
+        let full = part.len() >= PART_ROWS || bytes + row.bytes() > PART_BYTES || keys.contains(&row.key);
+        if full && !part.is_empty() {
+            if sender.blocking_send(Part::Rows(std::mem::take(&mut part))).is_err() {
+                return;
+            }
+            bytes = 0;
+            keys.clear();
+        }
+        bytes += row.bytes();
+        keys.insert(row.key.clone());
+        part.push((line, row));
+    }
+    let _ = sender.blocking_send(Part::Rows(part)).and_then(|()| sender.blocking_send(Part::End));
+}
+
+/// What became of a part.
+struct Written {
+    keys: Vec<Bytes>,
+    rows: u64,
+    bytes: usize,
+    failed: Option<NotWritten>,
+}
+
+/// The first row of a part that was not written, or may not have been.
+struct NotWritten {
+    line: u64,
+    error: Error,
+}
+
+async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
+    let keys = rows.iter().map(|(_, row)| row.key.clone()).collect();
+    let mut written = Written { keys, rows: 0, bytes: 0, failed: None };
+    let Some(first) = rows.first().map(|(line, _)| *line) else { return written };
+    let ops = rows.iter().map(|(_, row)| Op::Put { key: row.key.clone(), value: row.value.clone() }).collect();
+    let results = match client.batch(ops).await {
+        Ok(results) => results,
+        Err(error) => return Written { failed: Some(NotWritten { line: first, error }), ..written },
+    };
+    for ((line, row), result) in rows.iter().zip(results) {
+        match result {
+            Ok(_) => {
+                written.rows += 1;
+                written.bytes += row.bytes();
+            }
+            Err(error) if written.failed.is_none() => written.failed = Some(NotWritten { line: *line, error }),
+            Err(_) => {}
+        }
+    }
+    written
+}
+
+/// The calls under way. A key is in one of them at most: calls have no order, and the later line is to count.
+#[derive(Default)]
+struct UnderWay {
+    calls: usize,
+    keys: HashSet<Bytes>,
+}
+
+impl UnderWay {
+    fn takes(&self, rows: &[(u64, Row)]) -> bool {
+        self.calls < IN_FLIGHT && !rows.iter().any(|(_, row)| self.keys.contains(&row.key))
+    }
+
+    fn begin(&mut self, rows: &[(u64, Row)]) {
+        self.calls += 1;
+        self.keys.extend(rows.iter().map(|(_, row)| row.key.clone()));
+    }
+
+    fn end(&mut self, keys: &[Bytes]) {
+        self.calls -= 1;
+        for key in keys {
+            self.keys.remove(key);
+        }
+    }
+}
+
+fn account(done: Written, under_way: &mut UnderWay, progress: &mut Progress, failed: &mut Option<NotWritten>) {
+    under_way.end(&done.keys);
+    progress.add(done.rows, done.bytes);
+    let earlier = |found: &NotWritten| failed.as_ref().is_none_or(|held| found.line < held.line);
+    if let Some(found) = done.failed.filter(earlier) {
+        *failed = Some(found);
+    }
+}
+
+fn not_written(args: &ImportArgs, failed: NotWritten, progress: &Progress) -> Failure {
+    let failure = Failure::from(failed.error);
+    let message = format!(
+        "{}, line {}: it was not written: {}; {}, not all of them before that line",
+        shown(args),
+        failed.line,
+        failure.message,
+        progress.text()
+    );
+    Failure { message, ..failure }
+        .with_remedy("see `archon status`, then import the whole again: what is there is written over by the same")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts_of(text: &str) -> Vec<Part> {
+        let (sender, mut receiver) = channel(100);
+        read(RowFormat::Jsonl, text.as_bytes(), &sender);
+        drop(sender);
+        std::iter::from_fn(|| receiver.blocking_recv()).collect()
+    }
+
+    fn line(key: &str, value: &str) -> String {
+        format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}\n")
+    }
+
+    /// The lines of each part; of a bad one its own.
+    fn lines_of(parts: &[Part]) -> Vec<Vec<u64>> {
+        let lines = |part: &Part| match part {
+            Part::Rows(rows) => rows.iter().map(|(line, _)| *line).collect(),
+            Part::Bad(bad) => vec![bad.line],
+            Part::End => Vec::new(),
+        };
+        parts.iter().map(lines).collect()
+    }
+
+    #[test]
+    fn the_later_of_two_lines_with_one_key_could_be_written_first() {
+        let text = [line("a", "1"), line("b", "2"), line("a", "3")].concat();
+        let parts = parts_of(&text);
+        assert_eq!(lines_of(&parts), [vec![1, 2], vec![3], vec![]], "no call has a key twice, for it has no order");
+        assert!(matches!(parts.last(), Some(Part::End)));
+    }
+
+    #[test]
+    fn two_calls_under_way_could_have_the_same_key() {
+        let rows = |keys: &[&'static str]| -> Vec<(u64, Row)> {
+            keys.iter().map(|key| (1, Row { key: (*key).into(), value: Bytes::new() })).collect()
+        };
+        let mut under_way = UnderWay::default();
+        under_way.begin(&rows(&["a", "b"]));
+        assert!(under_way.takes(&rows(&["c"])) && !under_way.takes(&rows(&["c", "b"])));
+        (1..IN_FLIGHT).for_each(|_| under_way.begin(&[]));
+        assert!(!under_way.takes(&rows(&["c"])), "memory is bounded by the calls under way");
+        under_way.end(&["a".into(), "b".into()]);
+        assert!(under_way.takes(&rows(&["a", "b"])));
+    }
+
+    #[test]
+    fn parts_are_bounded_and_what_stands_before_a_bad_line_is_among_them() {
+        let text: String = (0..1_200).map(|number| line(&number.to_string(), "v")).collect();
+        let parts = parts_of(&format!("{text}bad\n"));
+        assert_eq!(lines_of(&parts).iter().map(Vec::len).collect::<Vec<_>>(), [500, 500, 200, 1]);
+        assert!(matches!(parts.last(), Some(Part::Bad(bad)) if bad.line == 1_201));
+        let large = "x".repeat(700 * 1024);
+        let text = [line("a", &large), line("b", &large)].concat();
+        assert_eq!(lines_of(&parts_of(&text)), [vec![1], vec![2], vec![]]);
+    }
+}

@@ -1,0 +1,164 @@
+//! CSV with a header, as RFC 4180 has it.
+
+use super::{ROW_BYTES_MAX, Row};
+use crate::documents::ValueText;
+use csv::{ByteRecord, ErrorKind, ReaderBuilder, Writer, WriterBuilder};
+use std::io::{self, Read, Write};
+
+/// The columns that are written.
+const COLUMNS: [&str; 3] = ["key", "value", "value_hex"];
+
+pub(super) fn begin<W: Write>(out: W) -> io::Result<Writer<W>> {
+    let mut writer = WriterBuilder::new().from_writer(out);
+    writer.write_record(COLUMNS).map_err(io_error)?;
+    Ok(writer)
+}
+
+pub(super) fn write<W: Write>(out: &mut Writer<W>, key: &str, value: &ValueText) -> io::Result<()> {
+    let field = |text: &Option<String>| text.clone().unwrap_or_default();
+    out.write_record([key, &field(&value.text), &field(&value.hex)]).map_err(io_error)
+}
+
+/// The kind must survive: a closed pipe is no error.
+fn io_error(error: csv::Error) -> io::Error {
+    let text = error.to_string();
+    match error.into_kind() {
+        ErrorKind::Io(error) => error,
+        _ => io::Error::other(text),
+    }
+}
+
+/// A file as it is read: how much of it since the last row, and how it ends.
+struct Counted<R> {
+    file: R,
+    since_row: usize,
+    quotes: u64,
+    last: u8,
+    ended: bool,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.since_row > ROW_BYTES_MAX {
+            return Err(io::Error::other(super::read::too_long()));
+        }
+        let count = self.file.read(buffer)?;
+        let read = &buffer[..count];
+        self.since_row += count;
+        self.quotes += read.iter().filter(|byte| **byte == b'"').count() as u64;
+        match read.last() {
+            Some(last) => self.last = *last,
+            None => self.ended = true,
+        }
+        Ok(count)
+    }
+}
+
+impl<R> Counted<R> {
+    /// What is wrong with the end, if it was reached: whoever cuts a file off leaves a value that is too short, and neither a line nor a
+    /// quoted field that ends.
+    fn cut_off(&self) -> Option<&'static str> {
+        match self.ended {
+            true if !self.quotes.is_multiple_of(2) => {
+                Some("a quote (\") is not closed, or stands in a field that is not in quotes")
+            }
+            true if !matches!(self.last, b'\n' | b'\r') => {
+                Some("the last line does not end: the file may have been cut off; add a line break if it is whole")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads rows.
+pub(super) struct CsvRows<R> {
+    reader: csv::Reader<Counted<R>>,
+    columns: Columns,
+    record: ByteRecord,
+}
+
+/// Where the columns are.
+#[derive(Clone, Copy)]
+struct Columns {
+    key: usize,
+    value: Option<usize>,
+    value_hex: Option<usize>,
+}
+
+impl<R: Read> CsvRows<R> {
+    /// Reads the header.
+    pub(super) fn new(file: R) -> Result<Self, (u64, String)> {
+        let counted = Counted { file, since_row: 0, quotes: 0, last: b'\n', ended: false };
+        let mut reader = ReaderBuilder::new().has_headers(false).from_reader(counted);
+        let mut record = ByteRecord::new();
+        let header = reader.read_byte_record(&mut record).map_err(|error| (1, error.to_string()))?;
+        if !header {
+            return Err((1, "a header is missing: key,value,value_hex".to_owned()));
+        }
+        if let Some(why) = reader.get_ref().cut_off() {
+            return Err((1, why.to_owned()));
+        }
+        let columns = columns(&record).map_err(|why| (1, why))?;
+        Ok(Self { reader, columns, record })
+    }
+
+    /// The next row, with the line on which it begins.
+    pub(super) fn next(&mut self) -> Option<(u64, Result<Row, String>)> {
+        self.reader.get_mut().since_row = 0;
+        let begin = self.reader.position().line();
+        match self.reader.read_byte_record(&mut self.record) {
+            Ok(false) => self.reader.get_ref().cut_off().map(|why| (begin, Err(why.to_owned()))),
+            Ok(true) => {
+                let line = self.record.position().map_or(begin, csv::Position::line);
+                let row = match self.reader.get_ref().cut_off() {
+                    Some(why) => Err(why.to_owned()),
+                    None => self.row(),
+                };
+                Some((line, row))
+            }
+            Err(error) => {
+                let line = error.position().map_or(begin, csv::Position::line);
+                Some((line, Err(problem(error))))
+            }
+        }
+    }
+
+    fn row(&self) -> Result<Row, String> {
+        let field = |place: usize| {
+            let bytes = self.record.get(place).unwrap_or_default();
+            std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8; write such a value as value_hex".to_owned())
+        };
+        let (value, hex) = (self.columns.value.map(field).transpose()?, self.columns.value_hex.map(field).transpose()?);
+        Row::of(field(self.columns.key)?, value, hex)
+    }
+}
+
+fn columns(header: &ByteRecord) -> Result<Columns, String> {
+    let names: Vec<String> = header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
+    let known = |name: &&String| COLUMNS.contains(&name.as_str()) || *name == "revision";
+    if let Some(other) = names.iter().find(|name| !known(name)) {
+        return Err(format!("the header names a column {other:?}; there are {}", COLUMNS.join(", ")));
+    }
+    let place = |column: &str| -> Result<Option<usize>, String> {
+        match names.iter().filter(|name| *name == column).count() {
+            0 | 1 => Ok(names.iter().position(|name| name == column)),
+            _ => Err(format!("the header names the column `{column}` twice")),
+        }
+    };
+    let key = place("key")?.ok_or("the header names no column `key`")?;
+    match (place("value")?, place("value_hex")?) {
+        (None, None) => Err("the header names neither a column `value` nor `value_hex`".to_owned()),
+        (value, value_hex) => Ok(Columns { key, value, value_hex }),
+    }
+}
+
+fn problem(error: csv::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            let fields = if *len == 1 { "field" } else { "fields" };
+            format!("there are {len} {fields}, and {expected_len} in the header")
+        }
+        ErrorKind::Io(error) => error.to_string(),
+        _ => error.to_string(),
+    }
+}

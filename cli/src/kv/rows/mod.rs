@@ -1,0 +1,218 @@
+//! Rows in text: lines of JSON, and CSV. A value that is not UTF-8 stands in hexadecimal digits, in a field of its own, as it does in
+//! what `-o json` prints.
+
+mod csv_rows;
+mod json_rows;
+mod read;
+
+pub(super) use read::{Bad, Rows, open};
+
+use crate::args::RowFormat;
+use crate::documents::ValueText;
+use archon_types::limits::{check_key, check_value};
+use bytes::Bytes;
+use std::io::{self, Write};
+
+/// Longest line that is read, in bytes: a JSON string may take six characters for one byte.
+const ROW_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A key and its value, both of which a table takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) key: Bytes,
+    pub(super) value: Bytes,
+}
+
+impl Row {
+    /// Of what stands in the fields of a line. An empty `value_hex` beside a `value` is none: CSV has that field always.
+    fn of(key: &str, value: Option<&str>, value_hex: Option<&str>) -> Result<Self, String> {
+        check_key(key.as_bytes()).map_err(|error| error.message)?;
+        let value = match (value, value_hex.filter(|hex| !hex.is_empty() || value.is_none())) {
+            (Some(text), None) => Bytes::copy_from_slice(text.as_bytes()),
+            (None | Some(""), Some(hex)) => from_hex(hex)?,
+            (Some(_), Some(_)) => return Err("there is both a value and a value_hex; leave one of them out".to_owned()),
+            (None, None) => return Err("there is neither a value nor a value_hex".to_owned()),
+        };
+        check_value(&value).map_err(|error| error.message)?;
+        Ok(Self { key: Bytes::copy_from_slice(key.as_bytes()), value })
+    }
+
+    /// Bytes of key and value.
+    pub(super) fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
+fn from_hex(text: &str) -> Result<Bytes, String> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
+    bytes.map(Bytes::from).ok_or_else(|| "value_hex is not two hexadecimal digits for each byte".to_owned())
+}
+
+/// Writes rows.
+pub(super) enum RowWriter<W: Write> {
+    Jsonl(W),
+    Csv(Box<csv::Writer<W>>),
+}
+
+impl<W: Write> RowWriter<W> {
+    /// Begins; CSV with its header.
+    pub(super) fn new(format: RowFormat, out: W) -> io::Result<Self> {
+        Ok(match format {
+            RowFormat::Jsonl => Self::Jsonl(out),
+            RowFormat::Csv => Self::Csv(Box::new(csv_rows::begin(out)?)),
+        })
+    }
+
+    /// Writes one.
+    pub(super) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let value = ValueText::of(value);
+        // The store takes no other keys.
+        let key = String::from_utf8_lossy(key);
+        match self {
+            Self::Jsonl(out) => json_rows::write(out, key.into_owned(), value),
+            Self::Csv(out) => csv_rows::write(out, &key, &value),
+        }
+    }
+
+    /// Hands on what is held back, and gives back where it went.
+    pub(super) fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Jsonl(mut out) => out.flush().map(|()| out),
+            Self::Csv(out) => out.into_inner().map_err(|error| io::Error::new(error.error().kind(), error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(format: RowFormat, rows: &[(String, Vec<u8>)]) -> Vec<u8> {
+        let mut out = RowWriter::new(format, Vec::new()).unwrap();
+        for (key, value) in rows {
+            out.write(key.as_bytes(), value).unwrap();
+        }
+        out.finish().unwrap()
+    }
+
+    /// All rows, or the first that is bad.
+    fn read_back(format: RowFormat, text: Vec<u8>) -> Result<Vec<Row>, Bad> {
+        Rows::new(format, io::Cursor::new(text)).map(|row| row.map(|(_, row)| row)).collect()
+    }
+
+    fn rows() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
+        let value = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..40),
+            any::<String>().prop_map(String::into_bytes),
+            "[\",\r\n\t a]{0,12}".prop_map(String::into_bytes),
+            Just(b"-42".to_vec()),
+        ];
+        let key = prop_oneof!["[\",\r\n a]{1,6}", "\\PC{1,12}", any::<String>().prop_map(|text| format!("k{text}"))];
+        proptest::collection::vec((key, value), 0..12)
+    }
+
+    proptest! {
+        /// Whatever a table holds, what is exported is imported as it was.
+        #[test]
+        fn rows_survive_a_round_trip(rows in rows(), csv: bool) {
+            let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
+            let found = read_back(format, written(format, &rows)).unwrap();
+            let plain: Vec<_> = found.iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect();
+            let wanted: Vec<_> = rows.into_iter().map(|(key, value)| (key.into_bytes(), value)).collect();
+            prop_assert_eq!(plain, wanted);
+        }
+
+        /// A file that was cut off anywhere gives the rows before the cut, and no other value in place of one that was cut.
+        #[test]
+        fn what_was_cut_off_is_told_or_whole(rows in rows(), csv: bool, cut in 0.0..1.0f64) {
+            let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
+            let mut text = written(format, &rows);
+            text.truncate((text.len() as f64 * cut) as usize);
+            let found = Rows::new(format, io::Cursor::new(text)).map_while(Result::ok);
+            for ((_, row), (key, value)) in found.zip(rows) {
+                prop_assert_eq!((&row.key[..], &row.value[..]), (key.as_bytes(), &value[..]));
+            }
+        }
+
+        /// Nothing that anybody may feed it breaks it, and after what is bad there is nothing more.
+        #[test]
+        fn any_bytes_are_rows_or_a_bad_line(text in proptest::collection::vec(any::<u8>(), 0..200), csv: bool) {
+            let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
+            let mut bad = 0;
+            for row in Rows::new(format, io::Cursor::new(text)) {
+                prop_assert_eq!(bad, 0);
+                bad += usize::from(row.is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_line_looks_like_is_a_contract() {
+        let rows = [
+            ("a".to_owned(), b"x,\"y\"\nz".to_vec()),
+            ("b".to_owned(), b"\xff\x00".to_vec()),
+            ("c".to_owned(), Vec::new()),
+        ];
+        let text = |format| String::from_utf8(written(format, &rows)).unwrap();
+        assert_eq!(
+            text(RowFormat::Jsonl),
+            "{\"key\":\"a\",\"value\":\"x,\\\"y\\\"\\nz\"}\n{\"key\":\"b\",\"value_hex\":\"ff00\"}\n{\"key\":\"c\",\"value\":\"\"}\n"
+        );
+        assert_eq!(text(RowFormat::Csv), "key,value,value_hex\na,\"x,\"\"y\"\"\nz\",\nb,,ff00\nc,,\n");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said_with_its_number() {
+        for (format, text, line, part) in [
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\n\n{\"key\":\"b\"}\n", 3, "neither a value"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"valeu\":\"1\"}\n", 1, "valeu"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":1}\n", 1, "a text in quotes"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"", 1, "ends in the middle"),
+            (RowFormat::Jsonl, "{\"key\":\"\",\"value\":\"1\"}\n", 1, "key is empty"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\",\"value_hex\":\"31\"}\n", 1, "both"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value_hex\":\"3\"}\n", 1, "hexadecimal"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value_hex\":\"+1\"}\n", 1, "hexadecimal"),
+            (RowFormat::Csv, "key,value\na,1\nb\n", 3, "1 field"),
+            (RowFormat::Csv, "key,value\na,1\nb,2", 3, "cut off"),
+            (RowFormat::Csv, "key,value\na,\"1\n2\nb,2\n", 2, "not closed"),
+            (RowFormat::Csv, "key,value_hex\na,zz\n", 2, "hexadecimal"),
+            (RowFormat::Csv, "value\n1\n", 1, "no column `key`"),
+            (RowFormat::Csv, "key,valeu\na,1\n", 1, "valeu"),
+            (RowFormat::Csv, "key\na\n", 1, "value"),
+            (RowFormat::Csv, "key,key,value\na,b,c\n", 1, "twice"),
+            (RowFormat::Csv, "", 1, "header"),
+        ] {
+            let bad = read_back(format, text.into()).unwrap_err();
+            assert!(bad.line == line && bad.why.contains(part), "{text:?}: {bad:?}");
+        }
+        let bad = read_back(RowFormat::Csv, b"key,value\na,\xff\n".to_vec()).unwrap_err();
+        assert!(bad.line == 2 && bad.why.contains("UTF-8"), "{bad:?}");
+    }
+
+    #[test]
+    fn what_people_and_other_programs_write_is_read_too() {
+        let one = |format, text: &str| read_back(format, text.into()).unwrap();
+        let row = |key: &'static str, value: &'static str| Row { key: key.into(), value: value.into() };
+        assert_eq!(one(RowFormat::Jsonl, "\u{feff}{\"revision\":7,\"value\":\"1\",\"key\":\"a\"}"), [row("a", "1")]);
+        assert_eq!(one(RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\r\n\r\n"), [row("a", "1")]);
+        assert_eq!(one(RowFormat::Csv, "\u{feff}value,key\r\n1,a\r\n"), [row("a", "1")]);
+        assert_eq!(one(RowFormat::Csv, "key,value_hex,revision\na,3132,9\n"), [row("a", "12")]);
+        assert_eq!(one(RowFormat::Csv, "key,value\n"), []);
+        assert_eq!(one(RowFormat::Jsonl, ""), []);
+    }
+
+    #[test]
+    fn a_line_without_an_end_was_read_into_memory_for_ever() {
+        for (format, begin) in [(RowFormat::Jsonl, "{\"key\":\""), (RowFormat::Csv, "key,value\na,\"")] {
+            let endless = io::Read::chain(io::Cursor::new(begin), io::repeat(b'x'));
+            let bad = Rows::new(format, endless).find_map(Result::err).unwrap();
+            assert!(bad.why.contains("longer than 8388608 bytes"), "{bad:?}");
+        }
+    }
+}

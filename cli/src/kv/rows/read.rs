@@ -1,0 +1,97 @@
+//! Reading rows until the first that is wrong.
+
+use super::csv_rows::CsvRows;
+use super::{ROW_BYTES_MAX, Row, json_rows};
+use crate::args::RowFormat;
+use std::io::{self, BufRead, BufReader, Read};
+
+/// A line that is no row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::kv) struct Bad {
+    /// Its number, from 1.
+    pub(in crate::kv) line: u64,
+    /// What is wrong with it.
+    pub(in crate::kv) why: String,
+}
+
+/// The rows of a file, each with the line on which it begins. After one that is bad there is none.
+pub(in crate::kv) struct Rows<R> {
+    from: From<R>,
+    over: bool,
+}
+
+enum From<R> {
+    Json {
+        file: BufReader<R>,
+        line: u64,
+    },
+    Csv(Box<CsvRows<R>>),
+    /// It has no header that could be read.
+    Bad(Option<Bad>),
+}
+
+impl<R: Read> Rows<R> {
+    pub(in crate::kv) fn new(format: RowFormat, file: R) -> Self {
+        let from = match format {
+            RowFormat::Jsonl => From::Json { file: BufReader::new(file), line: 0 },
+            RowFormat::Csv => match CsvRows::new(file) {
+                Ok(rows) => From::Csv(Box::new(rows)),
+                Err((line, why)) => From::Bad(Some(Bad { line, why })),
+            },
+        };
+        Self { from, over: false }
+    }
+}
+
+impl<R: Read> Iterator for Rows<R> {
+    type Item = Result<(u64, Row), Bad>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let found = match &mut self.from {
+            From::Json { file, line } => next_line(file, line).map(|row| (*line, row)),
+            From::Csv(rows) => rows.next(),
+            From::Bad(bad) => bad.take().map(|bad| (bad.line, Err(bad.why))),
+        };
+        self.over = !matches!(found, Some((_, Ok(_))));
+        found.map(|(line, row)| row.map(|row| (line, row)).map_err(|why| Bad { line, why }))
+    }
+}
+
+/// The next line that is not empty, and counts them.
+fn next_line(file: &mut impl BufRead, number: &mut u64) -> Option<Result<Row, String>> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        *number += 1;
+        match file.by_ref().take(ROW_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => return Some(Err(format!("it cannot be read: {error}"))),
+        }
+        if line.len() > ROW_BYTES_MAX {
+            return Some(Err(too_long()));
+        }
+        let text = match *number {
+            1 => line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line),
+            _ => &line,
+        };
+        if !text.trim_ascii().is_empty() {
+            return Some(json_rows::read(text.trim_ascii()));
+        }
+    }
+}
+
+pub(super) fn too_long() -> String {
+    format!("it is longer than {ROW_BYTES_MAX} bytes, which no row is")
+}
+
+/// Opens what is read: a file, or standard input.
+pub(in crate::kv) fn open(file: Option<&std::path::Path>) -> io::Result<Box<dyn Read + Send>> {
+    Ok(match file {
+        Some(path) => Box::new(std::fs::File::open(path)?),
+        None => Box::new(io::stdin()),
+    })
+}
