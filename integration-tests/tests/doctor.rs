@@ -1,10 +1,12 @@
 //! `archon doctor` on real clusters and real places of this machine: what is well is told so, and what is wrong with what to do.
 
+use archon_client::Role;
 use archon_integration_tests::cluster::{Ran, TIMEOUT};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending as _, Options, contract, wait_for};
 use serde_json::Value;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -113,6 +115,38 @@ fn a_healthy_cluster_has_no_error_and_a_coordinator_that_is_stopped_is_told() {
     for address in &cluster.coordinator_addresses()[1..] {
         assert!(none.stdout.contains(&format!("({address})")), "{}", none.stdout);
     }
+}
+
+#[test]
+fn by_tls_a_member_is_looked_at_with_its_own_credentials() {
+    let cluster = Cluster::start(EXE, &Options { tls: true, ..Options::default() });
+    let own = cluster.credentials(Role::Node, "delos");
+    let file = cluster.directory().join("delos.toml");
+    let configure = |listen: &str| {
+        let coordinators = cluster.coordinator_addresses().join("', '");
+        let settings = format!(
+            "name = 'delos'\nlisten = '{listen}'\ncoordinators = ['{coordinators}']\ntls_dir = '{}'\n",
+            text(&own)
+        );
+        std::fs::write(&file, settings).expect("written");
+    };
+    let look = || document(&cluster.archon_as(None, &["doctor", "-o", "json", "--config", text(&file)]));
+    configure("127.0.0.1:0");
+    let looked = look();
+    one(&looked, "certificate", "ok", "node/delos, until");
+    one(&looked, "quorum", "not_checked", "--tls-dir with those of an operator or admin");
+    assert_ne!(looked["verdict"], "error", "{looked:#}");
+    // Whose address it is, its certificate says.
+    configure(cluster.node_address("athens"));
+    one(&look(), "port", "error", "node/athens listens there, where node/delos is to");
+    // An administrator sees all, the machine's own credentials as well.
+    let (_, looked) = doctor(&cluster, &["--config", text(&file)]);
+    one(&looked, "certificate", "ok", "node/delos, until");
+    one(&looked, "certificate", "ok", "each of 6 members shows a certificate of its own");
+    one(&looked, "quorum", "ok", "one more may fail");
+    // A key that others may read.
+    std::fs::set_permissions(own.join("tls.key"), std::fs::Permissions::from_mode(0o644)).expect("changed");
+    one(&look(), "certificate", "error", "others may read this key");
 }
 
 #[test]

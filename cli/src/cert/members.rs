@@ -78,14 +78,21 @@ async fn members(admin: &Admin) -> Result<Vec<(Identity, String)>, Failure> {
     coordinators.chain(nodes).map(member).collect()
 }
 
+/// The certificate that whoever is at an address shows; no right is needed to see it.
+///
+/// # Errors
+/// Why it could not be seen.
+pub(crate) async fn shown_at(transport: &Transport, address: &str) -> Result<CertificateSummary, String> {
+    let connected = transport.connect(address, &Expected::Servers, Protocol::Grpc, TIMEOUT).await;
+    connected.map_err(|error| error.to_string()).and_then(|stream| {
+        let der = stream.peer_certificate().ok_or_else(|| "it shows no certificate".to_owned())?;
+        summary::of(address, der).map_err(|error| error.to_string())
+    })
+}
+
 /// What one of them shows.
 async fn shown(transport: &Transport, member: Identity, address: String, now: SystemTime) -> ShownCertificate {
-    let connected = transport.connect(&address, &Expected::Servers, Protocol::Grpc, TIMEOUT).await;
-    let read = connected.map_err(|error| error.to_string()).and_then(|stream| {
-        let der = stream.peer_certificate().ok_or_else(|| "it shows no certificate".to_owned())?;
-        summary::of(&address, der).map_err(|error| error.to_string())
-    });
-    let (certificate, problem) = match read {
+    let (certificate, problem) = match shown_at(transport, &address).await {
         Ok(certificate) if certificate.identity.as_deref() == Some(&member.to_string()) => (Some(certificate), None),
         Ok(certificate) => {
             let problem = format!("{} is there, where {member} is expected", whose(&certificate));

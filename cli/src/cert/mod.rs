@@ -7,7 +7,7 @@ mod request;
 mod show;
 mod summary;
 
-pub(crate) use members::found as members_found;
+pub(crate) use members::{found as members_found, shown_at};
 pub(crate) use show::{CHANGE, RENEW, brief, look};
 
 use crate::args::{CertVerb, Connection};

@@ -39,7 +39,7 @@ async fn ask(transport: &Transport, admin: &Admin) -> Vec<Finding> {
     let each = admin.quorum_of_each(EACH).await;
     let mut findings = quorum::judge(&each);
     if !quorum::leads(&each) {
-        let why = "whoever knows the members leads the coordinators, and nobody does";
+        let why = "only the coordinator that leads knows the members";
         findings.push(Finding::not_checked(FindingCode::Member, CLUSTER, why));
         return findings;
     }

@@ -3,7 +3,7 @@
 use super::CLUSTER;
 use crate::admin::quorum::spare_text;
 use crate::documents::{Finding, FindingCode};
-use archon_client::{CoordinatorRole, Error, Quorum};
+use archon_client::{CoordinatorRole, Error, ErrorKind, Quorum};
 
 /// As the alert `ArchonCoordinatorBehind`: so many entries, and a coordinator would be given a snapshot.
 const BEHIND_MAX: u64 = 10_000;
@@ -56,6 +56,13 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
         }));
         return findings;
     }
+    let refused =
+        each.iter().find_map(|(_, said)| said.as_ref().err().filter(|error| error.kind() == ErrorKind::Refused));
+    if let (Some(error), None) = (refused, answers(each).next()) {
+        let message =
+            format!("these credentials may not ask ({error}); say --tls-dir with those of an operator or admin");
+        return vec![Finding::not_checked(CODE, CLUSTER, message)];
+    }
     let majority =
         "start a majority of the coordinators, each on its own data directory; then they elect a leader by themselves";
     let cut_off = answers(each).find(|quorum| quorum.leader_id == Some(quorum.id));
@@ -89,7 +96,7 @@ fn more(voters: usize) -> String {
 mod tests {
     use super::*;
     use crate::documents::Verdict;
-    use archon_client::{CoordinatorStatus, ErrorDetail, ErrorKind, Word};
+    use archon_client::{CoordinatorStatus, ErrorDetail, Word};
 
     fn quorum(id: u64, leader_id: Option<u64>, behind: &[u64], spare_voters: Option<u32>) -> Quorum {
         let member = |(index, behind): (usize, &u64)| CoordinatorStatus {
@@ -139,6 +146,8 @@ mod tests {
         assert_eq!(found.iter().map(|(about, _)| about.as_str()).collect::<Vec<_>>(), [CLUSTER, "a1", "a2"]);
         assert!(found.iter().all(|(_, verdict)| *verdict == Verdict::Error));
         assert_eq!(judged(vec![silent()]).len(), 2);
+        let refused = || Err(ErrorDetail::new(ErrorKind::Refused, "node/athens may not").into());
+        assert_eq!(judged(vec![refused(), refused(), silent()]), [(CLUSTER.to_owned(), Verdict::NotChecked)]);
         let mut cut_off = quorum(1, Some(1), &[0; 3], Some(0));
         cut_off.coordinators[1..].iter_mut().for_each(|member| member.role = CoordinatorRole::Unreachable.into());
         let found = judged(vec![Ok(cut_off), silent(), silent()]);

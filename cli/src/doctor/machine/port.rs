@@ -2,6 +2,7 @@
 
 use super::super::cluster::member_of;
 use super::super::target::Target;
+use crate::cert::shown_at;
 use crate::connect;
 use crate::documents::{Finding, FindingCode};
 use archon_client::Admin;
@@ -62,6 +63,16 @@ async fn ask(target: &Target, address: SocketAddr) -> Reading {
         Ok(transport) => transport,
         Err(failure) => return Reading::Stranger(failure.message),
     };
+    // The credentials of a node may not ask it what it counts, and see whose certificate it shows.
+    if transport.tls().is_some() {
+        return match shown_at(&transport, &address).await {
+            Ok(certificate) => certificate.identity.map_or_else(
+                || Reading::Stranger(format!("its certificate is of {}", certificate.holder)),
+                Reading::Member,
+            ),
+            Err(why) => Reading::Stranger(why),
+        };
+    }
     let stats = match Admin::with_transport(vec![address.clone()], ASKED, transport) {
         Ok(admin) => admin.node_stats(&address).await,
         Err(error) => Err(error),
