@@ -1,6 +1,8 @@
 //! Entry points for the fuzzer: files that an operator hands over.
 
 use crate::admin::plan_file::PlanFile;
+use crate::args::RowFormat;
+use crate::kv::rows::{Bad, Row, RowWriter, Rows};
 use crate::serve::file::ConfigFile;
 use crate::serve::settings::coordinator::FromCoordinatorFile;
 use crate::serve::settings::node::FromNodeFile;
@@ -30,4 +32,24 @@ pub fn node_file(path: &Path) -> Result<(), String> {
 pub fn coordinator_file(path: &Path) -> Result<(), String> {
     let file = ConfigFile::read(path).map_err(|error| error.to_string())?;
     FromCoordinatorFile::read(&file).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Rows of a table, as CSV or as lines of JSON. What is accepted is written and read again.
+///
+/// # Errors
+/// What is wrong with the first that is.
+///
+/// # Panics
+/// If rows are others after they were written and read.
+pub fn rows(input: &[u8], csv: bool) -> Result<usize, String> {
+    let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
+    let read =
+        |text: &[u8]| Rows::new(format, text).map(|row| row.map(|(_, row)| row)).collect::<Result<Vec<Row>, Bad>>();
+    let found = read(input).map_err(|bad| format!("line {}: {}", bad.line, bad.why))?;
+    let write = |out: &mut RowWriter<Vec<u8>>| found.iter().try_for_each(|row| out.write(&row.key, &row.value));
+    let mut out = RowWriter::new(format, Vec::new()).map_err(|error| error.to_string())?;
+    write(&mut out).map_err(|error| error.to_string())?;
+    let text = out.finish().map_err(|error| error.to_string())?;
+    assert_eq!(read(&text).as_ref(), Ok(&found), "rows are others after they were written and read");
+    Ok(found.len())
 }

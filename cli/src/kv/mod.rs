@@ -4,7 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod export;
 pub(crate) mod import;
 mod progress;
-mod rows;
+pub(crate) mod rows;
 
 use crate::args::ScanArgs;
 use crate::documents::{Counted, Entry, Key, ValueText, Written};

@@ -45,10 +45,38 @@ fn coordinator_files() -> Vec<Vec<u8>> {
     vec![b"id = 1\nlisten = \"127.0.0.1:7000\"\npeers = [\"1=127.0.0.1:7000\"]\nlease_ms = 1000 # comment\n".to_vec()]
 }
 
+fn json_rows(input: &[u8]) -> Verdict {
+    Verdict::of(fuzzing::rows(input, false), |rows| format!("{rows} rows"))
+}
+
+fn csv_rows(input: &[u8]) -> Verdict {
+    Verdict::of(fuzzing::rows(input, true), |rows| format!("{rows} rows"))
+}
+
+fn files_of_json_rows() -> Vec<Vec<u8>> {
+    vec![
+        br#"{"key":"city/1","value":"a\"b\u0000"}
+{"key":"n","value_hex":"ff00"}
+
+{"revision":7,"key":"c","value":""}
+"#
+        .to_vec(),
+    ]
+}
+
+fn files_of_csv_rows() -> Vec<Vec<u8>> {
+    vec![
+        b"key,value,value_hex\ncity/1,\"a,\"\"b\"\"\nc\",\nn,,ff00\nc,,\n".to_vec(),
+        b"\xef\xbb\xbfvalue,revision,key\r\n1,7,a\r\n".to_vec(),
+    ]
+}
+
 pub(super) fn targets() -> Vec<Target> {
     vec![
         Target::new("command-line/plan", plan, plans),
         Target::new("command-line/node-file", node_file, node_files),
         Target::new("command-line/coordinator-file", coordinator_file, coordinator_files),
+        Target::new("command-line/json-rows", json_rows, files_of_json_rows),
+        Target::new("command-line/csv-rows", csv_rows, files_of_csv_rows),
     ]
 }

@@ -5,7 +5,7 @@ mod csv_rows;
 mod json_rows;
 mod read;
 
-pub(super) use read::{Bad, Rows, open};
+pub(crate) use read::{Bad, Rows, open};
 
 use crate::args::RowFormat;
 use crate::documents::ValueText;
@@ -18,9 +18,9 @@ const ROW_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A key and its value, both of which a table takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Row {
-    pub(super) key: Bytes,
-    pub(super) value: Bytes,
+pub(crate) struct Row {
+    pub(crate) key: Bytes,
+    pub(crate) value: Bytes,
 }
 
 impl Row {
@@ -38,7 +38,7 @@ impl Row {
     }
 
     /// Bytes of key and value.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.len()
     }
 }
@@ -54,14 +54,14 @@ fn from_hex(text: &str) -> Result<Bytes, String> {
 }
 
 /// Writes rows.
-pub(super) enum RowWriter<W: Write> {
+pub(crate) enum RowWriter<W: Write> {
     Jsonl(W),
     Csv(Box<csv::Writer<W>>),
 }
 
 impl<W: Write> RowWriter<W> {
     /// Begins; CSV with its header.
-    pub(super) fn new(format: RowFormat, out: W) -> io::Result<Self> {
+    pub(crate) fn new(format: RowFormat, out: W) -> io::Result<Self> {
         Ok(match format {
             RowFormat::Jsonl => Self::Jsonl(out),
             RowFormat::Csv => Self::Csv(Box::new(csv_rows::begin(out)?)),
@@ -69,7 +69,7 @@ impl<W: Write> RowWriter<W> {
     }
 
     /// Writes one.
-    pub(super) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let value = ValueText::of(value);
         // The store takes no other keys.
         let key = String::from_utf8_lossy(key);
@@ -80,7 +80,7 @@ impl<W: Write> RowWriter<W> {
     }
 
     /// Hands on what is held back, and gives back where it went.
-    pub(super) fn finish(self) -> io::Result<W> {
+    pub(crate) fn finish(self) -> io::Result<W> {
         match self {
             Self::Jsonl(mut out) => out.flush().map(|()| out),
             Self::Csv(out) => out.into_inner().map_err(|error| io::Error::new(error.error().kind(), error.to_string())),

@@ -7,15 +7,15 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// A line that is no row.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::kv) struct Bad {
+pub(crate) struct Bad {
     /// Its number, from 1.
-    pub(in crate::kv) line: u64,
+    pub(crate) line: u64,
     /// What is wrong with it.
-    pub(in crate::kv) why: String,
+    pub(crate) why: String,
 }
 
 /// The rows of a file, each with the line on which it begins. After one that is bad there is none.
-pub(in crate::kv) struct Rows<R> {
+pub(crate) struct Rows<R> {
     from: From<R>,
     over: bool,
 }
@@ -31,7 +31,7 @@ enum From<R> {
 }
 
 impl<R: Read> Rows<R> {
-    pub(in crate::kv) fn new(format: RowFormat, file: R) -> Self {
+    pub(crate) fn new(format: RowFormat, file: R) -> Self {
         let from = match format {
             RowFormat::Jsonl => From::Json { file: BufReader::new(file), line: 0 },
             RowFormat::Csv => match CsvRows::new(file) {
@@ -89,7 +89,7 @@ pub(super) fn too_long() -> String {
 }
 
 /// Opens what is read: a file, or standard input.
-pub(in crate::kv) fn open(file: Option<&std::path::Path>) -> io::Result<Box<dyn Read + Send>> {
+pub(crate) fn open(file: Option<&std::path::Path>) -> io::Result<Box<dyn Read + Send>> {
     Ok(match file {
         Some(path) => Box::new(std::fs::File::open(path)?),
         None => Box::new(io::stdin()),
