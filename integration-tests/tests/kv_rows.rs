@@ -5,9 +5,10 @@ use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::TryStreamExt as _;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -157,7 +158,9 @@ fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
 
 #[test]
 fn a_pipe_that_breaks_is_quiet_on_one_side_and_told_on_the_other() {
-    let cluster = with_tables(&Options::default(), &[&["copy", "--partitions", "4", "--replication", "1"]]);
+    let tables: [&[&str]; 2] =
+        [&["copy", "--partitions", "4", "--replication", "1"], &["slow", "--partitions", "4", "--replication", "1"]];
+    let cluster = with_tables(&Options::default(), &tables);
     runtime().block_on(async {
         let client = cluster.client().build().await.expect("a client");
         for number in 0..40 {
@@ -174,6 +177,23 @@ fn a_pipe_that_breaks_is_quiet_on_one_side_and_told_on_the_other() {
     let ended = export.wait_with_output().expect("it ends");
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(!String::from_utf8_lossy(&ended.stderr).contains("error"), "{ended:?}");
+
+    // Ctrl-C ends an import that waits for its pipe, and what was written is told.
+    let mut command = cluster.shell("exec \"$ARCHON\" kv import slow");
+    let mut import = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+    let mut rows_of = import.stdin.take().expect("piped");
+    let line = |number: usize| format!("{{\"key\":\"i/{number}\",\"value\":\"v\"}}\n");
+    rows_of.write_all((0..700).map(line).collect::<String>().as_bytes()).expect("written");
+    wait_for("the first part to be written", TIMEOUT, || {
+        let held = rows(&cluster, "slow").len();
+        check(held == 500, || format!("{held} rows"))
+    });
+    let process = Pid::from_child(&import);
+    kill_process(process, Signal::INT).expect("it runs");
+    let ended = import.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; imported 500 rows"), "{said}");
 
     // Whoever writes to the import does: a value that was cut off is not taken for a whole one.
     for (format, line) in [("csv", 6), ("jsonl", 5)] {

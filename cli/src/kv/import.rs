@@ -55,27 +55,36 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
     let mut progress = Progress::new("imported", output);
     let mut running = FuturesUnordered::new();
     let mut under_way = UnderWay::default();
-    let (mut over, mut failed) = (None, None);
-    while over.is_none() && failed.is_none() {
-        let rows = match parts.recv().await {
-            Some(Part::Rows(rows)) => rows,
-            other => {
-                over = Some(other);
-                continue;
-            }
-        };
-        while !under_way.takes(&rows) {
-            let Some(done) = running.next().await else { break };
-            account(done, &mut under_way, &mut progress, &mut failed);
-        }
-        if failed.is_none() {
+    let (signal, mut interrupted) = (tokio::signal::ctrl_c(), false);
+    tokio::pin!(signal);
+    // Rows that wait until less is under way, and what ended the file.
+    let (mut waiting, mut over, mut failed) = (None, None, None);
+    loop {
+        if let Some(rows) = waiting.take_if(|rows: &mut Vec<_>| under_way.takes(rows)) {
             under_way.begin(&rows);
             running.push(write(client, rows));
         }
-    }
-    // What is under way is waited for: what became of it is told.
-    while let Some(done) = running.next().await {
-        account(done, &mut under_way, &mut progress, &mut failed);
+        let wants_more = waiting.is_none() && over.is_none();
+        if !wants_more && running.is_empty() {
+            break;
+        }
+        tokio::select! {
+            Some(done) = running.next(), if !running.is_empty() => {
+                account(done, &mut under_way, &mut progress, &mut failed);
+                // What is under way is waited for, so that what became of it can be told; nothing else is begun.
+                if failed.is_some() {
+                    (waiting, over) = (None, over.or(Some(None)));
+                }
+            }
+            part = parts.recv(), if wants_more => match part {
+                Some(Part::Rows(rows)) => waiting = Some(rows),
+                other => over = Some(other),
+            },
+            _ = &mut signal, if over.is_none() => {
+                interrupted = true;
+                (waiting, over) = (None, Some(None));
+            }
+        }
     }
     if let Some(failed) = failed {
         return Err(not_written(args, failed, &progress));
@@ -84,6 +93,8 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
         Some(Part::Bad(bad)) => {
             Err(bad_line(args, &bad, &format!("{} before it, and nothing after it", progress.text())))
         }
+        None if interrupted => Err(Failure::failed(format!("interrupted; {}", progress.text()))
+            .with_remedy("to go on, import the whole again: what is there is written over by the same")),
         Some(_) => told(args, progress.rows, progress.rows, &progress.text(), output),
         None => Err(unread(args, &progress)),
     }
