@@ -4,6 +4,7 @@
 use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
 use serde_json::Value;
 use std::fs;
@@ -156,20 +157,24 @@ async fn assert_all(client: &Client) {
     }
 }
 
-/// The nodes that hold a live copy, of every partition; all of them are served by three.
+/// The nodes that hold a live copy, of every partition, once all of them are served by three: a follower that was slow for a moment counts
+/// again by itself.
 fn holders(cluster: &Cluster, coordinators: &str) -> Vec<String> {
-    let ran = cluster.archon_at(coordinators, &["partition", "list", "-o", "json"]);
-    let rows: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
-    let mut names = Vec::new();
-    for row in rows.as_array().expect("a list") {
-        let copies: Vec<&Value> =
-            row["copies"].as_array().into_iter().flatten().filter(|copy| copy["state"] == "live").collect();
-        assert!(row["status"] == "online" && copies.len() == 3, "{row}");
-        names.extend(copies.iter().map(|copy| copy["node"].as_str().expect("a name").to_owned()));
-    }
-    names.sort();
-    names.dedup();
-    names
+    let whole = || {
+        let ran = cluster.archon_at(coordinators, &["partition", "list", "-o", "json"]);
+        let rows: Value = serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:?}"))?;
+        let mut names = Vec::new();
+        for row in rows.as_array().into_iter().flatten() {
+            let copies = row["copies"].as_array().into_iter().flatten();
+            let live: Vec<&Value> = copies.filter(|copy| copy["state"] == "live").collect();
+            check(row["status"] == "online" && live.len() == 3, || row.to_string())?;
+            names.extend(live.iter().filter_map(|copy| copy["node"].as_str()).map(str::to_owned));
+        }
+        names.sort();
+        names.dedup();
+        Ok::<_, String>(names)
+    };
+    wait_for("three copies of every partition", TIMEOUT, whole).0
 }
 
 /// Addresses of this machine, each under the name that a runbook has for it.
