@@ -120,6 +120,8 @@ mod tests {
             pending: None,
             retired_ids: Vec::new(),
             cluster_id: String::new(),
+            generation: 1,
+            recovery: None,
         }
     }
 
