@@ -64,11 +64,15 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
     assert!(again.code == 4 && again.stderr.contains("nothing is being recovered"), "{again:?}");
     // Others come with directories of their own; the old ones are refused, and no node falls for them.
     cluster.join_coordinator(&[]);
+    let new = cluster.coordinator_addresses()[1].clone();
+    wait_for("the newcomer to vote", TIMEOUT, || {
+        let listed = cluster.archon_at(&new, &["quorum", "list"]);
+        check(listed.stdout.matches(" yes ").count() == 2, || format!("{listed:?}"))
+    });
     for old in [0, 2] {
         cluster.start_coordinator(old);
     }
     cluster.take_node("athens").kill();
-    let new = cluster.coordinator_addresses()[1].clone();
     wait_for("athens to be failed", TIMEOUT, || {
         let nodes = cluster.archon_at(&new, &["node", "list", "-o", "json"]);
         check(nodes.stdout.contains("\"failed\""), || format!("{nodes:?}"))
@@ -115,6 +119,8 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     });
     let shown = cluster.archon(&["quorum", "list"]);
     let shown = format!("{}{}", shown.stdout, shown.stderr);
+    let status = cluster.archon(&["check"]);
+    assert!(status.code == 11 && status.stdout.contains("BeingRecovered"), "{status:?}");
     assert!(shown.contains("settle --accept-data-loss") && shown.contains("behind"), "{shown}\n{open:?}");
     assert!(shown.contains("copies of partitions that are not known here"), "of the table that is lost: {shown}");
     let refused = cluster.archon(&["quorum", "settle"]);

@@ -219,6 +219,27 @@ async fn a_coordinator_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_majority_is_lost() {
+    let mut cluster = Cluster::start(EXE, &options());
+    cluster.wait_whole(3);
+    let client = cluster.client().build().await.expect("a client");
+    fill(&client).await;
+    for lost in [0, 2] {
+        cluster.take_coordinator(lost).kill();
+    }
+    assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
+    let old = ("OLD", cluster.directory().join("coordinator-2").display().to_string());
+    let places = [old_ones(&cluster), vec![old]].concat();
+    let mut operator = Operator::new(&mut cluster, &places);
+    operator.follow("majority-lost.md", "# The majority is lost");
+    let quorum = operator.cluster.json(&["quorum", "list"]).expect("a quorum");
+    assert_eq!((&quorum["spare_voters"], &quorum["generation"]), (&1.into(), &2.into()), "{quorum}");
+    let coordinators = operator.coordinators.clone();
+    assert_eq!(holders(operator.cluster, &coordinators), ["athens", "byzantium", "cyrene"]);
+    assert_all(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cluster_moves_to_other_hosts() {
     let mut cluster = Cluster::start(EXE, &options());
     cluster.wait_whole(3);

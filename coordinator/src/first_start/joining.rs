@@ -86,7 +86,9 @@ pub(crate) async fn join(
 
 /// Whether it may be let in later, without anybody changing how it is started.
 const fn waits(kind: ErrorKind) -> bool {
-    kind.is_retryable() || matches!(kind, ErrorKind::AssignmentInProgress | ErrorKind::DeadlineExceeded)
+    // Another one may have joined between what was judged and what was committed.
+    let meanwhile = matches!(kind, ErrorKind::AssignmentInProgress | ErrorKind::StaleVersion);
+    meanwhile || kind.is_retryable() || matches!(kind, ErrorKind::DeadlineExceeded)
 }
 
 async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Result<Joined, ErrorDetail> {
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_ended_because_another_one_was_just_joining() {
-        assert!([ErrorKind::NoQuorum, ErrorKind::Unavailable, ErrorKind::AssignmentInProgress].into_iter().all(waits));
+        assert!([ErrorKind::NoQuorum, ErrorKind::StaleVersion, ErrorKind::AssignmentInProgress].into_iter().all(waits));
         assert!(![ErrorKind::Refused, ErrorKind::AlreadyExists, ErrorKind::InvalidArgument].into_iter().any(waits));
     }
 }

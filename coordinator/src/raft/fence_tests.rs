@@ -127,6 +127,14 @@ fn answers_of_another_voter_disk_or_of_a_term_that_nobody_reaches_are_refused() 
     assert!(open(6 + TERM_JUMP_MAX, 3, 2, 22).unwrap_err().contains("no election leads there"));
 }
 
+#[test]
+fn a_newcomer_refused_the_leader_of_a_quorum_that_had_been_recovered() {
+    let newcomer = |own, term| Standard { sender: 2, term: own }.term(term);
+    assert_eq!(newcomer(0, archon_types::first_number(3) + 7), Ok(()));
+    assert!(newcomer(1, archon_types::first_number(3) + 7).is_err(), "one that has voted knows its generation");
+    assert!(newcomer(0, u64::MAX).is_err(), "no generation has that term");
+}
+
 fn position(term: u64, index: u64) -> LogId {
     LogId { leader_id: term.into(), index }
 }

@@ -5,6 +5,7 @@
 use super::types::{Entry, LogId, Membership, SnapshotMeta, TypeConfig, Vote};
 use archon_coordinator_core::COORDINATORS_MAX;
 use archon_types::limits::check_address;
+use archon_types::{GENERATIONS_MAX, first_number};
 use openraft::EntryPayload;
 use openraft::raft::{
     AppendEntriesRequest, SnapshotResponse, StreamAppendError, StreamAppendResult, TransferLeaderRequest,
@@ -42,8 +43,10 @@ pub(crate) trait Judged {
 
 impl Standard {
     /// A term that can be reached.
-    fn term(&self, term: u64) -> Verdict {
+    pub(super) fn term(&self, term: u64) -> Verdict {
         match term.checked_sub(self.term) {
+            // Whoever has never voted has come to a quorum that may be of any generation.
+            Some(_) if self.term == 0 && term < first_number(GENERATIONS_MAX + 1) => Ok(()),
             Some(above) if above > TERM_JUMP_MAX => Err(format!(
                 "term {term} of coordinator {} is more than {TERM_JUMP_MAX} above the own, {}: no election leads there",
                 self.sender, self.term

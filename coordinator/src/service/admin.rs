@@ -3,7 +3,7 @@
 use super::admin_tables::table_info;
 use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
-use super::voters::{unreachable, voter, without_changes};
+use super::voters::{unreachable, unsettled, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use super::{certificates, describe, events, quorum};
 use crate::clock::{boot_now, wall_now};
@@ -129,7 +129,8 @@ impl Admins {
         self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
             let view = session.quorum().view();
             let counts = counts(state);
-            let mut reasons = without_changes(view.id, &view.voters);
+            let mut reasons = unsettled(state);
+            reasons.extend(without_changes(view.id, &view.voters));
             reasons.extend(unreachable(&view.voters));
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));

@@ -5,7 +5,7 @@ use super::admin_tables::table_of;
 use super::call::Call;
 use super::describe::{operand, reason_now, reasons};
 use super::operate::{node_of, partition_of, settable};
-use super::voters::{unreachable, without_changes};
+use super::voters::{unreachable, unsettled, without_changes};
 use super::{events, subjects};
 use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
@@ -49,7 +49,8 @@ impl Admins {
         let LookOver { stale_after_ms, members_min, held_for_ms } = LookOver::try_from(request)?;
         let found = self.look_back(cluster.as_ref(), within, |session, state, remembered| {
             let view = session.quorum().view();
-            let mut found = without_changes(view.id, &view.voters);
+            let mut found = unsettled(state);
+            found.extend(without_changes(view.id, &view.voters));
             found.extend(unreachable(&view.voters));
             found.extend(self.certificates(session, state, &view));
             let full: Vec<_> = session.loads().lock().full_disks().collect();

@@ -2,10 +2,33 @@
 
 use super::describe::reason_now;
 use crate::raft::{Lack, VoterView, read_only, spare};
+use archon_coordinator_core::{ClusterState, doubts};
 use archon_proto::v1;
 use archon_types::ReasonCode;
 use archon_types::subject::Subject;
 use std::collections::BTreeSet;
+
+/// What of the quorum itself is not as it is to stay: a recovery, before anything else, and a change of its members.
+pub(super) fn unsettled(state: &ClusterState) -> Vec<v1::Reason> {
+    let recovery = state.recovery.as_ref().map(|_| {
+        let doubts = doubts(state);
+        let unheard = doubts.iter().filter(|doubt| !doubt.may_be_accepted()).count();
+        let message = match unheard {
+            0 => "the coordinators are being recovered, and what they do not know has to be accepted".to_owned(),
+            unheard => {
+                format!("the coordinators are being recovered, and wait for {unheard} nodes to tell what they hold")
+            }
+        };
+        let remedy = "`archon quorum list` says what it waits for, and what to do; nothing is served until it is over";
+        reason_now(ReasonCode::BeingRecovered, Subject::Coordinators, message, remedy)
+    });
+    let pending = state.coordinators.pending.as_ref().map(|pending| {
+        let remedy =
+            "it goes on by itself: `archon quorum list` says what it waits for, `archon quorum cancel` takes it back";
+        reason_now(ReasonCode::QuorumChanging, Subject::Coordinators, format!("under way: {}", pending.wish), remedy)
+    });
+    recovery.into_iter().chain(pending).collect()
+}
 
 /// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
 pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {

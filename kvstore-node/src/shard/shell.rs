@@ -354,7 +354,7 @@ impl Shell for ShardShell {
                 tracing::info!(%partition, %placement, %epoch, "no longer serving");
             }
             Observed::SetAside => {
-                tracing::warn!(%partition, %placement, "set aside: no duty names this placement; its data is kept");
+                tracing::warn!(%partition, %placement, "set aside: nothing is served from this placement, and its data is kept");
             }
             Observed::Deleted => {
                 tracing::info!(%partition, %placement, "unloaded");

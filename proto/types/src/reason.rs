@@ -86,6 +86,10 @@ words! {
         CertificateNotTaken = "certificate_not_taken",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",
+        /// The coordinators begin anew from less than a majority, and nothing is decided of data before they were told what is true.
+        BeingRecovered = "being_recovered",
+        /// A change of the quorum's members is under way.
+        QuorumChanging = "quorum_changing",
         /// The coordinators cannot be reached, or no majority of them answers.
         NoQuorum = "no_quorum",
         /// The quorum takes no changes.
@@ -120,6 +124,7 @@ impl ReasonCode {
             | Self::HeartbeatsOverdue
             | Self::Offline
             | Self::CopiesCondemned
+            | Self::QuorumChanging
             | Self::MoveWaits => Severity::Notice,
             Self::RepairWithheld
             | Self::OwnerStays
@@ -149,6 +154,7 @@ impl ReasonCode {
             | Self::DiskFull
             | Self::DiskFails
             | Self::CertificateExpired
+            | Self::BeingRecovered
             | Self::NoQuorum
             | Self::ReadOnly => Severity::Alarm,
         }

@@ -130,6 +130,8 @@ impl World {
                 failure_timeout_ms: settings.failure_timeout_ms * 2,
                 ..settings
             });
+            // How long a lease runs that was granted by a change that is lost, nobody knows who is left.
+            let timing = timing.filter(|_| !self.plan.recovers);
             let (name, process) = (format!("w{number}"), None);
             self.workers.machines.push(Worker { name, clock, timing, process, paused_until: 0, boots: 0 });
         }

@@ -158,7 +158,7 @@ pub(crate) fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
 
 /// Nothing is decided of data while the state is recovered: none of its rows is taken for true.
 pub(crate) fn recovering() -> ErrorDetail {
-    let message = "the coordinators are being recovered; wait until `archon quorum recovery` says that it is over";
+    let message = "the coordinators are being recovered; wait until `archon quorum list` says that it is over";
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
 }
 

@@ -12,7 +12,7 @@ pub enum SettleRefusal {
     Over,
     /// Some nodes have not told what they hold.
     #[error(
-        "{} not told yet what {}: {}. Start {} and look again (`archon quorum recovery`), or, if the data there is gone for \
+        "{} not told yet what {}: {}. Start {} and look again (`archon quorum list`), or, if the data there is gone for \
          good, say `archon node lost NAME --accept-data-loss`",
         if nodes.len() == 1 { "one node has" } else { "some nodes have" },
         if nodes.len() == 1 { "it holds" } else { "they hold" },
@@ -25,7 +25,7 @@ pub enum SettleRefusal {
     },
     /// Something may be lost, and nobody has said that it may.
     #[error(
-        "changes were lost that nodes had been told of, so acknowledged writes may be lost, too: see `archon quorum recovery`, and \
+        "changes were lost that nodes had been told of, so acknowledged writes may be lost, too: see `archon quorum list`, and \
          add --accept-data-loss to go on from what the nodes hold"
     )]
     NotAccepted,
