@@ -50,6 +50,7 @@ mod routes;
 mod scan;
 mod sequence;
 mod shared;
+mod snapshot;
 mod stale;
 mod stats;
 mod table;
@@ -71,7 +72,7 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy,
-    MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, QuorumChange,
+    MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, Position, QuorumChange,
     RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase,
     TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
@@ -93,6 +94,7 @@ pub use participant::{
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
 pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
+pub use snapshot::{Snapshot, SnapshotOf, SnapshotPage};
 pub use stale::StaleValue;
 pub use stats::NodeStats;
 

@@ -50,6 +50,7 @@ mod shard;
 mod shared;
 mod size_scan;
 mod slow;
+mod snapshots;
 mod split_search;
 mod stats;
 mod store;

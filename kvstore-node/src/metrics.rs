@@ -97,6 +97,10 @@ metrics! {
             "archon_node_copy_sent_bytes_total",
             "bytes of copies given to loaders"
         );
+        snapshot_bytes_out: Metric = Definition::counter(
+            "archon_node_snapshot_sent_bytes_total",
+            "bytes of keys and values given in snapshots of partitions, as backups ask for them"
+        );
         seals_over: Metric = Definition::counter(
             "archon_node_split_pauses_total",
             "times that keys of a partition which is split were not admitted here for a while"

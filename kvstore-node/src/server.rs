@@ -132,6 +132,8 @@ fn streams(services: &Services) -> Streams {
         shards: shards.clone(),
         stop: end.clone(),
         connections: Arc::new(AtomicU64::new(0)),
+        engine: Arc::clone(engine),
+        tasks: tasks.clone(),
     };
     let replication = ReplicationService {
         shared: Arc::clone(shared),

@@ -68,6 +68,7 @@ const CALLS: &[(&str, Methods)] = &[
             ("Increment", CLIENTS),
             ("Scan", CLIENTS),
             ("Batch", CLIENTS),
+            ("Snapshot", CLIENTS),
         ],
     ),
     (

@@ -14,6 +14,7 @@
 //! | `forward` | which operations are passed on to another node, and to which |
 //! | `park` | which operations wait for a leadership to settle |
 //! | `stale` | what a copy shows that need not lead |
+//! | `snapshot` | of what a leader gives a snapshot |
 //! | `remember` | whom a partition remembers |
 //! | `turn` | how what a replica wants is carried out |
 //! | `persist` | what is written to the log |
@@ -58,6 +59,7 @@ mod remember;
 mod request;
 mod retention;
 mod shell;
+mod snapshot;
 mod split;
 mod split_off;
 mod split_point;
@@ -89,6 +91,7 @@ pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request, WaitsFor};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
+pub use snapshot::SnapshotStart;
 pub use split_off::FormedCopy;
 pub use split_point::SplitSearch;
 pub use stale::StaleRow;

@@ -144,6 +144,11 @@ impl FlusherHandle {
         self.queue(Work::Barrier(done))
     }
 
+    /// The snapshots of what this writes over.
+    pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.shared.snapshots
+    }
+
     /// Whether everything waits for space on the disk, so that no new data should be taken in.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.shared.is_disk_full.load(Ordering::Acquire)

@@ -15,6 +15,7 @@ pub(crate) use handle::FlusherHandle;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
+use crate::snapshots::Snapshots;
 use archon_host::FormJob;
 use archon_kv::Frozen;
 use archon_replica::Position;
@@ -255,6 +256,8 @@ struct Shared {
     syncs: AtomicU64,
     /// Bytes written to form copies so far.
     formed_bytes: AtomicU64,
+    /// What is read while this writes.
+    snapshots: Arc<Snapshots>,
 }
 
 /// The flusher's thread; dropping it stops the thread without waiting.
@@ -291,6 +294,7 @@ impl Flusher {
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
             formed_bytes: AtomicU64::new(0),
+            snapshots: Arc::default(),
         });
         let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event), Box::new(on_panic));
         let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());

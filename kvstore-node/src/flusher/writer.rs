@@ -251,6 +251,7 @@ impl Writer {
             // Much work is no sign of an engine that hangs.
             self.set_busy();
             let (part, after) = rest.split_at(part_length(rest, self.shared.config.write_rows_max));
+            self.shared.snapshots.before_write(&*self.engine, part);
             self.engine.write(part)?;
             self.unsynced_since.get_or_insert_with(Instant::now);
             rest = after;
@@ -286,6 +287,7 @@ impl Writer {
     }
 
     fn clear(&mut self, space: PlacementId, clear: u64, removed: bool) -> Result<(), EngineError> {
+        self.shared.snapshots.before_clear_all(space);
         let step = self.engine.clear(space, self.shared.config.clear_rows)?;
         let removed = removed || step.removed > 0;
         if !step.done {
@@ -313,6 +315,7 @@ impl Writer {
         if let Some(range) = rows.clears().get(cleared) {
             let (from, to) = row::value_bounds(range);
             let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            self.shared.snapshots.before_clear(space, (&from, &to));
             match self.engine.clear_range(space, keys, self.shared.config.clear_rows) {
                 Ok(step) => cleared += usize::from(step.done),
                 Err(error) => return self.give_up(space, space, error),

@@ -155,7 +155,7 @@ impl KvService {
         self.shared.tables.partition_of(table.id, key).ok_or_else(|| self.shared.tables.unknown(&table.name))
     }
 
-    fn check_right(&self, caller: &Caller, table: TableId, op: &Op) -> Result<()> {
+    pub(super) fn check_right(&self, caller: &Caller, table: TableId, op: &Op) -> Result<()> {
         let call = match op {
             Op::Get { .. } => "/archon.v1.Kv/Get",
             Op::Put { .. } => "/archon.v1.Kv/Put",
@@ -167,11 +167,23 @@ impl KvService {
         self.shared.access.of(caller, call).check(&self.shared.tables, table, Right::of(op))
     }
 
-    fn table(&self, name: &str) -> Result<Table> {
+    pub(super) fn table(&self, name: &str) -> Result<Table> {
         self.shared.tables.table(name).ok_or_else(|| self.shared.tables.unknown(name))
     }
 
     async fn operate(&self, caller: &Caller, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
+        self.operate_as(caller, partition, op, id, Origin::AnyNodeClient).await
+    }
+
+    /// Has an operation carried out that came so.
+    pub(super) async fn operate_as(
+        &self,
+        caller: &Caller,
+        partition: PartitionId,
+        op: Op,
+        id: Option<OpId>,
+        origin: Origin,
+    ) -> (Millis, Outcome) {
         let admission = self.shared.admission.client(caller.from);
         let permit = match admission.try_admit(op.cost()) {
             Ok(permit) => permit,
@@ -181,7 +193,7 @@ impl KvService {
         let (sender, answer) = oneshot::channel();
         let request = OpRequest {
             partition,
-            origin: Origin::AnyNodeClient,
+            origin,
             client: PLAIN | admission.number(),
             op,
             id,

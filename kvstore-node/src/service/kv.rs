@@ -1,6 +1,8 @@
 //! `Kv`: clients' operations as plain calls. Streams of them are in `exchange.rs`.
 
 use super::refuse;
+use super::snapshot::Pages;
+use crate::engine::Engine;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use archon_proto::convert::ids;
@@ -12,6 +14,7 @@ use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Revision};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
 /// The service.
@@ -21,6 +24,9 @@ pub(crate) struct KvService {
     pub(crate) shards: Shards,
     pub(crate) stop: CancellationToken,
     pub(crate) connections: Arc<AtomicU64>,
+    pub(crate) engine: Arc<dyn Engine>,
+    /// Owns the tasks that send snapshots; the node awaits them when it stops.
+    pub(crate) tasks: TaskTracker,
 }
 
 impl KvService {
@@ -146,5 +152,13 @@ impl Kv for KvService {
         let (caller, request) = parted(request);
         let replies = self.several(&caller, request).await.map_err(refuse)?;
         Ok(Response::new(v1::BatchResponse { replies }))
+    }
+
+    type SnapshotStream = Pages;
+
+    async fn snapshot(&self, request: Request<v1::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        let (caller, request) = parted(request);
+        let pages = self.give_snapshot(&caller, request).await.map_err(refuse)?;
+        Ok(Response::new(pages))
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod control;
 mod exchange;
 pub(crate) mod kv;
 pub(crate) mod replication;
+mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod table;
 

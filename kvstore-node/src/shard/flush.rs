@@ -84,7 +84,11 @@ impl Shard {
                 if let Some(frozen) = local.memtable.flushed(upto) {
                     shell.context.flusher.let_go(frozen);
                 }
-                hand_to_flusher(shell, local, now);
+                // Before anything more is on its way to the engine.
+                self.snapshots_at(space, upto);
+                if let Some((shell, local)) = self.partitions.of(space) {
+                    hand_to_flusher(shell, local, now);
+                }
             }
             FlushEvent::Synced { space, upto } => self.partitions.synced(space, upto),
             FlushEvent::QueueDrained => {

@@ -5,11 +5,14 @@ use crate::admit::Permit;
 use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
+use crate::snapshots::Snapshot;
 use crate::wire;
-use archon_host::{Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SplitSearch, StaleRow, YieldPage};
+use archon_host::{
+    Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SnapshotStart, SplitSearch, StaleRow, YieldPage,
+};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
-use archon_types::{Epoch, ErrorDetail, Incarnation, KeyRange, Middle, PartitionId, PlacementId, Seq, Version};
+use archon_types::{Epoch, ErrorDetail, Incarnation, KeyRange, Middle, Millis, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -46,6 +49,25 @@ pub(crate) struct StaleRead {
     pub(crate) key: Bytes,
     pub(crate) permit: Permit,
     pub(crate) answer: oneshot::Sender<Result<StaleRow, ErrorDetail>>,
+}
+
+/// A snapshot that somebody asks for.
+pub(crate) struct SnapshotAsk {
+    pub(crate) partition: PartitionId,
+    /// Only these keys.
+    pub(crate) keys: KeyRange,
+    pub(crate) answer: oneshot::Sender<Result<SnapshotOffer, ErrorDetail>>,
+}
+
+/// A snapshot that this leader gives.
+#[derive(Debug)]
+pub(crate) struct SnapshotOffer {
+    pub(crate) start: SnapshotStart,
+    /// The log time of the last entry that is seen.
+    pub(crate) log_time: Millis,
+    /// The placement whose rows they are.
+    pub(crate) source: PlacementId,
+    pub(crate) rows: Snapshot,
 }
 
 /// A message to a shard.
@@ -105,6 +127,8 @@ pub(crate) enum ShardMessage {
     Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
     /// Answered with the position up to which a placement's log is committed; `None` if it is not there any more.
     Committed { placement: PlacementId, answer: oneshot::Sender<Option<Seq>> },
+    /// A client asks for a snapshot of a partition that is led here.
+    SnapshotAsked(SnapshotAsk),
     /// Answered with the last of users' committed rows of these keys that a placement's memtable has.
     LastGathered { placement: PlacementId, keys: KeyRange, answer: oneshot::Sender<Option<Bytes>> },
     /// The size scan begins to count a placement, of which the last row of users was this a moment ago. Answered with the one up to
@@ -126,6 +150,7 @@ impl Weigh for ShardMessage {
         match self {
             Self::Operations(operations) => operations.iter().map(|request| request.op.bytes()).sum(),
             Self::ReadStale(read) => read.key.len(),
+            Self::SnapshotAsked(ask) => ask.keys.begin.len() + ask.keys.end.as_ref().map_or(0, Bytes::len),
             Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
             Self::CopyRows(page) => page.content.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
             Self::AbsorbPage { page: Some(page), .. } => {

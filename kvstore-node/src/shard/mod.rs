@@ -19,10 +19,11 @@ mod operations;
 mod runtime;
 mod shards;
 mod shell;
+mod snapshot;
 mod words;
 
 pub(crate) use gathered::Gathered;
-pub(crate) use message::{CopyOffer, OpRequest, PageRows, ShardMessage, StaleRead};
+pub(crate) use message::{CopyOffer, OpRequest, PageRows, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead};
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 
@@ -46,6 +47,7 @@ use archon_wal::Wal;
 use backlog::Backlog;
 use budget::Budget;
 use shell::ShardShell;
+use snapshot::WantedSnapshot;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -83,6 +85,8 @@ struct Shard {
     /// Local clock at the beginning of the turn.
     now: Millis,
     stopping: bool,
+    /// Snapshots that begin once the engine has what they are to show.
+    snapshots_wanted: Vec<WantedSnapshot>,
 }
 
 /// Tells the node when a shard's thread ends, also by a panic: without it nothing may be answered any more.
@@ -237,6 +241,7 @@ impl Shard {
                 let copy = partitions.copies().get(&placement);
                 let _ = answer.send(copy.map(|local| local.replica.commit()));
             }
+            ShardMessage::SnapshotAsked(ask) => self.snapshot_asked(ask),
             ShardMessage::LastGathered { placement, keys, answer } => {
                 let last = partitions.memtable(placement).and_then(|memtable| memtable.last_value(&keys));
                 let _ = answer.send(last);
@@ -299,6 +304,7 @@ impl Shard {
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");
         }
+        self.look_at_snapshots();
     }
 
     fn logged(&mut self, batch: u64, result: Result<(), archon_wal::WalError>) {

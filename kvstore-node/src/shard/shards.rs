@@ -185,6 +185,7 @@ impl Shards {
                 turn_seconds: context.shared.metrics.turn_seconds.member(),
                 now: Millis::ZERO,
                 stopping: false,
+                snapshots_wanted: Vec::new(),
             };
             let thread =
                 std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || runtime.run(shard.run()))?;

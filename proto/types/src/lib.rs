@@ -25,6 +25,7 @@ pub mod node;
 pub mod node_traits;
 pub mod op;
 mod op_kind;
+pub mod packed_entries;
 pub mod participant;
 pub mod partition;
 pub mod partition_table;

@@ -1,0 +1,251 @@
+//! Snapshots of placements over an engine that has none: rows as they were at one moment, while the flusher goes on writing.
+//!
+//! A snapshot begins when the engine holds exactly what was committed up to a position, and is read once, in order of keys. Before
+//! the flusher changes a row that was not read yet, what it was is kept here. So a snapshot costs a read per row that is overwritten
+//! meanwhile, and memory for those rows until the reader has come past them; it ends, with a word why, if that is too much, or if
+//! rows go in another way than by being written over.
+
+use crate::engine::{Change, Engine, EngineError, PageLimit, Row};
+use archon_types::{KeyRange, PlacementId};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Snapshots of a node at once.
+const OPEN_MAX: usize = 8;
+/// Bytes that all snapshots of a node keep of rows that were changed since.
+const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What a kept row takes beside its key and value.
+const KEPT_OVERHEAD_BYTES: usize = 128;
+
+/// Why a snapshot shows nothing more.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum SnapshotError {
+    /// There are as many as there may be.
+    #[error("this node gives {OPEN_MAX} snapshots already; try again later")]
+    TooMany,
+    /// More was overwritten than there is room for.
+    #[error(
+        "more than {KEPT_BYTES_MAX} bytes of rows were overwritten before they were read; read faster, or while less is written"
+    )]
+    TooMuchChanged,
+    /// Rows were cleared: they are another partition's, or the copy is deleted.
+    #[error("its rows were cleared, for the partition was split or has moved")]
+    Cleared,
+    /// They cannot be read.
+    #[error("its rows cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// The snapshots of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    open: Mutex<Vec<Arc<Inner>>>,
+    kept_bytes: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    space: PlacementId,
+    /// The rows from there on are not read yet.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    from: Bound<Bytes>,
+    /// The first row beyond.
+    end: Bytes,
+    /// What rows were that were changed since, and were not read yet: `None` where there was none.
+    kept: BTreeMap<Bytes, Option<Bytes>>,
+    kept_bytes: usize,
+    over: Option<SnapshotError>,
+}
+
+/// A snapshot that is read; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    all: Arc<Snapshots>,
+    inner: Arc<Inner>,
+}
+
+impl Snapshots {
+    /// Begins a snapshot of the rows of a space from `begin` on and before `end`. To be called while the engine holds what it is to
+    /// show, and nothing is on its way there.
+    ///
+    /// # Errors
+    /// [`SnapshotError::TooMany`].
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        space: PlacementId,
+        (begin, end): (Bytes, Bytes),
+    ) -> Result<Snapshot, SnapshotError> {
+        let from = Bound::Included(begin);
+        let state = Mutex::new(State { from, end, kept: BTreeMap::new(), kept_bytes: 0, over: None });
+        let inner = Arc::new(Inner { space, state });
+        let mut open = self.open.lock();
+        if open.len() >= OPEN_MAX {
+            return Err(SnapshotError::TooMany);
+        }
+        open.push(Arc::clone(&inner));
+        Ok(Snapshot { all: Arc::clone(self), inner })
+    }
+
+    /// The engine is about to be given these changes.
+    pub(crate) fn before_write(&self, engine: &dyn Engine, changes: &[Change]) {
+        for snapshot in self.open_now(|space| changes.iter().any(|change| change.space == space)) {
+            let mut state = snapshot.state.lock();
+            let own = changes.iter().filter(|change| change.space == snapshot.space);
+            for change in own {
+                if let Err(error) = self.keep(&mut state, engine, snapshot.space, &change.key) {
+                    self.end(&mut state, error);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Rows of these keys are about to be cleared.
+    pub(crate) fn before_clear(&self, space: PlacementId, (from, to): (&[u8], &[u8])) {
+        for snapshot in self.open_now(|of| of == space) {
+            let mut state = snapshot.state.lock();
+            let unread = match &state.from {
+                Bound::Included(first) => to > &first[..],
+                Bound::Excluded(last) => to > &last[..],
+                Bound::Unbounded => true,
+            };
+            if unread && from < &state.end[..] {
+                self.end(&mut state, SnapshotError::Cleared);
+            }
+        }
+    }
+
+    /// Every row of a space is about to be cleared.
+    pub(crate) fn before_clear_all(&self, space: PlacementId) {
+        let (from, to) = archon_kv::row::value_bounds(&KeyRange::ALL);
+        self.before_clear(space, (&from, &to));
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    fn open_now(&self, wanted: impl Fn(PlacementId) -> bool) -> Vec<Arc<Inner>> {
+        let open = self.open.lock();
+        open.iter().filter(|snapshot| wanted(snapshot.space)).cloned().collect()
+    }
+
+    fn keep(
+        &self,
+        state: &mut State,
+        engine: &dyn Engine,
+        space: PlacementId,
+        key: &Bytes,
+    ) -> Result<(), SnapshotError> {
+        let unread = match &state.from {
+            Bound::Included(first) => key >= first,
+            Bound::Excluded(last) => key > last,
+            Bound::Unbounded => true,
+        };
+        if state.over.is_some() || !unread || *key >= state.end || state.kept.contains_key(key) {
+            return Ok(());
+        }
+        let before = engine.get(space, key).map_err(|error| SnapshotError::Unreadable(error.to_string()))?;
+        let bytes = kept_cost(key, before.as_ref());
+        if self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_BYTES_MAX {
+            self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(SnapshotError::TooMuchChanged);
+        }
+        state.kept_bytes += bytes;
+        state.kept.insert(key.clone(), before);
+        Ok(())
+    }
+
+    fn end(&self, state: &mut State, why: SnapshotError) {
+        self.kept_bytes.fetch_sub(std::mem::take(&mut state.kept_bytes), Ordering::Relaxed);
+        state.kept.clear();
+        state.over.get_or_insert(why);
+    }
+}
+
+impl Snapshot {
+    /// The next rows, in order of key; `None` after the last ones.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; nothing more follows.
+    pub(crate) fn next(&self, engine: &dyn Engine, limit: PageLimit) -> Result<Option<Vec<Row>>, SnapshotError> {
+        // The flusher waits meanwhile: it must not write over what is being read, nor keep what was.
+        let mut state = self.inner.state.lock();
+        if let Some(why) = &state.over {
+            return Err(why.clone());
+        }
+        if matches!(&state.from, Bound::Included(first) | Bound::Excluded(first) if *first >= state.end) {
+            return Ok(None);
+        }
+        let rows = self.read(&mut state, engine, limit);
+        let rows = rows.map_err(|error| SnapshotError::Unreadable(error.to_string()));
+        rows.inspect_err(|why| self.all.end(&mut state, why.clone())).map(Some)
+    }
+
+    fn read(&self, state: &mut State, engine: &dyn Engine, limit: PageLimit) -> Result<Vec<Row>, EngineError> {
+        let keys = (state.from.as_ref().map(|key| &key[..]), Bound::Excluded(&state.end[..]));
+        let page = engine.page(self.inner.space, keys, archon_types::ScanOrder::Ascending, limit)?;
+        let page_end = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
+        let mut stored = page.rows.into_iter().peekable();
+        let (mut rows, mut bytes, mut reached): (Vec<Row>, usize, Option<Bytes>) = (Vec::new(), 0, None);
+        loop {
+            let kept = state.kept.first_key_value().map(|(key, _)| key.clone());
+            let kept = kept.filter(|key| page_end.as_ref().is_none_or(|end| key <= end));
+            let from_kept = match (&kept, stored.peek()) {
+                (None, None) => break,
+                (Some(key), Some(row)) => *key <= row.key,
+                (kept, None) => kept.is_some(),
+                (None, Some(_)) => false,
+            };
+            let row = match (kept, from_kept) {
+                (Some(key), true) => state.kept.get(&key).cloned().flatten().map(|value| Row { key, value }),
+                _ => stored.peek().cloned(),
+            };
+            let size = row.as_ref().map_or(0, |row| row.key.len() + row.value.len());
+            if limit.is_full(rows.len(), bytes, size) {
+                // The rest is read again.
+                state.from = reached.map_or_else(|| state.from.clone(), Bound::Excluded);
+                return Ok(rows);
+            }
+            if from_kept && let Some((key, value)) = state.kept.pop_first() {
+                let cost = kept_cost(&key, value.as_ref());
+                state.kept_bytes -= cost;
+                self.all.kept_bytes.fetch_sub(cost, Ordering::Relaxed);
+                // What it is now is not to be seen.
+                stored.next_if(|row| row.key == key);
+                reached = Some(key);
+            } else {
+                reached = stored.next().map(|row| row.key);
+            }
+            bytes += size;
+            rows.extend(row);
+        }
+        state.from = page_end.map_or_else(|| Bound::Included(state.end.clone()), Bound::Excluded);
+        Ok(rows)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.all.open.lock().retain(|open| !Arc::ptr_eq(open, &self.inner));
+        self.all.end(&mut self.inner.state.lock(), SnapshotError::Cleared);
+    }
+}
+
+fn kept_cost(key: &Bytes, value: Option<&Bytes>) -> usize {
+    KEPT_OVERHEAD_BYTES + key.len() + value.map_or(0, Bytes::len)
+}
+
+#[cfg(test)]
+#[path = "snapshots_tests.rs"]
+mod tests;
