@@ -55,6 +55,16 @@ pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&st
     Ok(builder.build().await?)
 }
 
+/// What makes handles for keys, of any table.
+///
+/// # Errors
+/// As [`admin`].
+pub(crate) fn builder(connection: &Connection) -> Result<archon_client::ClientBuilder, Failure> {
+    let transport = transport(connection)?;
+    let builder = Client::builder(endpoints(connection, &transport)?);
+    Ok(builder.timeout(connection.timeout).transport(transport))
+}
+
 fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<String>, Failure> {
     if connection.coordinators.is_empty() {
         return Err(Failure::usage(

@@ -6,6 +6,7 @@
 
 mod admin;
 mod args;
+mod backup;
 mod bench;
 mod cert;
 mod completion;
@@ -83,6 +84,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             #[cfg(not(feature = "otlp"))]
             let whole = tracing::Span::none();
             match verb {
+                Verb::Backup(verb) => on_runtime(async { backup::run(&verb, &connection).await }.instrument(whole)),
                 Verb::Kv(args) => on_runtime(kv_verb(args, &connection).instrument(whole)),
                 Verb::Doctor(args) => {
                     let output = Output::new(connection.output);
@@ -179,7 +181,8 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Status(args)) => admin::moves::status(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Cancel) => admin::rebalance::cancel(&admin, &output).await,
-        Verb::Bench(_)
+        Verb::Backup(_)
+        | Verb::Bench(_)
         | Verb::Cert(_)
         | Verb::Completion { .. }
         | Verb::Coordinator(_)

@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod backup;
 mod bench;
 mod bootstrap;
 mod cert;
@@ -21,6 +22,7 @@ pub(crate) use admin::{
     ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone, PlanArgs,
     RebalanceVerb, RemoveArgs, TopArgs, WatchArgs,
 };
+pub(crate) use backup::{BackupVerb, CreateBackupArgs, LookAtBackupArgs, ProgressArgs, RestoreBackupArgs};
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
     ReadArgs, SplitArgs, WriteOrder,
@@ -285,6 +287,17 @@ Examples:
   archon kv scan city/
   archon kv export orders --to orders.csv")]
     Kv(KvArgs),
+
+    /// Take a backup of tables from a running cluster, verify one, restore one into new tables.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon backup create --to /backups/monday
+  archon backup verify /backups/monday
+  archon backup restore /backups/monday --table orders --as orders_monday"
+    )]
+    Backup(BackupVerb),
 
     /// Measure how fast a cluster is (writes, reads, both, scans), or how long a dying node or moving data holds it up.
     ///

@@ -88,6 +88,22 @@ fn size(text: &str) -> Result<u64, String> {
     Ok((number * bytes_each) as u64)
 }
 
+/// The slowest pace of a backup, in bytes per second: at a slower one a node ends what it gives.
+const PACE_MIN: u64 = 1 << 20;
+
+/// Bytes per second, as a size.
+///
+/// # Errors
+/// What is wrong, and the least that is possible.
+pub(crate) fn pace(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        slow if slow < PACE_MIN => {
+            Err(format!("{text:?} per second is too slow for a partition to come to its end; give 1MiB at least"))
+        }
+        pace => Ok(pace),
+    }
+}
+
 /// The size above which partitions are split.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use super::{LeadTransferred, QuorumChanged, QuorumRecovered};
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
+use archon_backup::{BackupSummary, Manifest, RestoredTable};
 use archon_client::{
     AccessChanged, AccessSummary, Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription,
     PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
@@ -35,7 +36,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 77] = [
+    let all: [(&'static str, Schema); 81] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("doctor", one::<Diagnosis>),
@@ -87,6 +88,10 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("rebalance apply", one::<Applied>),
         ("rebalance status", one::<Rebalance>),
         ("rebalance cancel", one::<Cancelled>),
+        ("backup create", one::<BackupSummary>),
+        ("backup verify", one::<BackupSummary>),
+        ("backup show", one::<Manifest>),
+        ("backup restore", list::<RestoredTable>),
         ("kv put", one::<Written>),
         ("kv cas", one::<Written>),
         ("kv get", one::<Key>),

@@ -1,0 +1,297 @@
+//! Files of entries. A file begins with a head, then come blocks of entries, and a block without entries ends it: a file that is cut
+//! off anywhere is not whole by its own word. Each byte is under a checksum.
+//!
+//! Numbers begin with their highest byte; checksums are CRC-32C.
+//!
+//! | bytes | of the head of a file |
+//! |---|---|
+//! | 8 | `ARCHONBK` |
+//! | 4 | the format, 1 |
+//! | 4 | checksum of what stands before it |
+//!
+//! | bytes | of each block |
+//! |---|---|
+//! | 8 | its number, counted from 0 |
+//! | 4 | how long its entries are; 0: the file ends here |
+//! | 4 | how many entries it has |
+//! | 4 | checksum of the entries |
+//! | 4 | checksum of what stands before it in the block |
+//! | | the entries, packed |
+
+use crate::error::BackupError;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use crc32c::{crc32c, crc32c_append};
+
+/// The format of files and manifests.
+pub const FORMAT: u32 = 1;
+/// Longest block: a page of a snapshot is shorter, unless an entry alone is longer.
+pub const BLOCK_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+const MAGIC: &[u8; 8] = b"ARCHONBK";
+pub(crate) const HEAD_BYTES: usize = 16;
+pub(crate) const BLOCK_HEAD_BYTES: usize = 24;
+
+/// What a whole file comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct FileSum {
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// Its blocks, without the one that ends it.
+    pub(crate) blocks: u64,
+    /// Its entries.
+    pub(crate) entries: u64,
+    /// The checksum of all of it.
+    pub(crate) crc32c: u32,
+}
+
+impl FileSum {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.crc32c = crc32c_append(self.crc32c, bytes);
+    }
+}
+
+/// Makes a file, piece after piece.
+#[derive(Debug)]
+pub(crate) struct FileWriter {
+    sum: FileSum,
+}
+
+impl FileWriter {
+    /// A file that begins with these bytes.
+    pub(crate) fn begin() -> (Self, Bytes) {
+        let mut head = BytesMut::with_capacity(HEAD_BYTES);
+        head.put_slice(MAGIC);
+        head.put_u32(FORMAT);
+        head.put_u32(crc32c(&head));
+        let mut sum = FileSum::default();
+        sum.add(&head);
+        (Self { sum }, head.freeze())
+    }
+
+    /// The head of the next block, which these entries follow.
+    pub(crate) fn block(&mut self, entries: &[u8], count: u32, checksum: u32) -> Bytes {
+        let head = self.head(u32::try_from(entries.len()).unwrap_or(u32::MAX), count, checksum);
+        self.sum.add(entries);
+        self.sum.blocks += 1;
+        self.sum.entries += u64::from(count);
+        head
+    }
+
+    /// The bytes that end the file, and what it comes to.
+    pub(crate) fn end(mut self) -> (Bytes, FileSum) {
+        let end = self.head(0, 0, 0);
+        (end, self.sum)
+    }
+
+    fn head(&mut self, length: u32, count: u32, checksum: u32) -> Bytes {
+        let mut head = BytesMut::with_capacity(BLOCK_HEAD_BYTES);
+        head.put_u64(self.sum.blocks);
+        head.put_u32(length);
+        head.put_u32(count);
+        head.put_u32(checksum);
+        head.put_u32(crc32c(&head));
+        self.sum.add(&head);
+        head.freeze()
+    }
+}
+
+/// The entries of one block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    pub(crate) number: u64,
+    pub(crate) entries: Bytes,
+    pub(crate) count: u32,
+}
+
+/// Reads a file, piece after piece: asked for so many bytes, whoever has them gives them.
+#[derive(Debug)]
+pub(crate) struct FileReader {
+    file: String,
+    sum: FileSum,
+    over: bool,
+}
+
+/// The head of a block that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockHead {
+    pub(crate) length: usize,
+    count: u32,
+    checksum: u32,
+}
+
+impl FileReader {
+    pub(crate) fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), sum: FileSum::default(), over: false }
+    }
+
+    /// Whether its last block was read.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// What it comes to so far.
+    pub(crate) const fn sum(&self) -> FileSum {
+        self.sum
+    }
+
+    /// Takes the first [`HEAD_BYTES`].
+    pub(crate) fn head(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
+        let damaged = |what: &str| BackupError::damaged(&self.file, None, what);
+        let Some((mut content, mut sum)) = bytes.split_at_checked(HEAD_BYTES - 4).filter(|(_, sum)| sum.len() == 4)
+        else {
+            return Err(damaged("it is shorter than its head"));
+        };
+        if &content[..8] != MAGIC {
+            return Err(damaged("it is no file of a backup"));
+        }
+        if sum.get_u32() != crc32c(content) {
+            return Err(damaged("the checksum of its head does not fit"));
+        }
+        content.advance(8);
+        let found = content.get_u32();
+        if found != FORMAT {
+            return Err(BackupError::Newer { file: self.file.clone(), found, known: FORMAT });
+        }
+        self.sum.add(bytes);
+        Ok(())
+    }
+
+    /// Takes the [`BLOCK_HEAD_BYTES`] of the next block; `None` if the file ends there.
+    pub(crate) fn block_head(&mut self, bytes: &[u8]) -> Result<Option<BlockHead>, BackupError> {
+        let mut head = bytes;
+        if head.len() != BLOCK_HEAD_BYTES {
+            return Err(self.damaged("the file is cut off before its end"));
+        }
+        let sum = crc32c(&head[..BLOCK_HEAD_BYTES - 4]);
+        let (number, length, count) = (head.get_u64(), head.get_u32() as usize, head.get_u32());
+        let (checksum, own) = (head.get_u32(), head.get_u32());
+        if own != sum {
+            return Err(self.damaged("the checksum of its head does not fit"));
+        }
+        if number != self.sum.blocks || length > BLOCK_BYTES_MAX {
+            return Err(self.damaged("it is not the block that belongs here"));
+        }
+        self.sum.add(bytes);
+        if length == 0 {
+            self.over = true;
+            return Ok(None);
+        }
+        Ok(Some(BlockHead { length, count, checksum }))
+    }
+
+    /// Takes the entries of a block.
+    pub(crate) fn block(&mut self, head: BlockHead, entries: Bytes) -> Result<Block, BackupError> {
+        if entries.len() != head.length {
+            return Err(self.damaged("the file is cut off before its end"));
+        }
+        if crc32c(&entries) != head.checksum {
+            return Err(self.damaged("the checksum of its entries does not fit"));
+        }
+        self.sum.add(&entries);
+        let number = self.sum.blocks;
+        self.sum.blocks += 1;
+        self.sum.entries += u64::from(head.count);
+        Ok(Block { number, entries, count: head.count })
+    }
+
+    fn damaged(&self, what: &str) -> BackupError {
+        BackupError::damaged(&self.file, Some(self.sum.blocks), what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::Revision;
+    use archon_types::packed_entries::{pack_entry, unpack_entries};
+
+    fn file(blocks: &[Vec<(&str, &str)>]) -> (Vec<u8>, FileSum) {
+        let (mut writer, head) = FileWriter::begin();
+        let mut file = head.to_vec();
+        for (number, block) in blocks.iter().enumerate() {
+            let mut entries = BytesMut::new();
+            for (key, value) in block {
+                pack_entry(&mut entries, key.as_bytes(), value.as_bytes(), Revision::new(number as u64));
+            }
+            file.extend(writer.block(&entries, block.len() as u32, crc32c(&entries)));
+            file.extend(&entries);
+        }
+        let (end, sum) = writer.end();
+        file.extend(end);
+        (file, sum)
+    }
+
+    fn read(mut file: &[u8]) -> Result<(usize, FileSum), BackupError> {
+        let mut take = |bytes: usize| file.split_off(..bytes.min(file.len())).unwrap_or_default();
+        let mut reader = FileReader::new("a file");
+        reader.head(take(HEAD_BYTES))?;
+        let mut found = 0;
+        while let Some(head) = reader.block_head(take(BLOCK_HEAD_BYTES))? {
+            let block = reader.block(head, Bytes::copy_from_slice(take(head.length)))?;
+            found += unpack_entries(&block.entries).filter(Result::is_ok).count();
+        }
+        assert!(reader.is_over());
+        Ok((found, reader.sum()))
+    }
+
+    fn two_blocks() -> (Vec<u8>, FileSum) {
+        file(&[vec![("a", "1"), ("b", "22")], vec![("c", "333")]])
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (whole, sum) = two_blocks();
+        assert_eq!(read(&whole).unwrap(), (3, sum));
+        assert_eq!((sum.bytes, sum.blocks, sum.entries, sum.crc32c), (whole.len() as u64, 2, 3, crc32c(&whole)));
+        assert_eq!(read(&file(&[]).0).unwrap().0, 0);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_anywhere_is_not_whole() {
+        let (whole, _) = two_blocks();
+        for length in 0..whole.len() {
+            assert!(read(&whole[..length]).is_err(), "cut off after {length} of {} bytes", whole.len());
+        }
+    }
+
+    #[test]
+    fn a_bit_that_was_flipped_anywhere_is_found() {
+        let (whole, _) = two_blocks();
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&damaged).is_err(), "bit {} of byte {}", bit % 8, bit / 8);
+        }
+    }
+
+    #[test]
+    fn the_block_that_is_damaged_is_named() {
+        let (mut whole, _) = two_blocks();
+        let end = whole.len() - BLOCK_HEAD_BYTES;
+        whole[end - 1] ^= 1;
+        let error = read(&whole).unwrap_err();
+        assert!(matches!(error, BackupError::Damaged { block: Some(1), .. }), "{error}");
+    }
+
+    #[test]
+    fn blocks_that_changed_places_are_found() {
+        let (whole, _) = file(&[vec![("a", "1")], vec![("b", "2")]]);
+        let block = BLOCK_HEAD_BYTES + 16 + 2;
+        let mut swapped = whole[..HEAD_BYTES].to_vec();
+        swapped.extend(&whole[HEAD_BYTES + block..HEAD_BYTES + 2 * block]);
+        swapped.extend(&whole[HEAD_BYTES..HEAD_BYTES + block]);
+        swapped.extend(&whole[HEAD_BYTES + 2 * block..]);
+        assert_eq!(swapped.len(), whole.len());
+        assert!(read(&swapped).is_err());
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_its_number() {
+        let (mut whole, _) = two_blocks();
+        whole[8..12].copy_from_slice(&2_u32.to_be_bytes());
+        let sum = crc32c(&whole[..12]);
+        whole[12..16].copy_from_slice(&sum.to_be_bytes());
+        assert!(matches!(read(&whole), Err(BackupError::Newer { found: 2, known: 1, .. })));
+    }
+}

@@ -1,0 +1,393 @@
+//! Takes a backup from a running cluster: of each partition one snapshot, some at a time. What is done is noted, so that a backup
+//! that was interrupted goes on; a snapshot that is over before its end is begun anew.
+
+use crate::block::{FORMAT, FileWriter};
+use crate::error::BackupError;
+use crate::manifest::{BEGUN, DATA, Done, JOURNAL, MANIFEST, Manifest, Piece, TableBackup, names, seal, unseal};
+use crate::pace::Pace;
+use crate::progress::Progress;
+use crate::store::{Sink, Store};
+use archon_client::{
+    Admin, Bytes, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, SnapshotOf, TableSummary,
+};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often a partition is begun before the backup is given up.
+const ATTEMPTS_MAX: u32 = 10;
+/// The first pause before one is begun again; the next ones are longer.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The longest one.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// What is backed up, and how.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// The tables; none: all.
+    pub tables: Vec<String>,
+    /// How many bytes per second may pass, all partitions together.
+    pub bytes_per_second: Option<u64>,
+    /// How many partitions are read at once.
+    pub partitions_at_once: usize,
+}
+
+/// Takes a backup, or goes on with one that was begun in the same place, and says what is in it.
+///
+/// # Errors
+/// [`BackupError`]; but for [`BackupError::Occupied`] the same call goes on where this one ended.
+pub async fn create(
+    admin: &Admin,
+    client: ClientBuilder,
+    store: &Store,
+    options: &CreateOptions,
+    progress: &Progress,
+) -> Result<Manifest, BackupError> {
+    look(store).await?;
+    let _held = store.hold().await?;
+    look(store).await?;
+    let begun_ms = now_ms();
+    let cluster_id = admin.status().await?.cluster_id;
+    let present = admin.list_tables().await?;
+    let wanted = chosen(&present, &options.tables)?;
+    let mut manifest = match store.read(BEGUN).await? {
+        Some(begun) => carried_on(unseal(BEGUN, &begun)?, &cluster_id, &present, options, store)?,
+        None => {
+            let tables = wanted.into_iter().map(|table| TableBackup { table, pieces: Vec::new() }).collect();
+            let archon_version = env!("CARGO_PKG_VERSION").to_owned();
+            let manifest = Manifest { format: FORMAT, archon_version, cluster_id, begun_ms, finished_ms: 0, tables };
+            store.make(&[DATA, JOURNAL]).await?;
+            store.write(BEGUN, seal(&manifest)?).await?;
+            manifest
+        }
+    };
+    store.make(&[DATA, JOURNAL]).await?;
+    let mut done = done_before(store, progress).await?;
+    let taking = Taking {
+        store,
+        progress,
+        pace: Pace::new(options.bytes_per_second),
+        next_file: AtomicU64::new(next_file(store).await?),
+    };
+    let mut clients: Option<Client> = None;
+    for table in manifest.tables.iter_mut().filter(|table| table.holds_data()) {
+        let name = &table.table.name;
+        let own = match &clients {
+            Some(any) => any.table(name).await?,
+            None => client.clone().table(name).build().await?,
+        };
+        let mut pieces = done.remove(&table.table.id).unwrap_or_default();
+        progress.expect(stored(admin, name).await);
+        let left = match table.is_range() {
+            true => left_of_ranges(&own, &pieces)?,
+            false => left_of_hashed(table.table.partitions_total, &pieces),
+        };
+        let taken = left.into_iter().map(|left| taking.all_of(&own, &table.table, left));
+        let taken: Vec<Vec<Piece>> =
+            stream::iter(taken).buffer_unordered(options.partitions_at_once.max(1)).try_collect().await?;
+        pieces.extend(taken.into_iter().flatten());
+        let key = |piece: &Piece| (piece.keys().map(|keys| keys.begin).unwrap_or_default(), piece.partition);
+        pieces.sort_by_key(key);
+        table.pieces = pieces;
+        clients.get_or_insert(own);
+    }
+    manifest.finished_ms = now_ms();
+    manifest.check()?;
+    store.write(MANIFEST, seal(&manifest)?).await?;
+    clean(store, &manifest).await?;
+    Ok(manifest)
+}
+
+/// Refuses a place with a finished backup, or with something else.
+async fn look(store: &Store) -> Result<(), BackupError> {
+    let occupied = |why: &str| Err(BackupError::Occupied { place: store.place(), why: why.to_owned() });
+    if store.read(MANIFEST).await?.is_some() {
+        return occupied("a finished backup is there; name another directory");
+    }
+    if store.read(BEGUN).await?.is_none() && !store.is_empty().await? {
+        return occupied("something else is there; name an empty or a new directory");
+    }
+    Ok(())
+}
+
+fn chosen(present: &[TableSummary], wanted: &[String]) -> Result<Vec<TableSummary>, BackupError> {
+    if wanted.is_empty() {
+        return Ok(present.to_vec());
+    }
+    let wanted: BTreeSet<&String> = wanted.iter().collect();
+    let find = |name: &&String| {
+        let found = present.iter().find(|table| table.name == **name).cloned();
+        let (place, has) = ("the cluster".to_owned(), names(present.iter()));
+        found.ok_or_else(|| BackupError::NoTable { place, table: (*name).clone(), has })
+    };
+    wanted.iter().map(find).collect()
+}
+
+/// A backup that was begun before, if it can go on.
+fn carried_on(
+    begun: Manifest,
+    cluster_id: &str,
+    present: &[TableSummary],
+    options: &CreateOptions,
+    store: &Store,
+) -> Result<Manifest, BackupError> {
+    let occupied = |why: String| Err(BackupError::Occupied { place: store.place(), why });
+    if begun.cluster_id != cluster_id {
+        return occupied(format!("a backup of cluster {} was begun there, this is {cluster_id}", begun.cluster_id));
+    }
+    let of: BTreeSet<&String> = begun.tables.iter().map(|table| &table.table.name).collect();
+    if !options.tables.is_empty() && of != options.tables.iter().collect() {
+        let names = names(begun.tables.iter().map(|table| &table.table));
+        return occupied(format!(
+            "a backup of other tables was begun there: {names}; say the same, or name another directory"
+        ));
+    }
+    if let Some(gone) = begun.tables.iter().find(|begun| !present.iter().any(|table| table.id == begun.table.id)) {
+        let name = &gone.table.name;
+        return occupied(format!(
+            "the backup that was begun there is of table {name}, which was dropped; name another directory"
+        ));
+    }
+    Ok(begun)
+}
+
+/// The pieces that are done, by table.
+async fn done_before(store: &Store, progress: &Progress) -> Result<BTreeMap<u64, Vec<Piece>>, BackupError> {
+    let mut done: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
+    for name in store.list(JOURNAL).await? {
+        let Some(bytes) = store.read(&name).await? else { continue };
+        let Ok(Done { table_id, piece }) = unseal(&name, &bytes) else {
+            tracing::warn!(name, "what says that a piece is done is damaged; the piece is taken anew");
+            continue;
+        };
+        if store.length(&piece.file).await? == Some(piece.file_bytes) {
+            progress.came(usize::try_from(piece.file_bytes).unwrap_or(usize::MAX), piece.entries);
+            progress.piece_done();
+            done.entry(table_id).or_default().push(piece);
+        }
+    }
+    Ok(done)
+}
+
+/// The number of the next file: above those of all that are there.
+async fn next_file(store: &Store) -> Result<u64, BackupError> {
+    let number = |name: &String| name.rsplit_once('-')?.1.split_once('.')?.0.parse::<u64>().ok();
+    Ok(store.list(DATA).await?.iter().filter_map(number).max().map_or(0, |last| last + 1))
+}
+
+/// About how many bytes of keys and values a table has; zero if that is not known.
+async fn stored(admin: &Admin, name: &str) -> u64 {
+    match admin.check_table(name).await {
+        Ok(found) => {
+            let copies = u64::from(found.copies_deleted);
+            found.bytes_deleted * u64::from(found.table.partitions_total.min(found.copies_deleted)) / copies.max(1)
+        }
+        Err(_) => 0,
+    }
+}
+
+fn left_of_hashed(partitions: u32, done: &[Piece]) -> Vec<SnapshotOf> {
+    let done: BTreeSet<u32> = done.iter().map(|piece| piece.partition).collect();
+    (0..partitions).filter(|partition| !done.contains(partition)).map(SnapshotOf::Partition).collect()
+}
+
+/// The keys that are in no piece yet, apart where partitions are parted now.
+fn left_of_ranges(client: &Client, done: &[Piece]) -> Result<Vec<SnapshotOf>, BackupError> {
+    let done: Result<Vec<KeyRange>, BackupError> = done.iter().map(Piece::keys).collect();
+    let now: Vec<KeyRange> = client.partition_keys().into_iter().map(|(_, keys)| keys).collect();
+    Ok(parted(&gaps(done?), &now).into_iter().map(SnapshotOf::Keys).collect())
+}
+
+/// The keys between some ranges that do not overlap.
+fn gaps(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.sort_by(|one, other| one.begin.cmp(&other.begin));
+    let (mut gaps, mut next) = (Vec::new(), Some(Bytes::new()));
+    for range in ranges {
+        let Some(begin) = next.take() else { break };
+        gaps.push(KeyRange { begin, end: Some(range.begin) });
+        next = range.end;
+    }
+    gaps.extend(next.map(|begin| KeyRange { begin, end: None }));
+    gaps.retain(|gap| !gap.is_empty());
+    gaps
+}
+
+/// Ranges, cut where others begin.
+fn parted(ranges: &[KeyRange], at: &[KeyRange]) -> Vec<KeyRange> {
+    let mut parted = Vec::new();
+    for range in ranges {
+        let mut rest = range.clone();
+        let mut cuts: Vec<&Bytes> = at.iter().map(|range| &range.begin).collect();
+        cuts.sort();
+        for cut in cuts {
+            if rest.contains(cut) && rest.begin != *cut {
+                parted.push(rest.clone().before(cut.clone()));
+                rest.begin = cut.clone();
+            }
+        }
+        parted.push(rest);
+    }
+    parted
+}
+
+struct Taking<'a> {
+    store: &'a Store,
+    progress: &'a Progress,
+    pace: Pace,
+    next_file: AtomicU64,
+}
+
+impl Taking<'_> {
+    /// Takes a partition, or keys that were in one a moment ago and are in several by now.
+    async fn all_of(&self, client: &Client, table: &TableSummary, of: SnapshotOf) -> Result<Vec<Piece>, BackupError> {
+        let mut rest = of;
+        let mut pieces = Vec::new();
+        loop {
+            let piece = self.one(client, table, &rest).await?;
+            let end = piece.keys()?.end;
+            pieces.push(piece);
+            rest = match (rest, end) {
+                (SnapshotOf::Keys(keys), Some(end)) if keys.end.as_ref() != Some(&end) => {
+                    SnapshotOf::Keys(KeyRange { begin: end, end: keys.end })
+                }
+                _ => return Ok(pieces),
+            };
+        }
+    }
+
+    /// Takes a piece, however often it must be begun.
+    async fn one(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            let error = match self.attempt(client, table, of).await {
+                Ok(piece) => return Ok(piece),
+                Err(BackupError::Cluster(error)) if may_pass(&error) => error,
+                Err(error) => return Err(error),
+            };
+            tracing::info!(table = table.name, ?of, %error, attempt, "a partition is begun anew");
+            if attempt >= ATTEMPTS_MAX {
+                let partition = match of {
+                    SnapshotOf::Partition(index) => index.to_string(),
+                    SnapshotOf::Keys(keys) => archon_types::text::shown_key(&keys.begin),
+                };
+                let (table, last) = (table.name.clone(), Box::new(error));
+                return Err(BackupError::GaveUp { table, partition, attempts: attempt, last });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        Err(BackupError::Usage("a partition was begun too often".to_owned()))
+    }
+
+    async fn attempt(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let file = format!("{DATA}t{}-{number:06}.entries", table.id);
+        let mut sink = self.store.create(&file).await?;
+        let (mut bytes, mut entries) = (0, 0);
+        match self.fill(client, of, &mut sink, &file, (&mut bytes, &mut entries)).await {
+            Ok(piece) => {
+                sink.finish().await?;
+                let done = seal(&Done { table_id: table.id, piece: piece.clone() })?;
+                self.store.write(&format!("{JOURNAL}t{}-{number:06}.json", table.id), done).await?;
+                self.progress.piece_done();
+                Ok(piece)
+            }
+            Err(error) => {
+                self.progress.in_vain(bytes, entries);
+                sink.abandon().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn fill(
+        &self,
+        client: &Client,
+        of: &SnapshotOf,
+        sink: &mut Sink,
+        file: &str,
+        (bytes, entries): (&mut u64, &mut u64),
+    ) -> Result<Piece, BackupError> {
+        let mut snapshot = client.snapshot(of).await?;
+        if let SnapshotOf::Keys(keys) = of
+            && snapshot.keys.begin != keys.begin
+        {
+            let why = "the node gives other keys than those that were asked for; its version and this one's do not fit";
+            return Err(Error::from(ErrorDetail::new(ErrorKind::Internal, why)).into());
+        }
+        let (mut writer, head) = FileWriter::begin();
+        sink.write(&head).await?;
+        while let Some(page) = snapshot.next().await? {
+            if page.entries.is_empty() {
+                continue;
+            }
+            if crc32c::crc32c(&page.entries) != page.crc32c {
+                let why = "a page of the snapshot was damaged on its way";
+                return Err(Error::from(ErrorDetail::new(ErrorKind::Unreachable, why)).into());
+            }
+            self.pace.pass(page.entries.len()).await;
+            sink.write(&writer.block(&page.entries, page.count, page.crc32c)).await?;
+            sink.write(&page.entries).await?;
+            *bytes += page.entries.len() as u64;
+            *entries += u64::from(page.count);
+            self.progress.came(page.entries.len(), u64::from(page.count));
+        }
+        let (end, sum) = writer.end();
+        sink.write(&end).await?;
+        let position = snapshot.position;
+        let seen = (snapshot.partition.index, position.epoch.get(), position.seq.get(), snapshot.log_time_ms);
+        Ok(Piece::new(seen, &snapshot.keys, file.to_owned(), sum))
+    }
+}
+
+/// Whether a snapshot that ended so may come to its end if it is begun anew.
+fn may_pass(error: &Error) -> bool {
+    let kind = error.kind();
+    kind.is_retryable()
+        || matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::WrongNode | ErrorKind::StaleIncarnation)
+}
+
+/// Deletes what the manifest does not speak of.
+async fn clean(store: &Store, manifest: &Manifest) -> Result<(), BackupError> {
+    let files: BTreeSet<&str> = manifest.pieces().map(|piece| piece.file.as_str()).collect();
+    for name in store.list(DATA).await?.iter().filter(|name| !files.contains(name.as_str())) {
+        store.delete(name).await?;
+    }
+    for name in store.list(JOURNAL).await? {
+        store.delete(&name).await?;
+    }
+    store.delete_folder(JOURNAL).await;
+    store.delete(BEGUN).await
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(begin: &'static str, end: &'static str) -> KeyRange {
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        KeyRange { begin: bytes(begin), end: (!end.is_empty()).then(|| bytes(end)) }
+    }
+
+    #[test]
+    fn what_is_left_is_what_no_piece_has() {
+        assert_eq!(gaps(vec![]), [KeyRange::ALL]);
+        assert_eq!(gaps(vec![KeyRange::ALL]), []);
+        assert_eq!(gaps(vec![range("m", "p"), range("", "c")]), [range("c", "m"), range("p", "")]);
+        assert_eq!(gaps(vec![range("m", "")]), [range("", "m")]);
+    }
+
+    #[test]
+    fn what_is_left_is_cut_where_partitions_are_now() {
+        let now = [range("", "d"), range("d", "m"), range("m", "")];
+        assert_eq!(parted(&[range("c", "p")], &now), [range("c", "d"), range("d", "m"), range("m", "p")]);
+        assert_eq!(parted(&[KeyRange::ALL], &now), now);
+        assert_eq!(parted(&[range("d", "e")], &now), [range("d", "e")]);
+    }
+}

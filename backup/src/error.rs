@@ -1,0 +1,111 @@
+//! What can go wrong with a backup.
+
+use archon_client::Error;
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// There is no finished backup.
+    #[error("{place} holds no finished backup: {why}")]
+    NoBackup {
+        /// Where it was looked for.
+        place: String,
+        /// What is there instead.
+        why: String,
+    },
+    /// A backup is not what was written.
+    #[error("{file} is damaged{}: {what}", .block.map_or_else(String::new, |block| format!(" in block {block}")))]
+    Damaged {
+        /// The file, within the backup.
+        file: String,
+        /// The block, counted from 0, if it is known.
+        block: Option<u64>,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A newer version wrote it.
+    #[error(
+        "{file} has format {found}, and this version reads up to {known}; use the version that wrote it, or a newer one"
+    )]
+    Newer {
+        /// The file, within the backup.
+        file: String,
+        /// Its format.
+        found: u32,
+        /// The newest one known here.
+        known: u32,
+    },
+    /// The place is taken by something else.
+    #[error("{place} cannot take this backup: {why}")]
+    Occupied {
+        /// Where it was to go.
+        place: String,
+        /// What is there.
+        why: String,
+    },
+    /// A table is in the way.
+    #[error("table {table} exists already: a backup is restored into a new table only; nothing was changed")]
+    TableExists {
+        /// Its name.
+        table: String,
+    },
+    /// A table is not there.
+    #[error("{place} has no table {table}; it has {has}")]
+    NoTable {
+        /// The cluster or the backup.
+        place: String,
+        /// The name.
+        table: String,
+        /// Those that there are.
+        has: String,
+    },
+    /// What was asked for does not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// A partition could not be read to its end.
+    #[error(
+        "partition {partition} of table {table} was begun {attempts} times and never came to its end; the last time: {last}"
+    )]
+    GaveUp {
+        /// The table.
+        table: String,
+        /// The partition, or the first of its keys.
+        partition: String,
+        /// How often.
+        attempts: u32,
+        /// What ended the last attempt.
+        last: Box<Error>,
+    },
+    /// A table was restored in part.
+    #[error(
+        "table {table} was restored in part only ({entries} entries): {source}; drop it (`archon table drop {table} --yes`) and restore again"
+    )]
+    Partial {
+        /// The table.
+        table: String,
+        /// How many entries are there.
+        entries: u64,
+        /// What ended it.
+        source: Box<Self>,
+    },
+    /// The cluster refused or did not answer.
+    #[error(transparent)]
+    Cluster(#[from] Error),
+    /// Files could not be read or written.
+    #[error("{place}: {what}: {source}")]
+    Io {
+        /// The file or directory.
+        place: String,
+        /// What was tried.
+        what: &'static str,
+        /// The refusal.
+        source: std::io::Error,
+    },
+}
+
+impl BackupError {
+    pub(crate) fn damaged(file: &str, block: Option<u64>, what: impl Into<String>) -> Self {
+        Self::Damaged { file: file.to_owned(), block, what: what.into() }
+    }
+}

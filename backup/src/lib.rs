@@ -1,0 +1,29 @@
+//! Backups of tables. What a backup is made of, byte for byte, stands in `docs/BACKUPS.md`.
+//!
+//! | module | |
+//! |---|---|
+//! | `block` | files of entries: blocks with checksums |
+//! | `manifest` | what says which files there are, and what is in them |
+//! | `store` | where a backup is kept |
+//! | `create` | takes one from a running cluster: per partition one snapshot |
+//! | `verify` | reads all of one, without a cluster |
+//! | `restore` | writes one into new tables |
+
+mod block;
+mod create;
+mod error;
+mod manifest;
+mod pace;
+mod progress;
+mod restore;
+mod store;
+mod verify;
+
+pub use block::{BLOCK_BYTES_MAX, FORMAT};
+pub use create::{CreateOptions, create};
+pub use error::BackupError;
+pub use manifest::{Manifest, Piece, TableBackup};
+pub use progress::Progress;
+pub use restore::{RestoreOptions, RestoredTable, restore};
+pub use store::Store;
+pub use verify::{BackupSummary, show, verify};

@@ -1,0 +1,245 @@
+//! The manifest of a backup: which tables it has, and of each which files. It is JSON with a checksum in front, and is written last: a
+//! directory without one holds no backup. What is begun and which pieces are done stands in files of the same kind, from which a
+//! backup that was interrupted goes on.
+
+use crate::block::{FORMAT, FileSum};
+use crate::error::BackupError;
+use archon_client::{Bytes, Holds, KeyRange, KeysBy, TableSummary, Word};
+use crc32c::crc32c;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The name of the manifest.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// The name of what says which backup was begun.
+pub(crate) const BEGUN: &str = "begun.json";
+/// Where files of entries are.
+pub(crate) const DATA: &str = "data/";
+/// Where it stands which of them are done, until the manifest says so.
+pub(crate) const JOURNAL: &str = "journal/";
+
+/// What a backup holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Manifest {
+    /// The format of the backup.
+    pub format: u32,
+    /// The version of the program that took it.
+    pub archon_version: String,
+    /// The UUID of the cluster that it was taken from.
+    pub cluster_id: String,
+    /// When it was begun, in milliseconds since 1970: every write that was acknowledged before is in it.
+    pub begun_ms: u64,
+    /// When it was done, in milliseconds since 1970.
+    pub finished_ms: u64,
+    /// Its tables.
+    pub tables: Vec<TableBackup>,
+}
+
+/// A table in a backup.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableBackup {
+    /// What it was in the cluster.
+    #[serde(flatten)]
+    pub table: TableSummary,
+    /// Where its entries are, in order of partitions or of keys; nothing of a lease table, which has none.
+    pub pieces: Vec<Piece>,
+}
+
+/// What was in a partition as of one position of its log; in a table by ranges, which may be split or merged meanwhile, perhaps a part.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Piece {
+    /// The partition's number within its table.
+    pub partition: u32,
+    /// The first of the keys, as hexadecimal digits; empty: from the first one on.
+    pub begin_hex: String,
+    /// The first key beyond, as hexadecimal digits; none: up to the last one.
+    pub end_hex: Option<String>,
+    /// The epoch of the last entry of the partition's log that is seen.
+    pub epoch: u64,
+    /// The number of that entry.
+    pub seq: u64,
+    /// Its log time, in milliseconds since 1970.
+    pub log_time_ms: u64,
+    /// The file, within the backup.
+    pub file: String,
+    /// The file's length.
+    pub file_bytes: u64,
+    /// The file's blocks.
+    pub blocks: u64,
+    /// The file's entries.
+    pub entries: u64,
+    /// The checksum (CRC-32C) of the whole file.
+    pub crc32c: u32,
+}
+
+/// A piece that is done, while the backup is not.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) table_id: u64,
+    pub(crate) piece: Piece,
+}
+
+impl Manifest {
+    /// Bytes of all its files of entries.
+    pub fn bytes(&self) -> u64 {
+        self.pieces().map(|piece| piece.file_bytes).sum()
+    }
+
+    /// All its entries.
+    pub fn entries(&self) -> u64 {
+        self.pieces().map(|piece| piece.entries).sum()
+    }
+
+    /// All its pieces.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.tables.iter().flat_map(|table| &table.pieces)
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Result<&TableBackup, BackupError> {
+        let found = self.tables.iter().find(|table| table.table.name == name);
+        found.ok_or_else(|| BackupError::NoTable {
+            place: "the backup".to_owned(),
+            table: name.to_owned(),
+            has: names(self.tables.iter().map(|table| &table.table)),
+        })
+    }
+
+    /// Checks that the pieces of each table are all of it, none twice.
+    pub(crate) fn check(&self) -> Result<(), BackupError> {
+        self.tables.iter().try_for_each(TableBackup::check)
+    }
+}
+
+pub(crate) fn names<'a>(tables: impl Iterator<Item = &'a TableSummary>) -> String {
+    let names: Vec<&str> = tables.map(|table| table.name.as_str()).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+impl TableBackup {
+    /// Whether its partitions hold entries.
+    pub(crate) fn holds_data(&self) -> bool {
+        self.table.holds == Word::Known(Holds::Data)
+    }
+
+    /// Whether its keys are in ranges.
+    pub(crate) fn is_range(&self) -> bool {
+        self.table.keys == Word::Known(KeysBy::Range)
+    }
+
+    fn check(&self) -> Result<(), BackupError> {
+        let damaged = |what: String| Err(BackupError::damaged(MANIFEST, None, what));
+        let name = &self.table.name;
+        let inside = |piece: &Piece| piece.file.strip_prefix(DATA).is_some_and(|file| !file.contains('/'));
+        if let Some(piece) = self.pieces.iter().find(|piece| !inside(piece)) {
+            return damaged(format!("{:?} is no file of a backup", piece.file));
+        }
+        if matches!(self.table.holds, Word::Unknown(_)) || matches!(self.table.keys, Word::Unknown(_)) {
+            return damaged(format!("table {name} is of a kind that this version does not know"));
+        }
+        if !self.holds_data() {
+            return if self.pieces.is_empty() { Ok(()) } else { damaged(format!("lease table {name} has entries")) };
+        }
+        if self.is_range() {
+            let mut next = Some(Bytes::new());
+            for piece in &self.pieces {
+                let keys = piece.keys()?;
+                if next.as_ref() != Some(&keys.begin) {
+                    return damaged(format!("the keys of table {name} from {} on do not follow", piece.begin_hex));
+                }
+                next = keys.end;
+            }
+            return if next.is_none() { Ok(()) } else { damaged(format!("the last keys of table {name} are missing")) };
+        }
+        let numbers: Vec<u32> = self.pieces.iter().map(|piece| piece.partition).collect();
+        if numbers != (0..self.table.partitions_total).collect::<Vec<_>>() {
+            return damaged(format!("table {name} does not have each of its partitions once"));
+        }
+        Ok(())
+    }
+}
+
+impl Piece {
+    pub(crate) fn new(
+        (partition, epoch, seq, log_time_ms): (u32, u64, u64, u64),
+        keys: &KeyRange,
+        file: String,
+        sum: FileSum,
+    ) -> Self {
+        Self {
+            partition,
+            begin_hex: hex(&keys.begin),
+            end_hex: keys.end.as_deref().map(hex),
+            epoch,
+            seq,
+            log_time_ms,
+            file,
+            file_bytes: sum.bytes,
+            blocks: sum.blocks,
+            entries: sum.entries,
+            crc32c: sum.crc32c,
+        }
+    }
+
+    /// Its keys.
+    pub(crate) fn keys(&self) -> Result<KeyRange, BackupError> {
+        let bytes = |text: &str| {
+            unhex(text).ok_or_else(|| BackupError::damaged(MANIFEST, None, format!("{text:?} is no hexadecimal key")))
+        };
+        Ok(KeyRange { begin: bytes(&self.begin_hex)?, end: self.end_hex.as_deref().map(bytes).transpose()? })
+    }
+
+    pub(crate) const fn sum(&self) -> FileSum {
+        FileSum { bytes: self.file_bytes, blocks: self.blocks, entries: self.entries, crc32c: self.crc32c }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Bytes> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect::<Vec<u8>>().into())
+}
+
+const SEAL_BEGIN: &str = "{\"crc32c\":\"";
+const SEAL_MIDDLE: &str = "\",\"content\":";
+const SEAL_END: &str = "}\n";
+
+/// A document under a checksum: JSON all the same.
+pub(crate) fn seal<T: Serialize>(document: &T) -> Result<Bytes, BackupError> {
+    let content = serde_json::to_string_pretty(document)
+        .map_err(|error| BackupError::Usage(format!("the manifest cannot be written as JSON: {error}")))?;
+    let sum = crc32c(content.as_bytes());
+    Ok(format!("{SEAL_BEGIN}{sum:08x}{SEAL_MIDDLE}{content}{SEAL_END}").into())
+}
+
+/// What [`seal`] wrote.
+pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, BackupError> {
+    /// Read first, from whatever a newer version writes.
+    #[derive(Deserialize)]
+    struct Formatted {
+        format: Option<u32>,
+    }
+    let damaged = |what: &str| BackupError::damaged(file, None, what);
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
+    let parts = text.strip_prefix(SEAL_BEGIN).and_then(|rest| rest.split_at_checked(8));
+    let parts = parts.and_then(|(sum, rest)| Some((sum, rest.strip_prefix(SEAL_MIDDLE)?.strip_suffix(SEAL_END)?)));
+    let (sum, content) = parts.ok_or_else(|| damaged("it is not whole"))?;
+    if sum != format!("{:08x}", crc32c(content.as_bytes())) {
+        return Err(damaged("its checksum does not fit"));
+    }
+    let read = |error: serde_json::Error| damaged(&format!("it cannot be read: {error}"));
+    let Formatted { format } = serde_json::from_str(content).map_err(read)?;
+    if let Some(found) = format.filter(|found| *found != FORMAT) {
+        return Err(BackupError::Newer { file: file.to_owned(), found, known: FORMAT });
+    }
+    serde_json::from_str(content).map_err(read)
+}
+
+#[cfg(test)]
+#[path = "manifest_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! How far something has come.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How far a backup, its verification or its restoration has come; shared with whoever shows it.
+#[derive(Debug)]
+pub struct Progress {
+    began: Instant,
+    bytes: AtomicU64,
+    bytes_total: AtomicU64,
+    entries: AtomicU64,
+    pieces: AtomicU64,
+    again: AtomicU64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            began: Instant::now(),
+            bytes: zero(),
+            bytes_total: zero(),
+            entries: zero(),
+            pieces: zero(),
+            again: zero(),
+        }
+    }
+}
+
+impl Progress {
+    /// Bytes that came so far, without those that came in vain.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// About how many there are in all; zero: not known.
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_total.load(Ordering::Relaxed)
+    }
+
+    /// Entries that came so far.
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Pieces that are done.
+    pub fn pieces(&self) -> u64 {
+        self.pieces.load(Ordering::Relaxed)
+    }
+
+    /// How often one was begun anew.
+    pub fn begun_again(&self) -> u64 {
+        self.again.load(Ordering::Relaxed)
+    }
+
+    /// Since when it goes on.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// How long the rest takes, if it goes on as it did; `None` if that cannot be said.
+    pub fn left(&self) -> Option<Duration> {
+        let (bytes, total) = (self.bytes(), self.bytes_total());
+        let rest = total.checked_sub(bytes).filter(|_| bytes > 0)?;
+        Some(self.elapsed().mul_f64(rest as f64 / bytes as f64))
+    }
+
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn came(&self, bytes: usize, entries: u64) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.entries.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    pub(crate) fn piece_done(&self) {
+        self.pieces.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn in_vain(&self, bytes: u64, entries: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.entries.fetch_sub(entries, Ordering::Relaxed);
+        self.again.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_by_what_came() {
+        let progress = Progress { began: Instant::now() - Duration::from_secs(10), ..Progress::default() };
+        assert_eq!(progress.left(), None);
+        progress.expect(300);
+        progress.came(100, 1);
+        assert_eq!(progress.left().map(|left| left.as_secs()), Some(20));
+        progress.came(300, 1);
+        assert_eq!(progress.left(), None, "the estimate was too low");
+        progress.in_vain(300, 1);
+        assert_eq!((progress.bytes(), progress.entries(), progress.begun_again()), (100, 1, 1));
+    }
+}

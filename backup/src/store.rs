@@ -1,0 +1,285 @@
+//! Where a backup is kept: a directory. What is written under a name is there as a whole, or not at all.
+
+use crate::error::BackupError;
+use archon_durable::{Lock, LockError, create_directory, private, rename, replace, temporary_path};
+use bytes::{Bytes, BytesMut};
+use std::io;
+use std::path::{Path, PathBuf};
+use tokio::fs::{self, File};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// Longest manifest that is read.
+const WHOLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Bytes read from or written to a file at once.
+const BUFFER_BYTES: usize = 1024 * 1024;
+
+/// A place for a backup.
+#[derive(Clone, Debug)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+/// Keeps others from writing to the same place.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _lock: Lock,
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    path: PathBuf,
+    file: Option<File>,
+    gathered: BytesMut,
+}
+
+/// A file that is read from its beginning.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    file: File,
+    ahead: BytesMut,
+}
+
+fn failed<'a>(path: &'a Path, what: &'static str) -> impl FnOnce(io::Error) -> BackupError + use<'a> {
+    move |source| BackupError::Io { place: path.display().to_string(), what, source }
+}
+
+impl Store {
+    /// The place at `at`: a directory's path, or `file://` and one.
+    ///
+    /// # Errors
+    /// [`BackupError::Usage`] for any other kind of place.
+    pub fn at(at: &str) -> Result<Self, BackupError> {
+        match at.split_once("://") {
+            Some(("file", path)) if path.starts_with('/') => Ok(Self { directory: path.into() }),
+            Some((kind, _)) => Err(BackupError::Usage(format!(
+                "a backup is kept in a directory, as /path or file:///path; {kind}:// is not known"
+            ))),
+            None if at.is_empty() => Err(BackupError::Usage("no directory is named for the backup".to_owned())),
+            None => Ok(Self { directory: at.into() }),
+        }
+    }
+
+    /// The place, as it was named.
+    pub fn place(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Makes the place, if it is not there, and keeps others away.
+    pub(crate) async fn hold(&self) -> Result<Held, BackupError> {
+        let directory = self.directory.clone();
+        blocking(move || {
+            create_directory(&directory).map_err(failed(&directory, "the directory cannot be made"))?;
+            let lock = Lock::take(&directory).map_err(|error| match error {
+                LockError::Held { .. } => BackupError::Occupied {
+                    place: directory.display().to_string(),
+                    why: format!("it is {error}, which takes a backup there"),
+                },
+                LockError::Io { action, source } => failed(&directory, action)(source),
+            })?;
+            Ok(Held { _lock: lock })
+        })
+        .await
+    }
+
+    /// Makes folders, if they are not there.
+    pub(crate) async fn make(&self, folders: &[&str]) -> Result<(), BackupError> {
+        let folders: Vec<PathBuf> = folders.iter().map(|folder| self.path(folder)).collect();
+        blocking(move || {
+            folders
+                .iter()
+                .try_for_each(|folder| create_directory(folder).map_err(failed(folder, "the directory cannot be made")))
+        })
+        .await
+    }
+
+    /// How long a file is; `None` if it is not there.
+    pub(crate) async fn length(&self, name: &str) -> Result<Option<u64>, BackupError> {
+        let path = self.path(name);
+        match fs::metadata(&path).await {
+            Ok(found) => Ok(Some(found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, "the file cannot be read")(error)),
+        }
+    }
+
+    /// What is there at all, without what a lock or a writer that was interrupted leaves.
+    pub(crate) async fn is_empty(&self) -> Result<bool, BackupError> {
+        let found = self.list("").await?;
+        Ok(found.iter().all(|name| name == archon_durable::LOCK_FILE))
+    }
+
+    /// The names in a folder, which ends in `/`, or at the top if it is empty; in order.
+    pub(crate) async fn list(&self, folder: &str) -> Result<Vec<String>, BackupError> {
+        let path = self.path(folder);
+        let mut entries = match fs::read_dir(&path).await {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&path, "the directory cannot be read")(error)),
+        };
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next_entry().await.map_err(failed(&path, "the directory cannot be read"))? {
+            names.push(format!("{folder}{}", entry.file_name().to_string_lossy()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// All of a file; `None` if it is not there.
+    pub(crate) async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
+        let path = self.path(name);
+        match self.length(name).await? {
+            None => return Ok(None),
+            Some(bytes) if bytes > WHOLE_BYTES_MAX => {
+                return Err(BackupError::damaged(name, None, format!("it has {bytes} bytes")));
+            }
+            Some(_) => {}
+        }
+        Ok(Some(fs::read(&path).await.map_err(failed(&path, "the file cannot be read"))?.into()))
+    }
+
+    /// Writes all of a file, in place of one that may be there.
+    pub(crate) async fn write(&self, name: &str, bytes: Bytes) -> Result<(), BackupError> {
+        let path = self.path(name);
+        blocking(move || replace(&path, &bytes).map_err(failed(&path, "the file cannot be written"))).await
+    }
+
+    /// Deletes a file, if it is there.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), BackupError> {
+        let path = self.path(name);
+        match fs::remove_file(&path).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed(&path, "the file cannot be deleted")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes a folder that is empty, if it is there.
+    pub(crate) async fn delete_folder(&self, folder: &str) {
+        // One with something in it stays; nobody minds an empty one.
+        let _ = fs::remove_dir(self.path(folder)).await;
+    }
+
+    /// Begins a file, which is there once [`Sink::finish`] says so.
+    pub(crate) async fn create(&self, name: &str) -> Result<Sink, BackupError> {
+        let path = self.path(name);
+        let temporary = temporary_path(&path);
+        let mut options = private();
+        options.write(true).create(true).truncate(true);
+        let file = tokio::fs::OpenOptions::from(options).open(&temporary).await;
+        let file = file.map_err(failed(&temporary, "the file cannot be made"))?;
+        Ok(Sink { path, file: Some(file), gathered: BytesMut::with_capacity(BUFFER_BYTES) })
+    }
+
+    /// Opens a file; `None` if it is not there.
+    pub(crate) async fn open(&self, name: &str) -> Result<Option<Source>, BackupError> {
+        let path = self.path(name);
+        match File::open(&path).await {
+            Ok(file) => Ok(Some(Source { path, file, ahead: BytesMut::with_capacity(BUFFER_BYTES) })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, "the file cannot be read")(error)),
+        }
+    }
+}
+
+impl Sink {
+    /// Adds bytes to the file.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() >= BUFFER_BYTES { self.pass_on().await } else { Ok(()) }
+    }
+
+    async fn pass_on(&mut self) -> Result<(), BackupError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let written = file.write_all(&self.gathered).await;
+        written.map_err(failed(&self.path, "the file cannot be written"))?;
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// Has the file there, on the disk, under its name.
+    pub(crate) async fn finish(mut self) -> Result<(), BackupError> {
+        self.pass_on().await?;
+        let Some(mut file) = self.file.take() else { return Ok(()) };
+        let cannot = "the file cannot be brought to the disk";
+        file.flush().await.map_err(failed(&self.path, cannot))?;
+        file.sync_all().await.map_err(failed(&self.path, cannot))?;
+        drop(file);
+        let path = self.path.clone();
+        blocking(move || rename(&temporary_path(&path), &path).map_err(failed(&path, cannot))).await
+    }
+
+    /// Gives the file up.
+    pub(crate) async fn abandon(mut self) {
+        drop(self.file.take());
+        // What stays is deleted when the backup is done.
+        let _ = fs::remove_file(temporary_path(&self.path)).await;
+    }
+}
+
+impl Source {
+    /// The next bytes: as many as are asked for, or fewer where the file ends.
+    pub(crate) async fn take(&mut self, bytes: usize) -> Result<Bytes, BackupError> {
+        while self.ahead.len() < bytes {
+            self.ahead.reserve(BUFFER_BYTES.max(bytes - self.ahead.len()));
+            let read = self.file.read_buf(&mut self.ahead).await;
+            if read.map_err(failed(&self.path, "the file cannot be read"))? == 0 {
+                break;
+            }
+        }
+        let length = bytes.min(self.ahead.len());
+        Ok(self.ahead.split_to(length).freeze())
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
+) -> Result<T, BackupError> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| {
+        let source = io::Error::other(error);
+        Err(BackupError::Io { place: "a task".to_owned(), what: "it failed", source })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_there_as_a_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(directory.path().to_str().unwrap()).unwrap();
+        let _held = store.hold().await.unwrap();
+        assert!(store.hold().await.is_err(), "somebody is at it");
+        assert!(store.is_empty().await.unwrap());
+        store.make(&["data/"]).await.unwrap();
+        let mut sink = store.create("data/a").await.unwrap();
+        sink.write(&vec![7; 3 * BUFFER_BYTES]).await.unwrap();
+        assert!(store.open("data/a").await.unwrap().is_none());
+        sink.write(b"end").await.unwrap();
+        sink.finish().await.unwrap();
+        let mut source = store.open("data/a").await.unwrap().unwrap();
+        assert_eq!(source.take(3 * BUFFER_BYTES).await.unwrap().len(), 3 * BUFFER_BYTES);
+        assert_eq!(source.take(9).await.unwrap(), "end");
+        assert_eq!(source.take(9).await.unwrap(), "");
+        let sink = store.create("data/b").await.unwrap();
+        sink.abandon().await;
+        assert_eq!(store.list("data/").await.unwrap(), ["data/a"]);
+    }
+
+    #[test]
+    fn places_are_directories() {
+        assert_eq!(Store::at("/backups/monday").unwrap().place(), "/backups/monday");
+        assert_eq!(Store::at("file:///backups/monday").unwrap().place(), "/backups/monday");
+        for wrong in ["", "s3://bucket/monday", "file://monday"] {
+            assert!(matches!(Store::at(wrong), Err(BackupError::Usage(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Reads all of a backup, without a cluster.
+
+use crate::block::{BLOCK_HEAD_BYTES, Block, FileReader, HEAD_BYTES};
+use crate::error::BackupError;
+use crate::manifest::{BEGUN, MANIFEST, Manifest, Piece, TableBackup, unseal};
+use crate::progress::Progress;
+use crate::store::{Source, Store};
+use archon_client::{Bytes, KeyRange};
+use archon_types::packed_entries::unpack_entries;
+use archon_types::{op, partition_of, slot_of};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a backup holds, in numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct BackupSummary {
+    /// The UUID of the cluster that it was taken from.
+    pub cluster_id: String,
+    /// How many tables it has.
+    pub tables_total: u32,
+    /// How many files of entries.
+    pub files_total: u32,
+    /// How many bytes these have.
+    pub bytes_total: u64,
+    /// How many entries.
+    pub entries_total: u64,
+}
+
+/// What a backup says of itself; its files of entries are not looked at.
+///
+/// # Errors
+/// [`BackupError::NoBackup`] where there is none, [`BackupError::Damaged`], [`BackupError::Newer`].
+pub async fn show(store: &Store) -> Result<Manifest, BackupError> {
+    let Some(bytes) = store.read(MANIFEST).await? else {
+        let why = match store.read(BEGUN).await? {
+            Some(_) => "one was begun and is not done; `archon backup create` with the same --to goes on with it",
+            None if store.is_empty().await? => "it is empty, or not there",
+            None => "it has no manifest.json",
+        };
+        return Err(BackupError::NoBackup { place: store.place(), why: why.to_owned() });
+    };
+    let manifest: Manifest = unseal(MANIFEST, &bytes)?;
+    manifest.check()?;
+    Ok(manifest)
+}
+
+/// Reads every byte of a backup and holds it to its checksums, its counts, and the order and the place of its keys.
+///
+/// # Errors
+/// [`BackupError::Damaged`] with the first file and block that are not as they were written; otherwise as [`show`].
+pub async fn verify(store: &Store, progress: &Progress) -> Result<Manifest, BackupError> {
+    let manifest = show(store).await?;
+    progress.expect(manifest.bytes());
+    for table in &manifest.tables {
+        for piece in &table.pieces {
+            let mut entries = PieceReader::open(store, table, piece).await?;
+            while let Some((bytes, found)) = entries.next().await? {
+                progress.came(bytes, found.len() as u64);
+            }
+            progress.piece_done();
+        }
+    }
+    Ok(manifest)
+}
+
+impl BackupSummary {
+    /// What a manifest says.
+    pub fn of(manifest: &Manifest) -> Self {
+        Self {
+            cluster_id: manifest.cluster_id.clone(),
+            tables_total: u32::try_from(manifest.tables.len()).unwrap_or(u32::MAX),
+            files_total: u32::try_from(manifest.pieces().count()).unwrap_or(u32::MAX),
+            bytes_total: manifest.bytes(),
+            entries_total: manifest.entries(),
+        }
+    }
+}
+
+/// Reads the entries of a piece, and finds whatever is wrong with it.
+pub(crate) struct PieceReader<'a> {
+    source: Source,
+    reader: FileReader,
+    piece: &'a Piece,
+    keys: KeyRange,
+    /// Of how many partitions, where keys are hashed.
+    hashed_among: Option<u32>,
+    last: Option<Bytes>,
+}
+
+impl<'a> PieceReader<'a> {
+    pub(crate) async fn open(store: &Store, table: &TableBackup, piece: &'a Piece) -> Result<Self, BackupError> {
+        let source = store.open(&piece.file).await?;
+        let mut source = source.ok_or_else(|| BackupError::damaged(&piece.file, None, "it is missing"))?;
+        let mut reader = FileReader::new(&piece.file);
+        reader.head(&source.take(HEAD_BYTES).await?)?;
+        let hashed_among = (!table.is_range()).then_some(table.table.partitions_total);
+        Ok(Self { source, reader, piece, keys: piece.keys()?, hashed_among, last: None })
+    }
+
+    /// The next block's entries, with how many bytes it has; `None` after the last one, once everything was as it was written.
+    pub(crate) async fn next(&mut self) -> Result<Option<(usize, Vec<op::Entry>)>, BackupError> {
+        if self.reader.is_over() {
+            return Ok(None);
+        }
+        let head = self.source.take(BLOCK_HEAD_BYTES).await?;
+        match self.reader.block_head(&head)? {
+            Some(head) => {
+                let block = self.reader.block(head, self.source.take(head.length).await?)?;
+                let bytes = BLOCK_HEAD_BYTES + block.entries.len();
+                Ok(Some((bytes, self.entries(&block)?)))
+            }
+            None => {
+                self.end().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn entries(&mut self, block: &Block) -> Result<Vec<op::Entry>, BackupError> {
+        let damaged = |what: String| BackupError::damaged(&self.piece.file, Some(block.number), what);
+        let entries: Result<Vec<op::Entry>, _> = unpack_entries(&block.entries).collect();
+        let entries = entries.map_err(|error| damaged(error.to_string()))?;
+        if entries.len() != block.count as usize {
+            return Err(damaged(format!("it has {} entries instead of {}", entries.len(), block.count)));
+        }
+        for entry in &entries {
+            if self.last.as_ref().is_some_and(|last| entry.key <= *last) {
+                return Err(damaged("its keys do not rise".to_owned()));
+            }
+            let here = |partitions| partition_of(slot_of(&entry.key), partitions) == self.piece.partition;
+            if !self.keys.contains(&entry.key) || !self.hashed_among.is_none_or(here) {
+                return Err(damaged("it has a key of another partition".to_owned()));
+            }
+            self.last = Some(entry.key.clone());
+        }
+        Ok(entries)
+    }
+
+    async fn end(&mut self) -> Result<(), BackupError> {
+        let damaged = |what: &str| Err(BackupError::damaged(&self.piece.file, None, what));
+        if !self.source.take(1).await?.is_empty() {
+            return damaged("more bytes follow behind its end");
+        }
+        if self.reader.sum() != self.piece.sum() {
+            return damaged("it is whole, and not the file that the manifest speaks of");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! `archon backup create | verify | show | restore`.
+
+mod progress;
+
+use crate::args::{BackupVerb, Connection, CreateBackupArgs, LookAtBackupArgs, RestoreBackupArgs};
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output, bytes_text, count_text};
+use archon_backup::{
+    BackupError, BackupSummary, CreateOptions, Manifest, Progress, RestoreOptions, RestoredTable, Store, TableBackup,
+};
+use archon_client::ErrorKind;
+use progress::shown;
+
+/// Carries out a verb.
+pub(crate) async fn run(verb: &BackupVerb, connection: &Connection) -> Result<Exit, Failure> {
+    let output = Output::new(connection.output);
+    match verb {
+        BackupVerb::Create(args) => create(args, connection, &output).await,
+        BackupVerb::Verify(args) => verify(args, &output).await,
+        BackupVerb::Show(args) => show(args, &output).await,
+        BackupVerb::Restore(args) => restore(args, connection, &output).await,
+    }
+}
+
+async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    let store = Store::at(&args.to).map_err(failure)?;
+    let (admin, client) = (connect::admin(connection)?, connect::builder(connection)?);
+    let options = CreateOptions {
+        tables: args.tables.clone(),
+        bytes_per_second: args.max_rate,
+        partitions_at_once: args.parallel.into(),
+    };
+    let progress = Progress::default();
+    let taken = archon_backup::create(&admin, client, &store, &options, &progress);
+    let manifest = shown(taken, &progress, args.progress, output).await.map_err(|error| {
+        let goes_on = matches!(error, BackupError::Cluster(_) | BackupError::GaveUp { .. } | BackupError::Io { .. });
+        let failure = failure(error);
+        let remedy = failure.remedy.clone().map_or_else(String::new, |remedy| format!("{remedy}; then "));
+        match goes_on {
+            true => failure.with_remedy(format!("{remedy}the same command goes on with what is done")),
+            false => failure,
+        }
+    })?;
+    told(&store, &manifest, "backed up", output)?;
+    output.talk(format!("next: archon backup verify {}", store.place()));
+    Ok(Exit::Done)
+}
+
+async fn verify(args: &LookAtBackupArgs, output: &Output) -> Result<Exit, Failure> {
+    let store = Store::at(&args.from).map_err(failure)?;
+    let progress = Progress::default();
+    let manifest = shown(archon_backup::verify(&store, &progress), &progress, args.progress, output).await;
+    told(&store, &manifest.map_err(failure)?, "as it was written", output)?;
+    Ok(Exit::Done)
+}
+
+fn told(store: &Store, manifest: &Manifest, what: &str, output: &Output) -> Result<(), Failure> {
+    let summary = BackupSummary::of(manifest);
+    if output.is_json() {
+        return output.json(&summary);
+    }
+    let count = |count: u32, one, many| count_text(usize::try_from(count).unwrap_or(usize::MAX), one, many);
+    output.line(format!(
+        "{what}: {} with {} entries, {} in {} at {}",
+        count(summary.tables_total, "table", "tables"),
+        summary.entries_total,
+        bytes_text(summary.bytes_total),
+        count(summary.files_total, "file", "files"),
+        store.place()
+    ))
+}
+
+async fn show(args: &LookAtBackupArgs, output: &Output) -> Result<Exit, Failure> {
+    let store = Store::at(&args.from).map_err(failure)?;
+    let manifest = archon_backup::show(&store).await.map_err(failure)?;
+    if output.is_json() {
+        output.json(&manifest)?;
+        return Ok(Exit::Done);
+    }
+    let columns = [
+        Column::text("TABLE"),
+        Column::text("HOLDS"),
+        Column::text("KEYS"),
+        Column::number("PARTITIONS"),
+        Column::number("COPIES"),
+        Column::number("ENTRIES"),
+        Column::number("BYTES"),
+    ];
+    let rows = manifest.tables.iter().map(row).collect();
+    output.rows(&columns, rows, "the backup has no tables")?;
+    output.talk(format!("taken from cluster {} by archon {}", manifest.cluster_id, manifest.archon_version));
+    Ok(Exit::Done)
+}
+
+fn row(backup: &TableBackup) -> Vec<String> {
+    let TableBackup { table, pieces } = backup;
+    vec![
+        table.name.clone(),
+        table.holds.to_string(),
+        table.keys.to_string(),
+        table.partitions_total.to_string(),
+        table.replication.to_string(),
+        pieces.iter().map(|piece| piece.entries).sum::<u64>().to_string(),
+        bytes_text(pieces.iter().map(|piece| piece.file_bytes).sum()),
+    ]
+}
+
+async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    let store = Store::at(&args.from).map_err(failure)?;
+    let (admin, client) = (connect::admin(connection)?, connect::builder(connection)?);
+    let options = RestoreOptions {
+        table: args.table.clone(),
+        rename: args.rename.clone(),
+        partitions: args.partitions,
+        replication: args.replication,
+        bytes_per_second: args.max_rate,
+    };
+    let progress = Progress::default();
+    let restored = archon_backup::restore(&admin, client, &store, &options, &progress);
+    let restored = shown(restored, &progress, args.progress, output).await.map_err(|error| match &error {
+        BackupError::Damaged { .. } => {
+            let message = format!("{error}; nothing was restored");
+            Failure::new(Exit::Refused, message)
+                .with_remedy("restore another backup; `archon backup verify` says whether it is whole")
+        }
+        _ => failure(error),
+    })?;
+    if output.is_json() {
+        output.json(&restored)?;
+        return Ok(Exit::Done);
+    }
+    for table in &restored {
+        output.line(restored_text(table))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn restored_text(restored: &RestoredTable) -> String {
+    let RestoredTable { table, from_table, entries_total } = restored;
+    let was = if *from_table == table.name { String::new() } else { format!(", which was {from_table},") };
+    let partitions = count_text(table.partitions_total as usize, "partition", "partitions");
+    format!("restored table {}{was} with {entries_total} entries in {partitions}", table.name)
+}
+
+/// What went wrong, with the ending and the remedy of this command line.
+fn failure(error: BackupError) -> Failure {
+    let message = error.to_string();
+    let refused = |message| Failure::new(Exit::Refused, message);
+    match error {
+        BackupError::NoBackup { .. } => {
+            Failure::new(Exit::NotFound, message).with_remedy("name the directory that --to named")
+        }
+        BackupError::Newer { .. } | BackupError::Occupied { .. } => refused(message),
+        BackupError::TableExists { table } => {
+            let kind = ErrorKind::AlreadyExists.as_str();
+            let remedy = format!("give it another name: --table {table} --as {table}_restored");
+            Failure { kind, ..refused(message) }.with_remedy(remedy)
+        }
+        BackupError::NoTable { .. } => Failure::new(Exit::NotFound, message),
+        BackupError::Usage(_) => Failure::new(Exit::Usage, message),
+        BackupError::GaveUp { last, .. } => Failure { message, ..Failure::from(*last) },
+        BackupError::Cluster(error) => error.into(),
+        _ => Failure::failed(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_in_the_way_is_refused_with_the_way_round_it() {
+        let failure = failure(BackupError::TableExists { table: "orders".into() });
+        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "already_exists"));
+        assert!(failure.message.contains("nothing was changed"), "{failure}");
+        assert!(failure.remedy.as_deref().is_some_and(|remedy| remedy.contains("--as orders_restored")), "{failure}");
+    }
+
+    #[test]
+    fn damage_is_told_from_what_a_retry_mends() {
+        let damaged =
+            BackupError::Damaged { file: "data/t1-000000.entries".into(), block: Some(7), what: "why".into() };
+        let failed = failure(damaged);
+        assert_eq!(failed.exit, Exit::Failed);
+        assert!(failed.message.starts_with("data/t1-000000.entries is damaged in block 7"), "{failed}");
+        let nothing = failure(BackupError::NoBackup { place: "/backups".into(), why: "it is empty".into() });
+        assert_eq!(nothing.exit, Exit::NotFound);
+    }
+}
