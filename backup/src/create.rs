@@ -47,7 +47,7 @@ pub async fn create(
     look(store).await?;
     let _held = store.hold().await?;
     look(store).await?;
-    let begun_ms = now_ms();
+    let begun_at_ms = now_ms();
     let cluster_id = admin.status().await?.cluster_id;
     let present = admin.list_tables().await?;
     let wanted = chosen(&present, &options.tables)?;
@@ -56,7 +56,8 @@ pub async fn create(
         None => {
             let tables = wanted.into_iter().map(|table| TableBackup { table, pieces: Vec::new() }).collect();
             let archon_version = env!("CARGO_PKG_VERSION").to_owned();
-            let manifest = Manifest { format: FORMAT, archon_version, cluster_id, begun_ms, finished_ms: 0, tables };
+            let manifest =
+                Manifest { format: FORMAT, archon_version, cluster_id, begun_at_ms, finished_at_ms: 0, tables };
             store.make(&[DATA, JOURNAL]).await?;
             store.write(BEGUN, seal(&manifest)?).await?;
             manifest
@@ -92,7 +93,7 @@ pub async fn create(
         table.pieces = pieces;
         clients.get_or_insert(own);
     }
-    manifest.finished_ms = now_ms();
+    manifest.finished_at_ms = now_ms();
     manifest.check()?;
     store.write(MANIFEST, seal(&manifest)?).await?;
     clean(store, &manifest).await?;

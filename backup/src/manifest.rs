@@ -29,9 +29,9 @@ pub struct Manifest {
     /// The UUID of the cluster that it was taken from.
     pub cluster_id: String,
     /// When it was begun, in milliseconds since 1970: every write that was acknowledged before is in it.
-    pub begun_ms: u64,
+    pub begun_at_ms: u64,
     /// When it was done, in milliseconds since 1970.
-    pub finished_ms: u64,
+    pub finished_at_ms: u64,
     /// Its tables.
     pub tables: Vec<TableBackup>,
 }
@@ -60,7 +60,7 @@ pub struct Piece {
     /// The number of that entry.
     pub seq: u64,
     /// Its log time, in milliseconds since 1970.
-    pub log_time_ms: u64,
+    pub log_time_at_ms: u64,
     /// The file, within the backup.
     pub file: String,
     /// The file's length.
@@ -161,7 +161,7 @@ impl TableBackup {
 
 impl Piece {
     pub(crate) fn new(
-        (partition, epoch, seq, log_time_ms): (u32, u64, u64, u64),
+        (partition, epoch, seq, log_time_at_ms): (u32, u64, u64, u64),
         keys: &KeyRange,
         file: String,
         sum: FileSum,
@@ -172,7 +172,7 @@ impl Piece {
             end_hex: keys.end.as_deref().map(hex),
             epoch,
             seq,
-            log_time_ms,
+            log_time_at_ms,
             file,
             file_bytes: sum.bytes,
             blocks: sum.blocks,

@@ -28,8 +28,8 @@ pub(crate) fn manifest(tables: Vec<TableBackup>) -> Manifest {
         format: FORMAT,
         archon_version: "0.1.0".into(),
         cluster_id: "a cluster".into(),
-        begun_ms: 1,
-        finished_ms: 2,
+        begun_at_ms: 1,
+        finished_at_ms: 2,
         tables,
     }
 }

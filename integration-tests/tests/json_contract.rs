@@ -58,6 +58,19 @@ fn certificates(seen: &mut Seen<'_>, files: &std::path::Path) {
     assert_eq!(seen.done(&["cert", "check", &athens])["authority_ends_soon"], false);
 }
 
+/// The verbs of backups.
+fn backups(seen: &mut Seen<'_>, directory: &std::path::Path) {
+    let backup = directory.join("monday").to_str().expect("UTF-8").to_owned();
+    let taken = seen.done(&["backup", "create", "--to", &backup]);
+    assert_eq!((&taken["tables_total"], &taken["files_total"]), (&json!(3), &json!(16)), "{taken}");
+    assert_eq!(seen.done(&["backup", "verify", &backup]), taken);
+    assert_eq!(seen.done(&["backup", "show", &backup])["tables"][0]["table"], "default");
+    assert_eq!(seen.run(&["backup", "restore", &backup], 4)["error"]["kind"], "already_exists");
+    let restored = seen.done(&["backup", "restore", &backup, "--table", "single", "--as", "monday"]);
+    assert_eq!((&restored[0]["table"], &restored[0]["from_table"]), (&json!("monday"), &json!("single")), "{restored}");
+    seen.done(&["table", "drop", "monday", "--yes"]);
+}
+
 #[test]
 fn every_verb_prints_what_is_documented() {
     let options = Options { partitions: 8, ..Options::replicated() };
@@ -137,6 +150,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.done(&["table", "alter", "default", "--replication", "3"])["replication"], 3);
     assert_eq!(seen.done(&["table", "list"]).as_array().map(Vec::len), Some(3));
     seen.done(&["partition", "list", "--table", "single"]);
+    backups(&mut seen, directory.path());
     let located = seen.done(&["partition", "locate", "k"]);
     let partition = located["partition"].to_string();
     assert_eq!(seen.done(&["partition", "describe", &partition])["leader"], located["leader"]);

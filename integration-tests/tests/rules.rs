@@ -66,6 +66,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         "archon-client",
         &["archon-frames", "archon-member", "archon-proto", "archon-security", "archon-session", "archon-types"],
     ),
+    ("backup", "archon-backup", &["archon-client", "archon-durable", "archon-types"]),
     ("console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
     (
         "simulator",
@@ -80,6 +81,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         "cli",
         "archon-cli",
         &[
+            "archon-backup",
             "archon-certificates",
             "archon-client",
             "archon-console",
@@ -125,6 +127,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
         "crc32c",
         &[
             "wal/",
+            "backup/src/",
             "coordinator/src/raft/",
             "coordinator/tests/strangers.rs",
             "kvstore-node/src/engine/sled.rs",

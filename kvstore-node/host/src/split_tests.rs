@@ -99,6 +99,20 @@ fn what_is_given_away_waits_and_what_is_kept_goes_on() {
 }
 
 #[test]
+fn a_snapshot_of_keys_that_the_log_gave_away_lacked_what_was_written_to_the_other_partition() {
+    let mut node = sealed(None);
+    let keys = |node: &Partitions<TestShell>, begin: &'static [u8]| {
+        let (wanted, at) =
+            (KeyRange { begin: Bytes::from_static(begin), end: None }, node.copies()[&OWN].memtable.committed());
+        node.snapshot_of(OWN, PARTITION, &wanted, at).map(|start| start.keys)
+    };
+    let below = parted(4).range;
+    assert_eq!((keys(&node, b""), keys(&node, b"m")), (Ok(below.clone()), Err(Refusal::Changing)));
+    configure(&mut node, parted(4));
+    assert_eq!((keys(&node, b""), keys(&node, b"m")), (Ok(below), Err(Refusal::Moved)));
+}
+
+#[test]
 fn when_the_split_is_done_those_who_waited_are_sent_on_and_the_rows_are_cleared() {
     let mut node = sealed(None);
     ask(&mut node, put("m"), "put");

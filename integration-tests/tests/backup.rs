@@ -1,0 +1,292 @@
+//! Backups on real processes: taken under load while nodes die and partitions are split, restored into another cluster, refused where
+//! something is in the way.
+
+use archon_client::{Client, Role};
+use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
+use futures::TryStreamExt as _;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const TIMEOUT: Duration = Duration::from_secs(60);
+const BACKUP_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Writers of each table, each with keys of its own that are all in one partition.
+const WRITERS: usize = 8;
+/// Of its numbers each writer leaves the last ones.
+const WINDOW: u64 = 100;
+/// Values that make reading a partition take a while.
+const FILLERS: usize = 8;
+const FILLER_BYTES: usize = 128 * 1024;
+
+/// What each key begins with: in a table by ranges in order of writers, in one whose keys are hashed with a tag.
+fn prefix(table: &str, writer: usize) -> String {
+    if table == "times" { format!("w{writer}/") } else { format!("{{w{writer}}}/") }
+}
+
+/// Writers that go on in one table until they are stopped: each writes its next number, then that this is its last one, then deletes
+/// the one that many before.
+struct Writing {
+    runtime: Runtime,
+    stop: Arc<AtomicBool>,
+    /// The last number of each writer that was acknowledged.
+    acknowledged: Arc<[AtomicU64; WRITERS]>,
+    tasks: Vec<JoinHandle<u64>>,
+}
+
+impl Writing {
+    fn begin(cluster: &Cluster, table: &'static str) -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let client = cluster.client().table(table).timeout(Duration::from_secs(20));
+        let client = runtime.block_on(client.build()).expect("a client");
+        let fill = async {
+            for (writer, filler) in (0..WRITERS).flat_map(|writer| (0..FILLERS).map(move |filler| (writer, filler))) {
+                let key = format!("{}fill-{filler}", prefix(table, writer));
+                client.put(key, vec![filler as u8; FILLER_BYTES]).await.expect("a put");
+            }
+        };
+        runtime.block_on(fill);
+        let (stop, acknowledged): (Arc<AtomicBool>, Arc<[AtomicU64; WRITERS]>) = Default::default();
+        let task = |writer| {
+            runtime.spawn(write(
+                client.clone(),
+                prefix(table, writer),
+                writer,
+                Arc::clone(&stop),
+                Arc::clone(&acknowledged),
+            ))
+        };
+        let tasks = (0..WRITERS).map(task).collect();
+        let writing = Self { runtime, stop, acknowledged, tasks };
+        wait_for("the writers to delete, too", TIMEOUT, || {
+            let now = writing.acknowledged();
+            if now.iter().all(|number| *number > WINDOW) { Ok(()) } else { Err(format!("{now:?}")) }
+        });
+        writing
+    }
+
+    fn acknowledged(&self) -> Vec<u64> {
+        self.acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).collect()
+    }
+
+    /// The last number that each writer has tried.
+    fn end(self) -> Vec<u64> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.tasks.into_iter().map(|task| self.runtime.block_on(task).expect("no panic")).collect()
+    }
+}
+
+async fn write(
+    client: Client,
+    prefix: String,
+    writer: usize,
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<[AtomicU64; WRITERS]>,
+) -> u64 {
+    let mut number = 0;
+    while !stop.load(Ordering::SeqCst) {
+        number += 1;
+        // Written again it is the same: what is open is not left so.
+        while client.put(format!("{prefix}{number:08}"), number.to_string()).await.is_err() {}
+        while client.put(format!("{prefix}last"), number.to_string()).await.is_err() {}
+        acknowledged[writer].store(number, Ordering::SeqCst);
+        if number > WINDOW {
+            while client.delete(format!("{prefix}{:08}", number - WINDOW)).await.is_err() {}
+        }
+    }
+    number
+}
+
+/// Holds that what a table has of each writer is what it had written by some moment: after `acknowledged`, not after `tried`.
+fn check_prefixes(cluster: &Cluster, restored: &str, table: &str, acknowledged: &[u64], tried: &[u64]) {
+    let runtime = Runtime::new().expect("a runtime");
+    let client = cluster.client().table(restored).timeout(TIMEOUT);
+    let client = runtime.block_on(client.build()).expect("a client");
+    let entries: Vec<_> = runtime.block_on(client.scan("").entries().try_collect()).expect("all entries");
+    let mut found: BTreeMap<String, Vec<u8>> = entries
+        .into_iter()
+        .map(|entry| (String::from_utf8_lossy(&entry.key).into_owned(), entry.value.to_vec()))
+        .collect();
+    for writer in 0..WRITERS {
+        let prefix = prefix(table, writer);
+        for filler in 0..FILLERS {
+            let value = found.remove(&format!("{prefix}fill-{filler}"));
+            assert_eq!(value, Some(vec![filler as u8; FILLER_BYTES]), "{restored}: filler {filler} of writer {writer}");
+        }
+        let text = |value: Vec<u8>| String::from_utf8_lossy(&value).parse::<u64>().expect("a number");
+        let last = found.remove(&format!("{prefix}last")).map(text).expect("every writer had written");
+        let of_writer = |key: &String| key.starts_with(&prefix);
+        let keys: Vec<String> = found.keys().filter(|key| of_writer(key)).cloned().collect();
+        let numbers: Vec<u64> = keys.iter().filter_map(|key| found.remove(key).map(text)).collect();
+        let (least, most) = (numbers[0], numbers[numbers.len() - 1]);
+        let told = format!("{restored}: writer {writer} has {least} to {most}, its last is {last}, {numbers:?}");
+        assert_eq!(numbers, (least..=most).collect::<Vec<_>>(), "no gaps: {told}");
+        assert!((acknowledged[writer]..=tried[writer]).contains(&most), "{acknowledged:?} {tried:?}: {told}");
+        // The three writes of a round, in their order.
+        let states = [(most - 1, most - WINDOW), (most, most - WINDOW), (most, most - WINDOW + 1)];
+        assert!(states.contains(&(last, least)), "{told}");
+    }
+    assert!(found.is_empty(), "what nobody wrote: {:?}", found.keys());
+}
+
+fn in_directory(directory: &Path, name: &str) -> String {
+    directory.join(name).to_str().expect("UTF-8").to_owned()
+}
+
+/// Begins `archon backup create`.
+fn begin_backup(cluster: &Cluster, to: &str, flags: &[&str]) -> Process {
+    let coordinators = cluster.coordinator_list();
+    let mut arguments = vec!["backup", "create", "--to", to, "--coordinators", &coordinators, "--timeout", "20s"];
+    arguments.extend(flags);
+    let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    if std::env::var_os("ARCHON_TEST_TLS").is_some() {
+        let credentials = cluster.credentials(Role::Admin, "backups");
+        arguments.extend(["--tls-dir".to_owned(), credentials.to_str().expect("UTF-8").to_owned()]);
+    }
+    let name = Path::new(to).file_name().and_then(|name| name.to_str()).expect("a name");
+    cluster.spawn(&format!("backup-{name}"), &arguments)
+}
+
+fn end_backup(mut backup: Process) {
+    let ended = backup.wait_exit(BACKUP_TIMEOUT);
+    assert!(ended.success(), "{ended}: {}", backup.log());
+}
+
+fn files(directory: &str, folder: &str) -> BTreeSet<PathBuf> {
+    let listed = fs::read_dir(Path::new(directory).join(folder)).into_iter().flatten();
+    listed.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+#[test]
+fn a_backup_under_load_restores_to_a_committed_prefix_of_each_partition() {
+    let options = Options { nodes: vec!["athens", "byzantium", "cyrene"], partitions: 8, ..Options::replicated() };
+    let mut cluster = Cluster::start(EXE, &options);
+    cluster.wait_whole(3);
+    cluster.done(&["table", "create", "times", "--range", "--split-at", "w4", "--replication", "3"]);
+    cluster.done(&["table", "create", "jobs", "--partitions", "4", "--lease"]);
+    cluster.wait_settled("times", "the table to be served", TIMEOUT, |rows| rows.len() == 2);
+    let kept = tempfile::tempdir().expect("a directory");
+    let [one, other] = ["one", "other"].map(|name| in_directory(kept.path(), name));
+    let writing = ["times", "default"].map(|table| Writing::begin(&cluster, table));
+    let acknowledged = writing.each_ref().map(Writing::acknowledged);
+
+    // Each that begins has what is committed brought to the storage engine, under the other one.
+    let backups = [&one, &other].map(|to| begin_backup(&cluster, to, &["--max-rate", "1MiB"]));
+    wait_for("the backups to have come to some part", BACKUP_TIMEOUT, || {
+        let done = [&one, &other].map(|to| files(to, "journal").len());
+        if done.iter().all(|done| *done > 0) { Ok(()) } else { Err(format!("{done:?}")) }
+    });
+    cluster.done(&["partition", "split", "1", "--table", "times", "--at", "w6", "--wait"]);
+    let leader = cluster.partitions("default")[7]["leader"].as_str().expect("led").to_owned();
+    cluster.take_node(&leader).kill();
+    cluster.start_node(&leader);
+    backups.into_iter().for_each(end_backup);
+    let tried = writing.map(Writing::end);
+    drop(cluster);
+
+    let options = Options { coordinators: 1, nodes: vec!["delos"], partitions: 3, nodes_min: 1, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    for (number, backup) in [&one, &other].into_iter().enumerate() {
+        let verified = cluster.json(&["backup", "verify", backup]).expect("it is as it was written");
+        assert_eq!(verified["tables_total"], 3, "{verified}");
+        for (table, acknowledged, tried) in
+            [("times", &acknowledged[0], &tried[0]), ("default", &acknowledged[1], &tried[1])]
+        {
+            let restored = format!("{table}_{number}");
+            let flags = ["--table", table, "--as", &restored, "--replication", "1", "--timeout", "20s"];
+            let hashed: &[&str] = if table == "default" { &["--partitions", "5"] } else { &[] };
+            cluster.done(&[&["backup", "restore", backup][..], &flags, hashed].concat());
+            check_prefixes(&cluster, &restored, table, acknowledged, tried);
+        }
+    }
+    cluster.done(&["backup", "restore", &one, "--table", "jobs"]);
+    let tables = cluster.json(&["table", "list"]).expect("tables");
+    let holds = |name: &str| tables.as_array().into_iter().flatten().find(|table| table["table"] == name).cloned();
+    assert_eq!(holds("jobs").map(|table| table["holds"].clone()), Some(Value::from("lease")));
+    assert_eq!(holds("default_0").map(|table| table["partitions_total"].clone()), Some(Value::from(5)));
+}
+
+fn small_cluster() -> Cluster {
+    let options = Options { coordinators: 1, nodes: vec!["delos"], partitions: 4, nodes_min: 1, ..Options::default() };
+    Cluster::start(EXE, &options)
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_backup_or_a_restore_is_refused_and_nothing_is_changed() {
+    let cluster = small_cluster();
+    (0..20).for_each(|number| drop(cluster.done(&["kv", "put", &format!("key/{number}"), "value"])));
+    let kept = tempfile::tempdir().expect("a directory");
+    let backup = in_directory(kept.path(), "monday");
+    let refused = |arguments: &[&str], code: i32, says: &str| {
+        let ran = cluster.archon(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stderr.contains(says), "{arguments:?}: {}", ran.stderr);
+    };
+    refused(&["backup", "verify", &backup], 3, "holds no finished backup");
+    refused(&["backup", "create", "--to", "s3://bucket/monday"], 2, "is not known");
+    refused(&["backup", "create", "--to", &backup, "--table", "nothing"], 3, "the cluster has no table nothing");
+    cluster.done(&["backup", "create", "--to", &backup]);
+    refused(&["backup", "create", "--to", &backup], 4, "a finished backup is there");
+    refused(&["backup", "create", "--to", &in_directory(kept.path(), "")], 4, "something else is there");
+
+    let tables = cluster.json(&["table", "list"]).expect("tables");
+    refused(&["backup", "restore", &backup], 4, "--as default_restored");
+    refused(&["backup", "restore", &backup, "--table", "nothing", "--as", "x"], 3, "the backup has no table nothing");
+    for file in files(&backup, "data").into_iter().chain([Path::new(&backup).join("manifest.json")]) {
+        let whole = fs::read(&file).expect("a file");
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 4;
+        for content in [&damaged[..], &whole[..whole.len() - 1], &[]] {
+            fs::write(&file, content).expect("damage");
+            let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
+            refused(&["backup", "verify", &backup], 1, name);
+            refused(&["backup", "restore", &backup, "--table", "default", "--as", "x"], 4, "nothing was restored");
+        }
+        fs::write(&file, &whole).expect("mended");
+    }
+    assert_eq!(cluster.json(&["table", "list"]).expect("tables"), tables, "nothing was changed");
+    cluster.done(&["backup", "verify", &backup]);
+    cluster.done(&["backup", "restore", &backup, "--table", "default", "--as", "x"]);
+    let found = cluster.json(&["kv", "scan", "--table", "x"]).expect("keys");
+    assert_eq!(found.as_array().map(Vec::len), Some(20));
+}
+
+#[test]
+fn a_backup_that_was_killed_goes_on_with_what_is_done() {
+    let cluster = small_cluster();
+    let runtime = Runtime::new().expect("a runtime");
+    let client = runtime.block_on(cluster.client().build()).expect("a client");
+    for number in 0..16 {
+        runtime.block_on(client.put(format!("key/{number}"), vec![7; 512 * 1024])).expect("a put");
+    }
+    let kept = tempfile::tempdir().expect("a directory");
+    let backup = in_directory(kept.path(), "monday");
+    let mut killed = begin_backup(&cluster, &backup, &["--max-rate", "1MiB", "--parallel", "1"]);
+    wait_for("a piece to be done", TIMEOUT, || {
+        let done = files(&backup, "journal").len();
+        if done > 0 { Ok(()) } else { Err(killed.log()) }
+    });
+    killed.kill();
+    let done = files(&backup, "journal").len();
+    assert!(done < 4, "it was killed before its end");
+    let unfinished = cluster.archon(&["backup", "verify", &backup]);
+    assert!(unfinished.code == 3 && unfinished.stderr.contains("is not done"), "{unfinished:?}");
+    let kept_files: Vec<PathBuf> =
+        files(&backup, "data").into_iter().filter(|file| file.extension().is_some_and(|of| of == "entries")).collect();
+    let written = |file: &PathBuf| fs::metadata(file).and_then(|found| found.modified()).expect("a file");
+    let before: Vec<_> = kept_files.iter().map(written).collect();
+    cluster.done(&["backup", "create", "--to", &backup]);
+    assert_eq!(kept_files.iter().map(written).collect::<Vec<_>>(), before, "what was done stays");
+    let manifest = cluster.json(&["backup", "show", &backup]).expect("a manifest");
+    assert_eq!(manifest["tables"][0]["pieces"].as_array().map(Vec::len), Some(4), "{manifest}");
+    let verified = cluster.json(&["backup", "verify", &backup]).expect("it is as it was written");
+    assert_eq!(verified["entries_total"], 16, "{verified}");
+    assert_eq!(files(&backup, "data").len(), 4, "nothing else is left");
+}
