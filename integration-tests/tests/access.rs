@@ -137,6 +137,8 @@ async fn no_way_to_rows_goes_past_the_rights() {
         refused.push(kv.increment(add).await.map(drop));
         let scan = v1::ScanRequest { cluster: cluster.clone(), partition: Some(0), limit: 9, ..Default::default() };
         refused.push(kv.scan(scan).await.map(drop));
+        let snapshot = v1::SnapshotRequest { cluster: cluster.clone(), ..Default::default() };
+        refused.push(kv.snapshot(snapshot).await.map(drop));
         let mut of_table = v1::table_client::TableClient::new(channel.clone());
         let routes = v1::GetTableRequest { cluster: cluster.clone(), ..Default::default() };
         refused.push(of_table.get_table(routes).await.map(drop));

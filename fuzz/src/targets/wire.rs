@@ -9,13 +9,14 @@ use archon_proto::convert::{
 };
 use archon_proto::v1;
 use archon_types::op::Entry;
+use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis,
     Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
     PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope, Setting,
     SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use prost::Message;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
@@ -425,6 +426,32 @@ fn trace_context(input: &[u8]) -> Verdict {
     Verdict::Accepted(format!("version {}, sampled: {}", &header[..2], context.is_sampled()))
 }
 
+/// Entries of a snapshot or a backup: what is taken is what comes out again.
+fn packed_entries(bytes: &[u8]) -> Verdict {
+    let packed = Bytes::copy_from_slice(bytes);
+    let entries: Result<Vec<Entry>, _> = unpack_entries(&packed).collect();
+    if let Ok(entries) = &entries {
+        assert_eq!(pack(entries), packed, "other entries came out");
+    }
+    Verdict::of(entries, |entries| format!("{} entries", entries.len().min(3)))
+}
+
+fn pack(entries: &[Entry]) -> Bytes {
+    let mut packed = BytesMut::new();
+    entries.iter().for_each(|entry| pack_entry(&mut packed, &entry.key, &entry.value, entry.revision));
+    packed.freeze()
+}
+
+fn packs_of_entries() -> Vec<Vec<u8>> {
+    let entry = |key: &'static str, value: &'static str, revision| Entry {
+        key: key.into(),
+        value: value.into(),
+        revision: Revision::new(revision),
+    };
+    let entries = [entry("city/1", "athens", 7), entry("city/2", "", 1), entry("n", "41", u64::MAX)];
+    vec![pack(&entries).to_vec(), pack(&entries[..1]).to_vec()]
+}
+
 fn trace_contexts() -> Vec<Vec<u8>> {
     let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let later = [&header.replacen("00", "cc", 1), "-more"].concat();
@@ -481,5 +508,6 @@ pub(super) fn targets() -> Vec<Target> {
         Target { generate: Some(generate_answers), ..Target::new("wire/packed answers", packed_answers, Vec::new) },
         Target { generate: Some(protobuf::generate), ..Target::new("wire/ErrorDetail", error_detail, Vec::new) },
         Target::new("wire/traceparent", trace_context, trace_contexts),
+        Target::new("wire/packed-entries", packed_entries, packs_of_entries),
     ]
 }
