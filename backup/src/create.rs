@@ -3,13 +3,12 @@
 
 use crate::block::{FORMAT, FileWriter};
 use crate::error::BackupError;
+use crate::left::{left_of_hashed, left_of_ranges};
 use crate::manifest::{BEGUN, DATA, Done, JOURNAL, MANIFEST, Manifest, Piece, TableBackup, names, seal, unseal};
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::store::{Sink, Store};
-use archon_client::{
-    Admin, Bytes, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, SnapshotOf, TableSummary,
-};
+use archon_client::{Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, SnapshotOf, TableSummary};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +21,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The longest one.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How fast each partition is read, if there is a limit for all: a node ends a snapshot that is read at an eighth of that.
+const PARTITION_BYTES_PER_SECOND_MIN: u64 = 512 * 1024;
+
 /// What is backed up, and how.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -31,6 +33,14 @@ pub struct CreateOptions {
     pub bytes_per_second: Option<u64>,
     /// How many partitions are read at once.
     pub partitions_at_once: usize,
+}
+
+impl CreateOptions {
+    /// How many partitions are read at once, so that each is read as fast as its node wants at least.
+    fn at_once(&self) -> usize {
+        let most = self.bytes_per_second.map_or(u64::MAX, |all| all / PARTITION_BYTES_PER_SECOND_MIN);
+        self.partitions_at_once.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1)
+    }
 }
 
 /// Takes a backup, or goes on with one that was begun in the same place, and says what is in it.
@@ -85,8 +95,7 @@ pub async fn create(
             false => left_of_hashed(table.table.partitions_total, &pieces),
         };
         let taken = left.into_iter().map(|left| taking.all_of(&own, &table.table, left));
-        let taken: Vec<Vec<Piece>> =
-            stream::iter(taken).buffer_unordered(options.partitions_at_once.max(1)).try_collect().await?;
+        let taken: Vec<Vec<Piece>> = stream::iter(taken).buffer_unordered(options.at_once()).try_collect().await?;
         pieces.extend(taken.into_iter().flatten());
         let key = |piece: &Piece| (piece.keys().map(|keys| keys.begin).unwrap_or_default(), piece.partition);
         pieces.sort_by_key(key);
@@ -186,50 +195,6 @@ async fn stored(admin: &Admin, name: &str) -> u64 {
         }
         Err(_) => 0,
     }
-}
-
-fn left_of_hashed(partitions: u32, done: &[Piece]) -> Vec<SnapshotOf> {
-    let done: BTreeSet<u32> = done.iter().map(|piece| piece.partition).collect();
-    (0..partitions).filter(|partition| !done.contains(partition)).map(SnapshotOf::Partition).collect()
-}
-
-/// The keys that are in no piece yet, apart where partitions are parted now.
-fn left_of_ranges(client: &Client, done: &[Piece]) -> Result<Vec<SnapshotOf>, BackupError> {
-    let done: Result<Vec<KeyRange>, BackupError> = done.iter().map(Piece::keys).collect();
-    let now: Vec<KeyRange> = client.partition_keys().into_iter().map(|(_, keys)| keys).collect();
-    Ok(parted(&gaps(done?), &now).into_iter().map(SnapshotOf::Keys).collect())
-}
-
-/// The keys between some ranges that do not overlap.
-fn gaps(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
-    ranges.sort_by(|one, other| one.begin.cmp(&other.begin));
-    let (mut gaps, mut next) = (Vec::new(), Some(Bytes::new()));
-    for range in ranges {
-        let Some(begin) = next.take() else { break };
-        gaps.push(KeyRange { begin, end: Some(range.begin) });
-        next = range.end;
-    }
-    gaps.extend(next.map(|begin| KeyRange { begin, end: None }));
-    gaps.retain(|gap| !gap.is_empty());
-    gaps
-}
-
-/// Ranges, cut where others begin.
-fn parted(ranges: &[KeyRange], at: &[KeyRange]) -> Vec<KeyRange> {
-    let mut parted = Vec::new();
-    for range in ranges {
-        let mut rest = range.clone();
-        let mut cuts: Vec<&Bytes> = at.iter().map(|range| &range.begin).collect();
-        cuts.sort();
-        for cut in cuts {
-            if rest.contains(cut) && rest.begin != *cut {
-                parted.push(rest.clone().before(cut.clone()));
-                rest.begin = cut.clone();
-            }
-        }
-        parted.push(rest);
-    }
-    parted
 }
 
 struct Taking<'a> {
@@ -371,24 +336,12 @@ fn now_ms() -> u64 {
 mod tests {
     use super::*;
 
-    fn range(begin: &'static str, end: &'static str) -> KeyRange {
-        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
-        KeyRange { begin: bytes(begin), end: (!end.is_empty()).then(|| bytes(end)) }
-    }
-
     #[test]
-    fn what_is_left_is_what_no_piece_has() {
-        assert_eq!(gaps(vec![]), [KeyRange::ALL]);
-        assert_eq!(gaps(vec![KeyRange::ALL]), []);
-        assert_eq!(gaps(vec![range("m", "p"), range("", "c")]), [range("c", "m"), range("p", "")]);
-        assert_eq!(gaps(vec![range("m", "")]), [range("", "m")]);
-    }
-
-    #[test]
-    fn what_is_left_is_cut_where_partitions_are_now() {
-        let now = [range("", "d"), range("d", "m"), range("m", "")];
-        assert_eq!(parted(&[range("c", "p")], &now), [range("c", "d"), range("d", "m"), range("m", "p")]);
-        assert_eq!(parted(&[KeyRange::ALL], &now), now);
-        assert_eq!(parted(&[range("d", "e")], &now), [range("d", "e")]);
+    fn sixteen_partitions_at_a_low_rate_were_each_read_too_slowly() {
+        let at_once = |bytes_per_second, partitions_at_once| {
+            CreateOptions { tables: Vec::new(), bytes_per_second, partitions_at_once }.at_once()
+        };
+        assert_eq!((at_once(Some(1 << 20), 16), at_once(Some(64 << 20), 16), at_once(None, 16)), (2, 16, 16));
+        assert_eq!((at_once(Some(1), 16), at_once(None, 0)), (1, 1));
     }
 }

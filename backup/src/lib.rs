@@ -12,6 +12,7 @@
 mod block;
 mod create;
 mod error;
+mod left;
 mod manifest;
 mod pace;
 mod progress;

@@ -178,15 +178,19 @@ fn a_backup_under_load_restores_to_a_committed_prefix_of_each_partition() {
     let acknowledged = writing.each_ref().map(Writing::acknowledged);
 
     // Each that begins has what is committed brought to the storage engine, under the other one.
-    let backups = [&one, &other].map(|to| begin_backup(&cluster, to, &["--max-rate", "1MiB"]));
+    let mut backups = [&one, &other].map(|to| begin_backup(&cluster, to, &["--max-rate", "1MiB"]));
     wait_for("the backups to have come to some part", BACKUP_TIMEOUT, || {
         let done = [&one, &other].map(|to| files(to, "journal").len());
         if done.iter().all(|done| *done > 0) { Ok(()) } else { Err(format!("{done:?}")) }
     });
     cluster.done(&["partition", "split", "1", "--table", "times", "--at", "w6", "--wait"]);
+    cluster.wait_settled("times", "the parts to be served", TIMEOUT, |rows| rows.len() == 3);
+    cluster.done(&["partition", "merge", "0", "--table", "times", "--wait", "--timeout", "20s"]);
     let leader = cluster.partitions("default")[7]["leader"].as_str().expect("led").to_owned();
     cluster.take_node(&leader).kill();
     cluster.start_node(&leader);
+    let under_way = backups.each_mut().map(|backup| backup.exited().is_none());
+    println!("after a split, a merge and a killed node these go on: {under_way:?}");
     backups.into_iter().for_each(end_backup);
     let tried = writing.map(Writing::end);
     drop(cluster);

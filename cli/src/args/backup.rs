@@ -51,7 +51,7 @@ pub(crate) struct CreateBackupArgs {
     /// Read no faster, all partitions together, per second: 1MiB at least.
     #[arg(long, value_name = "SIZE", value_parser = pace)]
     pub(crate) max_rate: Option<u64>,
-    /// How many partitions are read at once.
+    /// How many partitions are read at once; fewer where --max-rate would leave each less than 512KiB per second.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) parallel: u8,
     /// How it gets on.
