@@ -50,6 +50,16 @@ pub enum BackupError {
         /// Its name.
         table: String,
     },
+    /// A table wants more copies than there are nodes.
+    #[error("table {table} has {copies} copies of each partition, and {nodes} nodes are alive; nothing was changed")]
+    TooFewNodes {
+        /// Its name.
+        table: String,
+        /// How many copies it would have.
+        copies: u32,
+        /// How many nodes are alive.
+        nodes: u32,
+    },
     /// A table is not there.
     #[error("{place} has no table {table}; it has {has}")]
     NoTable {

@@ -72,12 +72,12 @@ pub async fn restore(
     // What can be said at once is said before everything is read.
     let manifest = crate::verify::show(store).await?;
     let chosen = chosen(&manifest, options)?;
-    check_names(admin, &chosen, options).await?;
+    check_cluster(admin, &chosen, options).await?;
     let verified = verify(store, &Progress::default()).await?;
     if verified != manifest {
         return Err(BackupError::damaged(crate::manifest::MANIFEST, None, "it was changed while it was read"));
     }
-    check_names(admin, &chosen, options).await?;
+    check_cluster(admin, &chosen, options).await?;
     progress.expect(chosen.iter().flat_map(|table| &table.pieces).map(|piece| piece.file_bytes).sum());
     let mut restored = Vec::new();
     for table in chosen {
@@ -93,10 +93,15 @@ fn chosen<'a>(manifest: &'a Manifest, options: &RestoreOptions) -> Result<Vec<&'
     }
 }
 
-async fn check_names(admin: &Admin, chosen: &[&TableBackup], options: &RestoreOptions) -> Result<(), BackupError> {
-    let present = admin.list_tables().await?;
+/// Refuses what the cluster has in the way, or has too few nodes for.
+async fn check_cluster(admin: &Admin, chosen: &[&TableBackup], options: &RestoreOptions) -> Result<(), BackupError> {
+    let (present, nodes) = (admin.list_tables().await?, admin.status().await?.nodes_alive);
     for table in chosen {
         let name = options.rename.as_ref().unwrap_or(&table.table.name);
+        let copies = options.replication.map_or(table.table.replication, u32::from);
+        if table.holds_data() && copies > nodes {
+            return Err(BackupError::TooFewNodes { table: name.clone(), copies, nodes });
+        }
         if present.iter().any(|table| table.name == *name) {
             return Err(BackupError::TableExists { table: name.clone() });
         }

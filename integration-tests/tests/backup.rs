@@ -210,6 +210,8 @@ fn a_backup_under_load_restores_to_a_committed_prefix_of_each_partition() {
             check_prefixes(&cluster, &restored, table, acknowledged, tried);
         }
     }
+    let copies = cluster.archon(&["backup", "restore", &one, "--table", "times", "--as", "x"]);
+    assert!(copies.code == 4 && copies.stderr.contains("--replication 1"), "three copies on one node: {copies:?}");
     cluster.done(&["backup", "restore", &one, "--table", "jobs"]);
     let tables = cluster.json(&["table", "list"]).expect("tables");
     let holds = |name: &str| tables.as_array().into_iter().flatten().find(|table| table["table"] == name).cloned();

@@ -157,6 +157,8 @@ fn failure(error: BackupError) -> Failure {
             let remedy = format!("give it another name: --table {table} --as {table}_restored");
             Failure { kind, ..refused(message) }.with_remedy(remedy)
         }
+        BackupError::TooFewNodes { nodes, .. } => refused(message)
+            .with_remedy(format!("give it fewer copies (--replication {}), or start more nodes", nodes.max(1))),
         BackupError::NoTable { .. } => Failure::new(Exit::NotFound, message),
         BackupError::Usage(_) => Failure::new(Exit::Usage, message),
         BackupError::GaveUp { last, .. } => Failure { message, ..Failure::from(*last) },
