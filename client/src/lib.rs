@@ -72,9 +72,9 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy,
-    MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, Position, QuorumChange,
-    RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit, Severity, SplitPhase,
-    TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
+    MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, Position,
+    QuorumChange, RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit,
+    Severity, SplitPhase, TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

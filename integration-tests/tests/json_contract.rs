@@ -245,11 +245,21 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.done(&["quorum", "remove", "3", "--force", "--wait"])["retired_ids"], json!([3]));
     verbs.extend(seen.verbs);
 
-    // What no verb prints; what is asked by TLS alone, or with a coordinator that joined; and of what is over before it can be cancelled
-    // only the refusal is to be seen.
+    // What no verb prints; what is asked by TLS alone, with a coordinator that joined, or of a quorum that was lost (`quorum_recovery`); and of
+    // what is over before it can be cancelled only the refusal is to be seen.
     let unseen: Vec<&str> = contract::names().filter(|name| !verbs.contains(name)).collect();
     assert_eq!(
         unseen,
-        ["cert members", "error kind", "plan file", "quorum cancel", "quorum replace", "rebalance cancel", "row"]
+        [
+            "cert members",
+            "error kind",
+            "plan file",
+            "quorum cancel",
+            "quorum recover",
+            "quorum replace",
+            "quorum settle",
+            "rebalance cancel",
+            "row"
+        ]
     );
 }
