@@ -36,7 +36,7 @@ impl<S: Shell> Partitions<S> {
                 self.step(placement, Input::HandOver { epoch, to });
             }
             Action::SetAside { placement, .. } => self.set_aside(placement),
-            Action::Inspect { partition, placement } => self.inspect(partition, placement),
+            Action::Inspect { partition, placement } => self.inspect(life, partition, placement),
             Action::Unload { partition, placement } => self.unload(partition, placement),
             Action::ReportDamaged { partition, placement } => {
                 self.report_damaged(&partition, placement, "the copy did not pass the checks when the node started");
@@ -152,7 +152,7 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// From here on the copy takes no message of another copy: what is told of its log stays true (PROTOCOL rule 61).
-    fn inspect(&mut self, partition: PartitionId, placement: PlacementId) {
+    fn inspect(&mut self, life: Life, partition: PartitionId, placement: PlacementId) {
         let (epoch, last) = if let Some(local) = self.copies.get(&placement) {
             if !local.set_aside {
                 self.set_aside(placement);
@@ -167,7 +167,8 @@ impl<S: Shell> Partitions<S> {
         } else {
             return;
         };
-        let (version, fact) = (Version::ZERO, Fact::Inspected { last });
+        // Told in this life: a late answer to what was told in an earlier one is no answer to this.
+        let (version, fact) = (Version::new(life.incarnation.get()), Fact::Inspected { last });
         self.turn.shell.report(Report { partition, placement, epoch, version, fact });
     }
 

@@ -41,6 +41,7 @@ fn a_leader_that_is_inspected_serves_no_more_until_it_is_opened_again() {
     let mut leader = serving(Broken::default(), row.clone());
     let told = inspect(&mut leader);
     assert_eq!(told.iter().map(|report| (report.placement, report.epoch)).collect::<Vec<_>>(), [(OWN, Epoch::new(1))]);
+    assert_eq!(told[0].version, Version::new(LIFE.incarnation.get()), "an answer to another life's is none to this");
     assert_eq!(leader.active.get(&PARTITION), None);
     let next = Partition { epoch: Epoch::new(9), version: Version::new(9), ..row };
     leader.duties(LIFE.incarnation, vec![Action::Open { partition: next, placement: OWN, fresh: false }]);

@@ -169,7 +169,7 @@ pub enum Fact {
     /// The reporter leads, and the partition has been small for a while: it might be merged with a neighbour that is, too.
     Undersized(Undersized),
     /// Where the log of the reporter's copy ends, which it was told to set aside ([`Duty::Inspect`]). The report's epoch is the
-    /// highest that the copy has persisted.
+    /// highest that the copy has persisted, its version the life in which it is told.
     Inspected {
         /// The last entry that it holds.
         last: Position,

@@ -47,7 +47,10 @@ pub(super) fn register(
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
     }
-    if known.is_none() && register.last_incarnation.is_some() && state.recovery.is_none() {
+    // Whoever registered by a change that a recovery lost, and holds nothing, is as good as new.
+    let of_before = |last: Incarnation| generation_of(last.get()) < state.generation && register.held.is_empty();
+    let comes_back = register.last_incarnation.is_some_and(|last| !of_before(last));
+    if known.is_none() && comes_back && state.recovery.is_none() {
         return Err(forgotten(register));
     }
     let replaced = claim(state, register, known.as_ref())?;

@@ -1,7 +1,7 @@
 //! The coordinators begin anew from less than a majority: what is believed, what is waited for, and what goes on from where (rules
 //! 60 to 62). The simulator does it to a whole cluster.
 
-use crate::bed::{TestBed, part, register, settings};
+use crate::bed::{TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
@@ -171,6 +171,22 @@ fn a_node_that_registered_by_a_change_that_is_lost_brings_its_copies() {
     assert_eq!(counts, [(copy, cyrene)]);
     bed.settle();
     assert_eq!(bed.online(), 1);
+}
+
+#[test]
+fn an_empty_node_that_was_let_in_by_a_change_that_is_lost_was_kept_out_for_ever() {
+    let mut bed = recovered(None);
+    for city in CITIES {
+        tells(&mut bed, city, |_| {}, (1, 5));
+    }
+    wait(&mut bed);
+    assert!(is_over(&bed));
+    let mut late = register("delos", 40, 41);
+    late.last_incarnation = Some(Incarnation::new(30));
+    late.held = vec![PlacementId::new(90)];
+    assert_eq!(bed.refused(boxed(late.clone())), ErrorKind::Refused, "what it holds might be missed");
+    late.held.clear();
+    bed.join_with(late);
 }
 
 #[test]
