@@ -208,7 +208,9 @@ async fn a_coordinator_is_lost() {
     let mut cluster = Cluster::start(EXE, &options());
     cluster.wait_whole(3);
     cluster.take_coordinator(2).kill();
-    let mut places = [old_ones(&cluster), addresses(["NEW:7101"])].concat();
+    let new = addresses(["NEW:7101"]).remove(0);
+    // Here the name under which others reach it is its address.
+    let mut places = [old_ones(&cluster), vec![("IP:7101", new.1.clone()), new]].concat();
     places.retain(|(place, _)| *place != "C:7101");
     let mut operator = Operator::new(&mut cluster, &places);
     operator.follow("README.md", "## A coordinator is lost");

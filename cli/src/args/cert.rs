@@ -38,7 +38,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon cert node athens --host athens.example.org --host 10.0.0.7
-  archon cert node athens --host athens.example.org --out /etc/archon/tls --force    renew it")]
+  archon cert node athens --host athens.example.org,10.0.0.7 --out /etc/archon/tls-athens --force    renew it")]
     Node(ServerArgs),
     /// Issue the certificate of a participant: a process of a service that owns partitions of lease tables.
     #[command(after_help = "\
@@ -68,7 +68,7 @@ Examples:
     /// signed again to renew the certificate.
     #[command(after_help = "\
 Examples:
-  archon cert request node/athens --host athens.example.org --out /etc/archon/tls
+  archon cert request node/athens --host athens.example.org,10.0.0.7 --out /etc/archon/tls-athens
   archon cert request admin/alice --out alice")]
     Request(RequestArgs),
     /// Sign a request, so that its key becomes somebody's in the cluster.
@@ -86,7 +86,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon cert show athens                 all in a directory
-  archon cert show /etc/archon/tls/ca.crt
+  archon cert show /etc/archon/tls-athens/ca.crt
   archon cert show athens -o json | jq '.[].expires_at_ms'")]
     Show(ShowArgs),
     /// Check whether a directory of credentials fits together and holds, as a member does that is started with it.
@@ -96,8 +96,8 @@ Examples:
     /// the authority, if it ends within 180 days and no other one is there to take over.
     #[command(after_help = "\
 Examples:
-  archon cert check /etc/archon/tls
-  archon cert check /etc/archon/tls -o json | jq .certificate.expires_at_ms")]
+  archon cert check /etc/archon/tls-athens
+  archon cert check /etc/archon/tls-athens -o json | jq .certificate.expires_at_ms")]
     Check(CheckCertArgs),
     /// See what each member of a running cluster shows: whose certificate, and how long it holds.
     ///
