@@ -126,7 +126,24 @@ impl CoordinatorConfig {
         }
         let own = self.transport.check_own(Role::Coordinator, &self.id.to_string());
         own.map_err(|detail| ConfigError::Certificate(detail.message))?;
+        if let Some(address) = &self.advertise {
+            self.check_reached(address)?;
+        }
         check_settings(&self.settings)
+    }
+
+    /// Refuses to have the others told an address that the certificate does not name.
+    ///
+    /// # Errors
+    /// What to do about it.
+    pub(crate) fn check_reached(&self, address: &str) -> Result<(), ConfigError> {
+        let listed = matches!(&self.start, Some(FirstStart::Found { .. })) && self.advertise.is_none();
+        let other = |other: &str| match listed {
+            true => format!("say {}={other} in --peers, the same list on each coordinator", self.id),
+            false => format!("say --advertise {other}"),
+        };
+        let reached = self.transport.check_reached(address, other);
+        reached.map_err(|detail| ConfigError::Certificate(detail.message))
     }
 
     fn check_peers(&self, peers: &BTreeMap<u64, String>) -> Result<(), ConfigError> {

@@ -300,6 +300,10 @@ where
         Ok(identity)
     });
     let mut identity = identity.await.map_err(failed)??;
+    // Later starts go by what the quorum knows: where a coordinator was moved to, the list of its first start is out of date.
+    if !identity.is_started() {
+        config.check_reached(&config.first_address())?;
+    }
     let joined = match &config.start {
         Some(FirstStart::Join { through, learner }) if !identity.is_started() => {
             let address = config.first_address();
@@ -347,6 +351,13 @@ async fn begin(
             tracing::info!(id = local_voter.id, "all coordinators of the list run: the quorum can be made")
         }
         Founding::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
+    }
+    if let Some(address) = &recorded
+        && config.advertise.is_none()
+        && let Err(error) = config.check_reached(address)
+    {
+        // It may be the one that leads, and calls the others: without it nobody could put that right.
+        tracing::warn!("the others do not reach this coordinator: {error}");
     }
     if let Some(address) = &recorded
         && let Some(boot) = boot_at(&config.transport, &local_voter, address).await

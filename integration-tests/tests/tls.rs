@@ -2,7 +2,8 @@
 
 use archon_client::{Role, Tls, Transport};
 use archon_frames::{StreamKind, connect};
-use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, contract, wait_for};
+use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::{Cluster, Ending, Options, Process, Scene, WorkloadOptions, contract, wait_for};
 use archon_local_cluster::Issuer;
 use archon_proto::v1;
 use archon_security::{Expected, Protocol, rights};
@@ -365,4 +366,37 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
         let status = cluster.json(&["status", "--timeout", "2s"])?;
         if status["reasons"] == serde_json::json!([]) { Ok(()) } else { Err(status.to_string()) }
     });
+}
+
+/// Others did not believe whoever answered there, nobody said so, and partitions waited for it.
+#[test]
+fn a_member_whose_certificate_does_not_name_what_others_are_told_started_in_silence() {
+    let cluster = Cluster::start(EXE, &options());
+    let (coordinators, directory) = (cluster.coordinator_list(), cluster.directory().join("unnamed"));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let listen = free_addresses(1).remove(0);
+    let ends = |name: &str, credentials: &Path, arguments: &[&str]| {
+        let data = directory.join(format!("data-{name}")).display().to_string();
+        let arguments = [&[EXE], arguments, &["--listen", &listen, "--data-dir", &data]].concat();
+        let environment = [("ARCHON_TLS_DIR", credentials.display().to_string())];
+        let mut started = Process::start(name, &arguments, &environment, &directory).expect("started");
+        (started.wait_exit(Duration::from_secs(20)).code(), started.log_tail(20))
+    };
+    let issued = |role, name| cluster.issuer().credentials(role, name, ["localhost:1"]).expect("issued");
+    let (sparta, four) = (issued(Role::Node, "sparta"), issued(Role::Coordinator, "4"));
+    let node = &["node", "--name", "sparta", "--coordinators", &coordinators];
+    let names = "and the certificate names only localhost: say";
+    for (arguments, told) in
+        [(&node[..], listen.as_str()), (&[node, &["--advertise", "other:7"][..]].concat(), "other:7")]
+    {
+        let (code, said) = ends("node", &sparta, arguments);
+        let said_so = said.contains(&format!("error: others are told {told}, {names} --advertise localhost:"));
+        assert!(code == Some(2) && said_so, "{code:?}: {said}");
+    }
+    let (code, said) = ends("joins", &four, &["coordinator", "--id", "4", "--join", &coordinators, "--learner"]);
+    assert!(code == Some(2) && said.contains(names) && said.contains("issue it again with --host 127.0.0.1"), "{said}");
+    // It was refused before it asked anybody: no change of the quorum waits for it.
+    assert_eq!(cluster.json(&["quorum", "list"]).expect("a quorum")["pending"], serde_json::Value::Null);
+    let (code, said) = ends("founds", &four, &["coordinator", "--id", "4", "--peers", "4=127.0.0.1:7"]);
+    assert!(code == Some(2) && said.contains(names) && said.contains("4=localhost:7 in --peers"), "{said}");
 }

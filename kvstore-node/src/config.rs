@@ -133,7 +133,11 @@ impl NodeConfig {
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
         }
-        self.transport.check_own(Role::Node, &self.name).map_err(|detail| wrong("name", detail.message))?;
+        // Each names two settings, and neither need be the wrong one.
+        self.transport.check_own(Role::Node, &self.name).map_err(|detail| wrong("", detail.message))?;
+        let told = self.advertise.clone().unwrap_or_else(|| listen.to_string());
+        let reached = self.transport.check_reached(&told, |other| format!("say --advertise {other}"));
+        reached.map_err(|detail| wrong("", detail.message))?;
         Ok(listen)
     }
 
@@ -146,9 +150,9 @@ impl NodeConfig {
 
 /// A value that cannot work.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{field}: {why}")]
+#[error("{field}{}{why}", if .field.is_empty() { "" } else { ": " })]
 pub struct ConfigError {
-    /// The field.
+    /// The field; empty where it is no single one.
     pub field: &'static str,
     /// What was found and what would do.
     pub why: String,

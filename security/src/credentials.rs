@@ -3,9 +3,9 @@
 use crate::certificate::{Certificate, NoIdentity, NotACertificate};
 use crate::identity::Identity;
 use rustls::RootCertStore;
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use std::io;
@@ -107,6 +107,13 @@ impl Credentials {
             wrong(format!("the certificate of {identity} is not one that {AUTHORITIES_FILE} vouches for: {error}"))
         })?;
         Ok(Self { identity, certificate, authorities_expire, authorities, certified })
+    }
+
+    /// Whether whoever dials `host` takes this certificate for that of who is meant there.
+    pub(crate) fn names(&self, host: &str) -> bool {
+        let Ok(name) = ServerName::try_from(host) else { return false };
+        let parsed = self.certified.cert.first().map(ParsedCertificate::try_from);
+        matches!(parsed, Some(Ok(parsed)) if verify_server_name(&parsed, &name).is_ok())
     }
 }
 

@@ -103,6 +103,31 @@ impl Transport {
         }
     }
 
+    /// Refuses to have others told an address that the own certificate does not name: nobody would believe whoever answers there. `other`
+    /// says, of an address that it does name, how that is told instead.
+    ///
+    /// # Errors
+    /// What others are told, what the certificate names, and what to do.
+    pub fn check_reached(&self, address: &str, other: impl Fn(&str) -> String) -> Result<(), ErrorDetail> {
+        let Some(tls) = self.tls() else { return Ok(()) };
+        let host = host_of(address);
+        let credentials = tls.credentials();
+        if credentials.names(host) {
+            return Ok(());
+        }
+        let hosts = &credentials.certificate.hosts;
+        let named = if hosts.is_empty() { "no host".to_owned() } else { format!("only {}", hosts.join(", ")) };
+        // A pattern is no address.
+        let one = hosts.iter().find(|host| !host.contains('*'));
+        let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+        let said = one.map(|one| if one.contains(':') { format!("[{one}]:{port}") } else { format!("{one}:{port}") });
+        let said = said.map_or_else(String::new, |said| format!("{}, or ", other(&said)));
+        let why = format!(
+            "others are told {address}, and the certificate names {named}: {said}issue it again with --host {host}"
+        );
+        Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
+    }
+
     /// By which certificate this process talks, as it tells others; nothing without TLS.
     pub fn certificate(&self) -> Option<MemberCertificate> {
         self.tls().map(|tls| tls.certificate())

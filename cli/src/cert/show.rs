@@ -72,7 +72,8 @@ pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failu
     if output.is_json() {
         output.json(&check)?;
     } else {
-        output.line(format!("{}: {}", args.directory.display(), brief(&check.certificate, now)))?;
+        let hosts = summary::reached_text(&check.certificate);
+        output.line(format!("{}: {}{hosts}", args.directory.display(), brief(&check.certificate, now)))?;
     }
     if check.certificate_ends_soon {
         output.talk(RENEW);

@@ -80,8 +80,15 @@ fn distance_text(time: SystemTime, now: SystemTime) -> String {
 
 /// That a certificate was issued into `place`.
 pub(super) fn issued_text(made: &CertificateSummary, place: &str, now: SystemTime) -> String {
-    let at = if made.hosts.is_empty() { String::new() } else { format!(", reached at {}", hosts_text(&made.hosts)) };
-    format!("wrote {place}: {}{at}, {}", whose(made), until_text(made, now))
+    format!("wrote {place}: {}{}, {}", whose(made), reached_text(made), until_text(made, now))
+}
+
+/// Where others may call whoever has a certificate; nothing of one who does not serve.
+pub(super) fn reached_text(certificate: &CertificateSummary) -> String {
+    match certificate.hosts.is_empty() {
+        true => String::new(),
+        false => format!(", reached at {}", hosts_text(&certificate.hosts)),
+    }
 }
 
 /// Who a certificate is of.
