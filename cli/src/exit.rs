@@ -2,6 +2,7 @@
 
 use crate::documents::{ErrorBody, ErrorDocument};
 use archon_client::ErrorKind;
+use archon_security::{COMPARE, is_of_certificates};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -146,6 +147,7 @@ impl From<archon_client::Error> for Failure {
         let failure = Self { kind: error.kind().as_str(), ..Self::new(exit, error.to_string()) };
         let remedy = match error.kind() {
             ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
+            ErrorKind::Unreachable if is_of_certificates(&failure.message) => Some(COMPARE),
             kind => remedy_for(kind),
         };
         match remedy {
@@ -277,6 +279,18 @@ mod tests {
         assert_eq!(failure.exit, Exit::Refused);
         let text = failure.to_string();
         assert!(text.contains("have 41, need 37") && text.contains("archon rebalance plan"), "{text}");
+    }
+
+    #[test]
+    fn addresses_were_to_be_checked_where_a_certificate_was_refused() {
+        for (said, next) in [
+            ("10.0.0.1:7101: it refuses this process's certificate: UnknownCA", "archon cert show DIR"),
+            ("10.0.0.1:7101: its certificate is refused: not valid for name", "archon cert show DIR"),
+            ("10.0.0.1:7101: Connection refused", "check the addresses"),
+        ] {
+            let text = Failure::from(Error::from(ErrorDetail::new(ErrorKind::Unreachable, said))).to_string();
+            assert!(text.contains(next), "{text}");
+        }
     }
 
     #[test]

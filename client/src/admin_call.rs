@@ -8,7 +8,7 @@ use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_g
 use archon_proto::convert::ids::check_address;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::{Caller, Expected, ON_BEHALF_OF, Transport};
+use archon_security::{Caller, Expected, ON_BEHALF_OF, Transport, is_of_certificates};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -203,7 +203,7 @@ impl CoordinatorClient {
                     Verdict::Next => waiting.extend(self.learned.lock().iter().cloned()),
                 }
                 // What the quorum says of itself tells more than an address at which nobody is.
-                let weight = weight(detail.kind, who);
+                let weight = weight(&detail, who);
                 if last.as_ref().is_none_or(|(held, _)| weight >= *held) {
                     last = Some((weight, detail));
                 }
@@ -344,11 +344,13 @@ fn may_pass(kind: ErrorKind) -> bool {
 }
 
 /// How much an error says about why nobody answers.
-fn weight(kind: ErrorKind, who: Who) -> u8 {
-    match (who, kind) {
+fn weight(detail: &ErrorDetail, who: Who) -> u8 {
+    match (who, detail.kind) {
         // Among coordinators, a node in the list explains nothing.
         (Who::Other, _) => 0,
         (_, ErrorKind::NoQuorum) => 3,
+        // One that is stopped explains nothing where others run and do not take this certificate.
+        (_, ErrorKind::Unreachable) if is_of_certificates(&detail.message) => 2,
         (_, ErrorKind::Unreachable) => 1,
         _ => 2,
     }
@@ -365,6 +367,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_coordinator_that_was_stopped_hid_that_the_others_refuse_the_certificate() {
+        let [stopped, refuses] = ["Connection refused", "it refuses this process's certificate: UnknownCA"]
+            .map(|said| weight(&ErrorDetail::new(ErrorKind::Unreachable, said), Who::Silent));
+        assert!(stopped < refuses);
+    }
+
+    #[test]
     fn a_lost_quorum_says_which_coordinators_answer_and_a_node_in_the_list_hides_nothing() {
         let mut round = Round::default();
         round.note("127.0.0.1:7101", Who::Answers);
@@ -373,6 +382,7 @@ mod tests {
         round.note("127.0.0.1:7102", Who::Silent);
         round.note("127.0.0.1:7103", Who::Silent);
         assert_eq!(round.text(), "; answering: 127.0.0.1:7101; not answering: 127.0.0.1:7102, 127.0.0.1:7103");
+        let weight = |kind, who| super::weight(&ErrorDetail::new(kind, "why"), who);
         assert!(weight(ErrorKind::Unreachable, Who::Other) < weight(ErrorKind::Unreachable, Who::Silent));
         assert!(weight(ErrorKind::Unreachable, Who::Silent) < weight(ErrorKind::NotCoordinatorLeader, Who::Answers));
         assert!(weight(ErrorKind::NotCoordinatorLeader, Who::Answers) < weight(ErrorKind::NoQuorum, Who::Answers));

@@ -62,7 +62,7 @@ impl TlsError {
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
             ) => Self::Plaintext,
             rustls::Error::NoCertificatesPresented => Self::NoCertificate,
-            rustls::Error::AlertReceived(alert) => Self::Refused(format!("{alert:?}")),
+            rustls::Error::AlertReceived(alert) => Self::Refused(refusal(&format!("{alert:?}"))),
             _ => Self::Broken(error),
         }
     }
@@ -82,11 +82,57 @@ fn reason(why: &CertificateError, host: Option<&str>) -> String {
     }
 }
 
+/// What the other side means by an alert, of which the library tells no more than the name.
+fn refusal(alert: &str) -> String {
+    match alert {
+        // The signature does not fit where the authorities of two clusters, or an old and a new one, are called the same.
+        "UnknownCA" | "DecryptError" | "BadCertificate" => {
+            format!("no certificate authority that it believes has signed it ({alert})")
+        }
+        "CertificateExpired" => format!("it has expired ({alert}); renew it"),
+        "CertificateRequired" => format!("it was shown none ({alert})"),
+        _ => alert.to_owned(),
+    }
+}
+
+/// The name of the alert in what libraries say of a connection that was ended by one, which keep the words and not the error.
+pub fn refused_in_words(text: &str) -> Option<TlsError> {
+    let (_, after) = text.split_once("received fatal alert: ")?;
+    let name: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
+    (!name.is_empty()).then(|| TlsError::Refused(refusal(&name)))
+}
+
+/// Whether what somebody was told is that one side does not take the other's certificate.
+pub fn is_of_certificates(text: &str) -> bool {
+    ["its certificate is refused", "it refuses this process's certificate"].iter().any(|said| text.contains(said))
+}
+
+/// What to do then.
+pub const COMPARE: &str = "compare `archon cert show DIR` with that member's: docs/CERTIFICATES.md, What goes wrong";
+
 /// What somebody hears of an error that a connection ended with: that of TLS is hidden in what the system's errors carry.
 pub fn in_words(error: &io::Error) -> Option<TlsError> {
     let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     match cause {
-        rustls::Error::AlertReceived(alert) => Some(TlsError::Refused(format!("{alert:?}"))),
+        rustls::Error::AlertReceived(alert) => Some(TlsError::Refused(refusal(&format!("{alert:?}")))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_left_behind_in_a_change_of_the_authority_was_told_the_name_of_an_alert() {
+        for alert in ["DecryptError", "UnknownCA"] {
+            let said = refused_in_words(&format!("received fatal alert: {alert}")).map(|error| error.to_string());
+            let said = said.unwrap_or_default();
+            assert!(said.contains("no certificate authority that it believes has signed it"), "{said}");
+            assert!(said.contains(alert) && is_of_certificates(&said), "{said}");
+        }
+        assert!(is_of_certificates(&TlsError::Certificate("why".into()).to_string()));
+        assert!(refused_in_words("Connection refused (os error 111)").is_none());
+        assert!(!is_of_certificates("127.0.0.1:7101: Connection refused (os error 111)"));
     }
 }

@@ -34,7 +34,7 @@ pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
 pub use credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates, secret,
 };
-pub use error::{TlsError, in_words};
+pub use error::{COMPARE, TlsError, in_words, is_of_certificates, refused_in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
 pub use refusals::{Refusal, RefusalRecorder, Refusals};

@@ -5,6 +5,7 @@ use crate::args::CheckArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::{Admin, Alert, Check, CheckThresholds, ErrorKind, Reason, ReasonCode, Severity, Subject};
+use archon_security::{COMPARE, is_of_certificates};
 
 /// Looks the cluster over.
 pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -45,12 +46,16 @@ pub(crate) const fn is_without_quorum(kind: ErrorKind) -> bool {
 }
 
 fn without_quorum(error: &str) -> Check {
+    let remedy = match is_of_certificates(error) {
+        true => COMPARE,
+        false => "see `archon status`; start a majority of the coordinators",
+    };
     let reason = Reason {
         code: ReasonCode::NoQuorum.into(),
         subject: Subject::Coordinators,
         message: format!("no leading coordinator answers: {error}"),
         began_at_ms: None,
-        remedy: Some("see `archon status`; start a majority of the coordinators".to_owned()),
+        remedy: Some(remedy.to_owned()),
     };
     Check::of(vec![Alert { severity: ReasonCode::NoQuorum.severity().into(), reason }], false)
 }
@@ -92,5 +97,8 @@ mod tests {
             "alarm    NoQuorum: no leading coordinator answers: nobody answers (coordinators)\n         see `archon status`; \
              start a majority of the coordinators"
         );
+        // A majority may well run, and does not take this certificate.
+        let check = without_quorum("c1:7101: its certificate is refused: not valid for name");
+        assert!(!text(&check, &plain).contains("majority") && text(&check, &plain).contains("archon cert show"));
     }
 }

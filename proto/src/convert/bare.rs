@@ -1,6 +1,6 @@
 //! A status that carries no detail of ours: what the transport, a proxy, or another kind of server means by it.
 
-use archon_security::TlsError;
+use archon_security::{TlsError, refused_in_words};
 use archon_types::ErrorKind;
 use archon_types::text::plain;
 use std::error::Error;
@@ -90,6 +90,9 @@ pub(super) fn message(status: &Status) -> String {
         if let Some(reason) = farewell(&text) {
             return plain(&reason).into_owned();
         }
+        if let Some(refused) = refused_in_words(&text) {
+            return refused.to_string();
+        }
         let text = without_wrappers(&text);
         if !text.is_empty() && !parts.iter().any(|part| part.contains(text)) {
             parts.push(text.to_owned());
@@ -98,7 +101,8 @@ pub(super) fn message(status: &Status) -> String {
     let mut message = if parts.is_empty() { texts(status).next().unwrap_or_default() } else { parts.join(": ") };
     if ENDED.iter().any(|said| message.contains(said)) {
         message = format!(
-            "the connection was closed before an answer came ({message}); a port of metrics (--metrics-listen) does that, too"
+            "the connection was closed before an answer came ({message}); a port of metrics (--metrics-listen) does that, too, and by \
+             TLS whoever does not take this process's certificate"
         );
     }
     plain(&message).into_owned()
