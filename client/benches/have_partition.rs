@@ -38,6 +38,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
         settings,
+        settings_said: Default::default(),
     };
     let coordinator = Coordinator::start(listener, config).await?;
     let admin = Admin::new([listen.to_string()], TIMEOUT)?;

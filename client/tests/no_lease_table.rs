@@ -64,6 +64,7 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
         start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
         settings: Settings::default(),
+        settings_said: Default::default(),
     };
     let coordinator = Coordinator::start(listener, config).await.unwrap();
     let admin = Admin::new([listen.to_string()], SOON).unwrap();

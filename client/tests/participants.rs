@@ -49,6 +49,7 @@ impl Quorum {
                 start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir,
                 settings,
+                settings_said: Default::default(),
             };
             quorum.running.push(Coordinator::start(listener, config).await.unwrap());
             quorum.directories.push(directory);

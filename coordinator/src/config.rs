@@ -3,7 +3,7 @@
 use archon_coordinator_core::COORDINATORS_MAX;
 use archon_security::{Role, Transport};
 use archon_types::limits::check_address;
-use archon_types::{Settings, SettingsError};
+use archon_types::{Setting, Settings, SettingsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ pub struct CoordinatorConfig {
     pub data_dir: PathBuf,
     /// What the cluster gets if this coordinator is the one that bootstraps it; ignored ever after.
     pub settings: Settings,
+    /// Which of them somebody has said; the others are what holds if nobody does, and no wish.
+    pub settings_said: BTreeSet<Setting>,
 }
 
 /// How a coordinator with a new data directory becomes a member of a quorum.
@@ -207,6 +209,7 @@ mod tests {
             start: found([(1, "127.0.0.1:7001"), (2, "127.0.0.1:7002")]),
             data_dir: "data".into(),
             settings: Settings::default(),
+            settings_said: BTreeSet::new(),
         }
     }
 

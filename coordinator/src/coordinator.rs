@@ -380,7 +380,7 @@ async fn begin(
     }
     let monitor = tokio::spawn(quorum_monitor::run(
         quorum.clone(),
-        config.settings.clone(),
+        (config.settings.clone(), config.settings_said),
         Arc::clone(&context.metrics),
         work.clone(),
     ));

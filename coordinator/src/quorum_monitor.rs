@@ -14,8 +14,13 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// An election takes less; only what lasts longer is worth a word.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Watches, tells and counts until `stop`. `settings`: what this coordinator was started with.
-pub(crate) async fn run(quorum: Quorum, settings: Settings, metrics: Arc<Metrics>, stop: CancellationToken) {
+/// Watches, tells and counts until `stop`. `said`: the settings that this coordinator was given, and which of them.
+pub(crate) async fn run(
+    quorum: Quorum,
+    said: (Settings, BTreeSet<Setting>),
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) {
     let mut leadership = quorum.leadership();
     let mut monitor = Observer::new(Instant::now());
     let mut compared = false;
@@ -31,7 +36,7 @@ pub(crate) async fn run(quorum: Quorum, settings: Settings, metrics: Arc<Metrics
             let bootstrapped = state.read(|state| state.is_bootstrapped().then(|| state.settings.clone()));
             if let Some(cluster) = bootstrapped {
                 compared = true;
-                log_differences(&settings, &cluster);
+                log_differences(&said, &cluster);
             }
         }
         tokio::select! {
@@ -198,8 +203,8 @@ fn log_note(me: u64, note: &Note) {
 
 /// The settings of a cluster are those of the coordinator that bootstrapped it, as they were changed since; whoever was given
 /// others should know.
-fn log_differences(given: &Settings, cluster: &Settings) {
-    let differences = differences(given, cluster);
+fn log_differences((given, said): &(Settings, BTreeSet<Setting>), cluster: &Settings) {
+    let differences = differences(given, said, cluster);
     if !differences.is_empty() {
         tracing::warn!(
             ignored = differences.join(", "),
@@ -208,8 +213,8 @@ fn log_differences(given: &Settings, cluster: &Settings) {
     }
 }
 
-fn differences(given: &Settings, cluster: &Settings) -> Vec<String> {
-    let differ = Setting::ALL.iter().filter(|setting| setting.of(given) != setting.of(cluster));
+fn differences(given: &Settings, said: &BTreeSet<Setting>, cluster: &Settings) -> Vec<String> {
+    let differ = said.iter().filter(|setting| setting.of(given) != setting.of(cluster));
     let text = |setting: &Setting| {
         format!("{} {} (the cluster has {})", setting.as_str(), setting.of(given), setting.of(cluster))
     };
@@ -293,8 +298,15 @@ mod tests {
     #[test]
     fn other_settings_than_the_clusters_were_ignored_in_silence() {
         let cluster = Settings::default();
-        assert!(differences(&cluster, &cluster).is_empty());
+        let all = Setting::ALL.iter().copied().collect();
+        assert!(differences(&cluster, &all, &cluster).is_empty());
         let given = Settings { partitions: 20, ..Settings::default() };
-        assert_eq!(differences(&given, &cluster), ["partitions 20 (the cluster has 64)"]);
+        assert_eq!(differences(&given, &all, &cluster), ["partitions 20 (the cluster has 64)"]);
+    }
+
+    #[test]
+    fn a_newcomer_that_was_given_no_settings_was_said_to_have_others_than_the_cluster() {
+        let cluster = Settings { partitions: 9, ..Settings::default() };
+        assert!(differences(&Settings::default(), &BTreeSet::new(), &cluster).is_empty());
     }
 }

@@ -29,6 +29,7 @@ async fn traced() {
         start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: directory.into(),
         settings: Settings::default(),
+        settings_said: Default::default(),
     };
     let coordinator = Coordinator::start(listener, config).await.unwrap();
     let until = Instant::now() + Duration::from_secs(60);

@@ -96,6 +96,7 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
         start: settings.start,
         data_dir: settings.data_dir,
         settings: settings.cluster,
+        settings_said: settings.cluster_said,
     }
 }
 

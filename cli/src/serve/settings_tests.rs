@@ -240,9 +240,12 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
         shown.metrics_listen.is_some() && shown.http_listen.is_some() && shown.advertise.is_some(),
         "an example of what is nowhere unless said"
     );
+    let as_it_is = read(&as_it_is);
+    assert!(as_it_is.cluster_said.is_empty() && !shown.cluster_said.is_empty());
+    let cluster_said = as_it_is.cluster_said.clone();
     assert_eq!(
-        read(&as_it_is),
-        CoordinatorSettings { metrics_listen: None, http_listen: None, advertise: None, ..shown },
+        as_it_is,
+        CoordinatorSettings { metrics_listen: None, http_listen: None, advertise: None, cluster_said, ..shown },
         "what is commented out is the default"
     );
     for key in super::file::CoordinatorFile::keys() {

@@ -37,6 +37,7 @@ async fn a_batch_of_another_term_is_void() {
         start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: dir.path().to_path_buf(),
         settings: Settings::default(),
+        settings_said: Default::default(),
     };
     let coordinator = Coordinator::start(listener, config).await.unwrap();
     let begun = Instant::now();

@@ -125,6 +125,7 @@ impl Voters {
                 start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir: dir.path().to_path_buf(),
                 settings: Settings::default(),
+                settings_said: Default::default(),
             };
             let disk = |name| Arc::new(FaultDisk::new(Arc::new(RealDisk::open(&dir.path().join(name)).unwrap())));
             let (log, snapshots) = (disk(LOG_DIR), disk(SNAPSHOTS_DIR));

@@ -43,6 +43,7 @@ async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
         start: Some(FirstStart::Found { peers: peers.clone() }),
         data_dir: dirs[&id].path().to_path_buf(),
         settings: Settings::default(),
+        settings_said: Default::default(),
     };
     let mut running = BTreeMap::new();
     for (id, listener) in listeners {

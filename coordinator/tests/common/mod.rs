@@ -13,7 +13,7 @@ use archon_proto::v1::table_client::TableClient;
 use archon_security::{Expected, Transport};
 use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, PartitionTable, Settings, TablePiece};
 use prost::Message as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -77,6 +77,7 @@ impl Quorum {
             start: Some(FirstStart::Found { peers: self.peers.clone() }),
             data_dir: self.dirs[&id].path().to_path_buf(),
             settings: self.settings.clone(),
+            settings_said: BTreeSet::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
 use archon_client::Transport;
 use archon_coordinator::FirstStart;
 use archon_types::{Setting, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -30,6 +30,8 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) data_dir: PathBuf,
     /// Settings of the cluster, should this voter be the one that creates it.
     pub(crate) cluster: Settings,
+    /// Which of them somebody has said.
+    pub(crate) cluster_said: BTreeSet<Setting>,
     /// How it reaches others and is reached.
     pub(crate) transport: Transport,
 }
@@ -79,7 +81,20 @@ impl CoordinatorSettings {
             return Err(Failure::usage(why, "give the console a port of its own"));
         }
         let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
-        Ok(Self { id, listen, metrics_listen, http_listen, advertise, start, data_dir, cluster, transport })
+        let said = |setting: &Setting| args.bootstrap.get(*setting).is_some() || found.cluster.contains_key(setting);
+        let cluster_said = Setting::ALL.iter().copied().filter(said).collect();
+        Ok(Self {
+            id,
+            listen,
+            metrics_listen,
+            http_listen,
+            advertise,
+            start,
+            data_dir,
+            cluster,
+            cluster_said,
+            transport,
+        })
     }
 
     /// What can work and is probably not meant.
