@@ -42,8 +42,7 @@ pub(super) fn reasons(
     let with =
         |is: &dyn Fn(&MemberCertificate) -> bool| all.iter().filter(|one| is(&one.certificate)).collect::<Vec<_>>();
     let renewal = |wanted| move |certificate: &MemberCertificate| certificate.renewal(now) == Some(wanted);
-    let remedy =
-        "`archon cert` issues it again, with --force; the member takes it from its --tls-dir within ten seconds";
+    let remedy = "`archon cert` issues it again, with --force; the member takes it from its --tls-dir within a quarter of a minute";
     let left = |one: &MemberCertificate| format!("the certificate of {{}} {}", until_text(one.expires_at, now));
     [
         told(ReasonCode::CertificateExpired, &with(&renewal(Renewal::Overdue)), left, remedy),

@@ -59,6 +59,11 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     if let Some(node) = drained(members(), NodeStatus::Alive).next() {
         return format!("{} is drained: stop it, then `archon node remove {0}`", node.name);
     }
+    let of_certificates =
+        [ReasonCode::CertificateExpired, ReasonCode::CertificateNotTaken, ReasonCode::CertificateExpires];
+    if let Some(remedy) = of_certificates.into_iter().find_map(|code| remedy_of(status, code)) {
+        return remedy;
+    }
     match skew(nodes) {
         Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`".to_owned(),
         _ => "nothing to do".to_owned(),

@@ -83,6 +83,16 @@ fn participants_were_counted_as_nodes_and_a_plan_was_advised_for_them() {
 }
 
 #[test]
+fn nothing_was_to_be_done_where_new_files_of_a_certificate_are_not_taken() {
+    let mut whole = status();
+    whole.coordinators.pop();
+    let waits = reason(ReasonCode::CertificateNotTaken, Subject::Cluster, "m", "its log says why");
+    let nodes = [node("athens", 9), node("ephesus", 9)];
+    let text = screen(&Status { reasons: vec![waits], ..whole }, &nodes, &output());
+    assert!(text.ends_with("next        its log says why"), "{text}");
+}
+
+#[test]
 fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
     let mut fewer = Status { nodes_alive: 1, nodes_min: 3, nodes_failed: 2, ..status() };
     let away = |name: &str, status: NodeStatus| Node { status: status.into(), ..node(name, 3) };
