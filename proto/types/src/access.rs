@@ -176,8 +176,11 @@ pub fn denial(client: &str, wanted: Right, table: &str, has: Option<Right>) -> S
         Some(right) => format!("may {} it only", right.verb()),
         None => "was granted no right to it".to_owned(),
     };
+    // Whoever writes asks for the routes first, and would be told of one right after the other.
+    let more = if wanted == Right::Read { ", or `grant write` where it writes as well" } else { "" };
     format!(
-        "client/{client} may not {} table {table}: it {has}; an admin grants it by `archon access grant {} --client {client} --table {table}`",
+        "client/{client} may not {} table {table}: it {has}; an admin grants it by `archon access grant {} --client {client} --table \
+         {table}`{more}",
         wanted.verb(),
         wanted.as_str(),
     )
@@ -225,7 +228,18 @@ mod tests {
             "client/shop may not write to table orders: it may read it only; an admin grants it by `archon access grant \
              write --client shop --table orders`"
         );
-        assert!(denial("shop", Right::Read, "orders", None).contains("was granted no right to it"));
+        let said = denial("shop", Right::Read, "orders", None);
+        assert!(said.contains("was granted no right to it"), "{said}");
+    }
+
+    #[test]
+    fn a_client_that_writes_was_told_to_ask_for_reading_and_then_for_writing() {
+        let said = denial("shop", Right::Read, "orders", None);
+        assert!(said.ends_with("--table orders`, or `grant write` where it writes as well"), "{said}");
+        assert!(
+            !denial("shop", Right::Write, "orders", None).contains("grant write`"),
+            "that is what it names already"
+        );
     }
 
     fn scopes() -> impl Strategy<Value = Scope> {
