@@ -136,8 +136,8 @@ Examples:
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
     /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`, without those of logging and of every
-    /// verb but `insecure`; what is a list separated by commas there is an array here. SIGTERM and Ctrl-C hand the
-    /// leadership over and stop in order; another signal, a second or more later, stops at once.
+    /// verb but `insecure` and `tls_dir`; what is a list separated by commas there is an array here. SIGTERM and Ctrl-C
+    /// hand the leadership over and stop in order; another signal, a second or more later, stops at once.
     #[command(after_help = "\
 Examples:
   archon coordinator --id 1 --listen 127.0.0.1:7101 --data-dir /var/lib/archon/c1 \\
@@ -155,8 +155,8 @@ A file may say:
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
     /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`, without those of logging and of every
-    /// verb but `coordinators` and `insecure`; what is a list separated by commas there is an array here. SIGTERM and
-    /// Ctrl-C hand the node's leaderships over and stop in order; another signal, a second or more later, stops at once.
+    /// verb but `coordinators`, `insecure` and `tls_dir`; what is a list separated by commas there is an array here.
+    /// SIGTERM and Ctrl-C hand the node's leaderships over and stop in order; another signal, a second or more later, stops at once.
     #[command(after_help = "\
 Examples:
   archon node --name athens --listen 127.0.0.1:7201 --data-dir /var/lib/archon/athens \\

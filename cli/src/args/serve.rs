@@ -36,13 +36,13 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long, env = "ARCHON_ID", hide_env_values = true, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) id: Option<u64>,
     /// Where to listen.
-    #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Where to tell metrics and health by HTTP (/metrics, /livez, /readyz); nowhere unless said.
-    #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// Where to serve the console by HTTP: a page that shows the cluster, and an interface in JSON (/api/v1/); nowhere unless said.
-    #[arg(long, env = "ARCHON_HTTP_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    #[arg(long, env = "ARCHON_HTTP_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
     pub(crate) http_listen: Option<SocketAddr>,
     /// Where the others reach it, if not where it listens or where --peers says. A member that says another address than the
     /// quorum knows tells the others itself.
@@ -86,10 +86,10 @@ pub(crate) struct NodeArgs {
     #[arg(long, env = "ARCHON_NAME", hide_env_values = true, value_name = "NAME", value_parser = name)]
     pub(crate) name: Option<String>,
     /// Where to listen; port 0 lets the system choose.
-    #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Where to tell metrics and health by HTTP (/metrics, /livez, /readyz); nowhere unless said.
-    #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    #[arg(long, env = "ARCHON_METRICS_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// The address that others are told, if it is not the one listened on.
     #[arg(long, env = "ARCHON_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
