@@ -8,7 +8,7 @@ use crate::documents::{LeadTransferred, QuorumChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use archon_client::{
-    Admin, CoordinatorRole, CoordinatorStatus, Error, Quorum, QuorumChange, QuorumRecovery, RecoveryDoubt,
+    Admin, CoordinatorRole, CoordinatorStatus, Error, ErrorKind, Quorum, QuorumChange, QuorumRecovery, RecoveryDoubt,
 };
 use std::cell::RefCell;
 
@@ -41,7 +41,11 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
 }
 
 fn failure(error: Error) -> Failure {
-    with_list(error, "see `archon quorum list`")
+    match error.kind() {
+        ErrorKind::AssignmentInProgress => Failure::from(error)
+            .with_remedy("`archon quorum list` shows what is under way, `archon quorum cancel` takes it back"),
+        _ => with_list(error, "see `archon quorum list`"),
+    }
 }
 
 /// Waits if asked to, and says how the quorum is then.
@@ -124,7 +128,7 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
         Column::text("VOTES"),
         Column::text("BEHIND"),
     ];
-    let rows = quorum.coordinators.iter().map(|member| row(member, output)).collect();
+    let rows = quorum.coordinators.iter().map(|member| row(member, &quorum, output)).collect();
     output.rows(&columns, rows, "there are no coordinators")?;
     if let Some(pending) = &quorum.pending {
         let next = pending.next.as_ref().map_or_else(String::new, |what| format!("; next: {what}"));
@@ -179,9 +183,11 @@ async fn settle(accept_data_loss: bool, admin: &Admin, output: &Output) -> Resul
     Ok(Exit::Done)
 }
 
-fn row(member: &CoordinatorStatus, output: &Output) -> Vec<String> {
+fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output) -> Vec<String> {
     let role = member.role.as_str();
     let role = match member.role.known() {
+        // Whom a follower takes for the leader was asked, and has not answered.
+        Some(CoordinatorRole::Leader) if told_by.id != member.id => output.bad("does not answer"),
         Some(CoordinatorRole::Leader) => output.bold(role),
         Some(CoordinatorRole::Unreachable) => output.bad(role),
         _ => role.to_owned(),
@@ -239,6 +245,7 @@ async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Format;
     use archon_client::Word;
 
     fn quorum(voters: u64, spare_voters: Option<u32>) -> Quorum {
@@ -266,6 +273,25 @@ mod tests {
             generation: 1,
             recovery: None,
         }
+    }
+
+    #[test]
+    fn a_coordinator_that_was_killed_was_shown_as_the_leader() {
+        let mut found = quorum(3, None);
+        found.coordinators[1].role = Word::Known(CoordinatorRole::Leader);
+        found.leader_id = Some(2);
+        let shown = |found: &Quorum| row(&found.coordinators[1], found, &Output::plain(Format::Table))[2].clone();
+        assert_eq!(shown(&found), "does not answer");
+        found.id = 2;
+        assert_eq!(shown(&found), "leader", "it says so itself");
+    }
+
+    #[test]
+    fn a_change_of_the_quorum_that_another_one_stood_in_the_way_of_named_commands_for_moves() {
+        let detail = archon_client::ErrorDetail::new(ErrorKind::AssignmentInProgress, "another change is under way");
+        let text = failure(Error::from(detail)).to_string();
+        assert!(text.contains("archon quorum list") && text.contains("archon quorum cancel"), "{text}");
+        assert!(!text.contains("rebalance"), "{text}");
     }
 
     #[test]
