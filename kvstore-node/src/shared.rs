@@ -92,13 +92,10 @@ impl Shared {
         let connection_limit = ConnectionLimit::new(
             configured.unwrap_or_else(|| connections_for(NODE_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
         );
-        let mut remembered = Remembered::read(&config.data_dir);
-        if remembered.coordinators.is_empty() {
-            // Who was named is asked after those that are known.
-            remembered.coordinators.clone_from(&config.coordinators);
-        }
+        let remembered = Remembered::read(&config.data_dir);
+        let coordinators = remembered.first_asked(&config.coordinators);
         Self {
-            tables: Tables::new(remembered.coordinators, remembered.told),
+            tables: Tables::new(coordinators, remembered.told),
             slow: SlowOperations::new(config.slow_operation),
             access: ClientAccess::default(),
             config,

@@ -17,13 +17,21 @@ const BYTES_MAX: u64 = 64 * 1024;
 /// What is kept.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Remembered {
-    /// Where the coordinators are.
+    /// The coordinators that the operator named then.
+    pub(crate) named: Vec<String>,
+    /// Where the coordinators are, as these told.
     pub(crate) coordinators: Vec<String>,
     /// The highest version that the node was told of.
     pub(crate) told: Version,
 }
 
 impl Remembered {
+    /// Whom to ask first: those that are known, whom the operator's own follow; but these alone if others are named than before.
+    pub(crate) fn first_asked(&self, named: &[String]) -> Vec<String> {
+        let known = self.named == named && !self.coordinators.is_empty();
+        if known { self.coordinators.clone() } else { named.to_vec() }
+    }
+
     /// What the last run kept; nothing where that cannot be read: those that were named are asked then. Blocks.
     pub(crate) fn read(data_dir: &Path) -> Self {
         let path = data_dir.join(FILE);
@@ -46,7 +54,8 @@ pub(super) async fn keep(shared: &Shared) {
     let path = shared.config.data_dir.join(FILE);
     let mut kept = Remembered::default();
     loop {
-        let known = Remembered { coordinators: shared.tables.coordinators(), told: shared.tables.told() };
+        let (named, told) = (shared.config.coordinators.clone(), shared.tables.told());
+        let known = Remembered { named, coordinators: shared.tables.coordinators(), told };
         if known != kept {
             let (path, contents) = (path.clone(), known.clone());
             let written = tokio::task::spawn_blocking(move || {
@@ -69,10 +78,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_directory_of_another_cluster_was_taken_to_its_own_though_others_were_named() {
+        let (named, known) = (vec!["127.0.0.1:3".to_owned()], vec!["127.0.0.1:1".to_owned()]);
+        let kept = Remembered { named: named.clone(), coordinators: known.clone(), told: Version::ZERO };
+        assert_eq!(kept.first_asked(&named), known, "those may all be gone");
+        let others = ["127.0.0.1:4".to_owned()];
+        assert_eq!(kept.first_asked(&others), others);
+        assert_eq!(Remembered::default().first_asked(&others), others);
+    }
+
+    #[test]
     fn what_cannot_be_read_is_as_if_nothing_was_kept() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Remembered::read(dir.path()), Remembered::default());
-        let kept = Remembered { coordinators: vec!["127.0.0.1:1".into(), "127.0.0.1:2".into()], told: Version::new(7) };
+        let coordinators = vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()];
+        let kept = Remembered { named: vec!["127.0.0.1:3".into()], coordinators, told: Version::new(7) };
         std::fs::write(dir.path().join(FILE), serde_json::to_vec(&kept).unwrap()).unwrap();
         assert_eq!(Remembered::read(dir.path()), kept);
         for bad in ["", "{}", "[\"127.0.0.1:1\"]", &" ".repeat(70_000)] {
