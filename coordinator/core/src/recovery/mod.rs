@@ -2,7 +2,7 @@
 //!
 //! Entries may be lost that nodes have acted upon, so nothing of this state is taken for true until they were heard
 //! (PROTOCOL rules 60 to 62). [`begin_generation`] makes the new state; nodes register with it, set all their copies aside and tell where
-//! the log of each ends; [`doubts()`] says what keeps it from going on; [`settled`] says which copies of a partition count then.
+//! the log of each ends; [`doubts()`] says what keeps it from going on; `settled` says which copies of a partition count then.
 //!
 //! | file | holds |
 //! |---|---|
