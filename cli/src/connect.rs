@@ -82,24 +82,12 @@ fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<Strin
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::output::Format;
-
-    fn connection(coordinators: &[&str]) -> Connection {
-        Connection {
-            coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
-            output: Format::Table,
-            json: false,
-            timeout: Duration::from_secs(1),
-            insecure: false,
-            tls_dir: None,
-        }
-    }
 
     #[test]
     fn no_address_and_plaintext_abroad_are_usage_errors() {
-        let nobody = endpoints(&connection(&[]), &Transport::default()).unwrap_err();
+        let nobody = endpoints(&Connection::to(&[]), &Transport::default()).unwrap_err();
         assert!(nobody.exit == Exit::Usage && nobody.to_string().contains("ARCHON_COORDINATORS"), "{nobody}");
-        let abroad = endpoints(&connection(&["127.0.0.1:1", "10.0.0.1:1"]), &Transport::default()).unwrap_err();
+        let abroad = endpoints(&Connection::to(&["127.0.0.1:1", "10.0.0.1:1"]), &Transport::default()).unwrap_err();
         assert!(abroad.exit == Exit::Usage && abroad.message.contains("10.0.0.1:1"), "{abroad}");
     }
 }

@@ -118,6 +118,21 @@ pub(crate) struct Connection {
     pub(crate) tls_dir: Option<PathBuf>,
 }
 
+#[cfg(test)]
+impl Connection {
+    /// To these, with everything else as it is unless it is said.
+    pub(crate) fn to(coordinators: &[&str]) -> Self {
+        Self {
+            coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
+            output: Format::Table,
+            json: false,
+            timeout: Duration::from_secs(1),
+            insecure: false,
+            tls_dir: None,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {

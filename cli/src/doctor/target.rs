@@ -79,22 +79,12 @@ impl Target {
 mod tests {
     use super::*;
     use crate::documents::Verdict;
-    use crate::output::Format;
-    use std::time::Duration;
 
     fn target(text: &str, args: DoctorArgs, coordinators: &[&str]) -> Target {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("archon.toml");
         std::fs::write(&file, text).unwrap();
-        let connection = Connection {
-            coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
-            output: Format::Table,
-            json: false,
-            timeout: Duration::from_secs(1),
-            insecure: false,
-            tls_dir: None,
-        };
-        Target::of(&DoctorArgs { config: Some(file), ..args }, &connection)
+        Target::of(&DoctorArgs { config: Some(file), ..args }, &Connection::to(coordinators))
     }
 
     const NOTHING: DoctorArgs = DoctorArgs { config: None, data_dir: None, listen: None };

@@ -1,6 +1,7 @@
 //! Leaderships that were ended without the holder's word: that life of the node may still believe that it leads.
 
-use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId};
+use crate::state::ClusterState;
+use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,22 @@ pub struct FormerLeader {
     /// life goes on, every answer to it must list this leadership as withdrawn (PROTOCOL rule 15), or its next lease
     /// would cover it again.
     pub lapsed: bool,
+}
+
+impl FormerLeader {
+    /// Whoever leads this partition by its row, in the present life, as one that may go on believing so; `None` if nobody does.
+    pub(crate) fn holding(state: &ClusterState, row: &Partition) -> Option<Self> {
+        let leader = row.leader_placement()?;
+        Some(Self {
+            partition: row.id,
+            epoch: row.epoch,
+            placement: leader.id,
+            node: leader.node,
+            incarnation: state.incarnation(leader.node)?,
+            failure_timeout_ms: state.timing_of(leader.node).failure_timeout_ms,
+            lapsed: false,
+        })
+    }
 }
 
 /// All former leaders that still matter. Serialised as a plain list.

@@ -2,7 +2,7 @@
 
 use super::describe::reason_now;
 use crate::raft::{Lack, VoterView, read_only, spare};
-use archon_coordinator_core::{ClusterState, doubts};
+use archon_coordinator_core::{ClusterState, unheard};
 use archon_proto::v1;
 use archon_types::ReasonCode;
 use archon_types::subject::Subject;
@@ -10,10 +10,8 @@ use std::collections::BTreeSet;
 
 /// What of the quorum itself is not as it is to stay: a recovery, before anything else, and a change of its members.
 pub(super) fn unsettled(state: &ClusterState) -> Vec<v1::Reason> {
-    let recovery = state.recovery.as_ref().map(|_| {
-        let doubts = doubts(state);
-        let unheard = doubts.iter().filter(|doubt| !doubt.may_be_accepted()).count();
-        let message = match unheard {
+    let recovery = state.recovery.as_deref().map(|recovery| {
+        let message = match unheard(state, recovery).count() {
             0 => "the coordinators are being recovered, and what they do not know has to be accepted".to_owned(),
             unheard => {
                 format!("the coordinators are being recovered, and wait for {unheard} nodes to tell what they hold")

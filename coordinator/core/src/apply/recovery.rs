@@ -14,7 +14,6 @@ use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, PartitionStatus, Placement,
     PlacementId, ReplicaState, first_number,
 };
-use std::collections::BTreeSet;
 
 /// A node told where the log of a copy ends.
 pub(super) fn inspected(
@@ -128,9 +127,9 @@ fn judge_others(
             continue;
         }
         let Some(inventory) = recovery.inventories.get(&placement.node) else { continue };
-        let held: BTreeSet<PlacementId> = inventory.copies.keys().copied().collect();
-        if held.contains(&placement.id) {
-            judge_copy(staged, state, row, placement, (&held, inventory.older))?;
+        let holds = |id| inventory.copies.contains_key(&id);
+        if holds(placement.id) {
+            judge_copy(staged, state, row, placement, (&holds, inventory.older))?;
         } else if placement.state == ReplicaState::Live {
             staged.lose(row, placement.id, Condition::Gone, "its node does not hold it")?;
         } else {

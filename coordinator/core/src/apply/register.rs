@@ -244,19 +244,11 @@ fn end_life(
         let leads = row.leader == Some(placement.id) && !state.breaks(Mutant::LeadershipSurvives); // rule 8
         let mut row = staged.row(row.id)?;
         if leads {
-            staged.remember(FormerLeader {
-                partition: row.id,
-                epoch: row.epoch,
-                placement: placement.id,
-                node,
-                incarnation: known.node.incarnation,
-                failure_timeout_ms: state.timing_of(node).failure_timeout_ms,
-                lapsed: false,
-            });
+            FormerLeader::holding(state, &row).into_iter().for_each(|former| staged.remember(former));
             row.leader = None;
             row.epoch = next_epoch(row.epoch)?;
         }
-        if judge_copy(staged, state, &mut row, placement, (&held, other_copy))? || leads {
+        if judge_copy(staged, state, &mut row, placement, (&|id| held.contains(&id), other_copy))? || leads {
             staged.put(row);
         }
     }
@@ -264,20 +256,20 @@ fn end_life(
     Ok(())
 }
 
-/// Finds whether a copy still counts of which its node has told whether it holds it whole, and whether the node's directory is
+/// Finds whether a copy still counts of whose node is known which copies it `holds` whole, and whether its directory is
 /// `other_copy` than the one that acted last. Returns whether that changed anything.
 pub(super) fn judge_copy(
     staged: &mut Staged<'_>,
     state: &ClusterState,
     row: &mut Partition,
     placement: Placement,
-    (held, other_copy): (&BTreeSet<PlacementId>, bool),
+    (holds, other_copy): (&dyn Fn(PlacementId) -> bool, bool),
 ) -> Result<bool, ErrorDetail> {
     let node = placement.node;
     // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and
     // its node begins it anew. Without this a node killed right after the first assignment would lock its
     // partitions for good.
-    let listed = held.contains(&placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
+    let listed = holds(placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
     let missing = !listed && !state.untouched.contains(&row.id);
     let lost = placement.state == ReplicaState::Live && (other_copy || missing);
     let condition = match (listed, other_copy) {
@@ -288,7 +280,7 @@ pub(super) fn judge_copy(
     let spoiled = placement.state != ReplicaState::Live
         && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
     let unformed = row.split.as_ref().and_then(|split| split.copy_on(node)).is_some_and(|copy| {
-        let whole = copy.is_formed() && !other_copy && held.contains(&copy.id);
+        let whole = copy.is_formed() && !other_copy && holds(copy.id);
         copy.stage > RightStage::Copying && !whole && !state.breaks(Mutant::FormedLost) // rule 39
     });
     let split_off = row.split.iter_mut().flat_map(|split| &mut split.copies);

@@ -89,7 +89,7 @@ fn end_leaderships(state: &mut ClusterState, version: Version) -> BTreeMap<Parti
     let rows: Vec<Partition> = state.partitions.iter().cloned().collect();
     let mut leaders = BTreeMap::new();
     for mut row in rows {
-        if let Some(former) = holder(state, &row) {
+        if let Some(former) = FormerLeader::holding(state, &row) {
             state.former_leaders.insert(former);
         }
         if let Some(leader) = row.leader.take().filter(|_| !state.is_lease(row.id.table)) {
@@ -106,18 +106,4 @@ fn end_leaderships(state: &mut ClusterState, version: Version) -> BTreeMap<Parti
     }
     state.surpassed.clear();
     leaders
-}
-
-/// The present holder of a leadership, as one that may not know that it ended.
-fn holder(state: &ClusterState, row: &Partition) -> Option<FormerLeader> {
-    let leader = row.leader_placement()?;
-    Some(FormerLeader {
-        partition: row.id,
-        epoch: row.epoch,
-        placement: leader.id,
-        node: leader.node,
-        incarnation: state.incarnation(leader.node)?,
-        failure_timeout_ms: state.timing_of(leader.node).failure_timeout_ms,
-        lapsed: false,
-    })
 }

@@ -104,7 +104,7 @@ impl Recovery {
 }
 
 /// The nodes that have not told everything yet, and are not given up.
-pub(crate) fn unheard<'a>(state: &'a ClusterState, recovery: &'a Recovery) -> impl Iterator<Item = NodeId> + 'a {
+pub fn unheard<'a>(state: &'a ClusterState, recovery: &'a Recovery) -> impl Iterator<Item = NodeId> + 'a {
     let nodes = state.nodes.values().filter(|row| row.node.status != NodeStatus::Lost);
     let heard = |node| recovery.inventories.get(&node).is_some_and(Inventory::is_complete);
     nodes.map(|row| row.node.id).filter(move |node| !heard(*node))

@@ -118,18 +118,9 @@ impl Staged<'_> {
 
     fn remember_leader(&mut self, row: &Partition, ending: Ending) {
         if ending == Ending::Lapsed
-            && let Some(leader) = row.leader_placement()
-            && let Some(incarnation) = self.state.incarnation(leader.node)
+            && let Some(former) = FormerLeader::holding(self.state, row)
         {
-            self.remember(FormerLeader {
-                partition: row.id,
-                epoch: row.epoch,
-                placement: leader.id,
-                node: leader.node,
-                incarnation,
-                failure_timeout_ms: self.state.timing_of(leader.node).failure_timeout_ms,
-                lapsed: true,
-            });
+            self.remember(FormerLeader { lapsed: true, ..former });
         }
     }
 
