@@ -157,6 +157,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             None => Err(Failure::failed("running a node does not ask the quorum")),
         },
         Verb::Quorum(verb) => admin::quorum::run(&verb, &admin, &output).await,
+        Verb::Upgrade(verb) => admin::upgrade::run(&verb, &admin, &output).await,
         Verb::Access(verb) => admin::access::run(&verb, &admin, connection.tls_dir.is_some(), &output).await,
         Verb::Config(ConfigVerb::Show(args)) => admin::config::show(&args, &admin, &output).await,
         Verb::Config(ConfigVerb::Set(args)) => admin::config::set(&args, &admin, &output).await,

@@ -4,7 +4,7 @@
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_session::{BootClock, Clock};
-use archon_types::{Settings, TableId};
+use archon_types::{ProtocolRange, Settings, TableId};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::hint::black_box;
@@ -37,6 +37,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         advertise: None,
         start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
+        speaks: ProtocolRange::SPOKEN,
         settings,
         settings_said: Default::default(),
     };

@@ -31,6 +31,7 @@ mod admin_orders;
 mod admin_quorum;
 mod admin_tables;
 mod admin_types;
+mod admin_upgrade;
 mod builder;
 mod call;
 mod config_types;
@@ -57,6 +58,7 @@ mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trace;
+mod upgrade_types;
 mod via;
 
 pub use access_types::{AccessChanged, AccessRight, AccessSummary};
@@ -72,9 +74,10 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy,
-    MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, Position,
-    QuorumChange, RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingUnit,
-    Severity, SplitPhase, TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
+    MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus,
+    Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange,
+    SettingUnit, Severity, SplitPhase, TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode,
+    Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.
@@ -97,6 +100,7 @@ pub use scan::{Entry, Page, Scan};
 pub use snapshot::{Snapshot, SnapshotOf, SnapshotPage};
 pub use stale::StaleValue;
 pub use stats::NodeStats;
+pub use upgrade_types::{UpgradeChanged, UpgradeMember, UpgradeSummary};
 
 /// What those pages show in Rust is compiled with the tests.
 #[cfg(doctest)]

@@ -205,6 +205,8 @@ empty! {
     change_quorum(ChangeQuorumRequest) -> ChangeQuorumResponse;
     join_quorum(JoinQuorumRequest) -> JoinQuorumResponse;
     transfer_lead(TransferLeadRequest) -> TransferLeadResponse;
+    show_upgrade(ShowUpgradeRequest) -> ShowUpgradeResponse;
+    change_upgrade(ChangeUpgradeRequest) -> ChangeUpgradeResponse;
     events(EventsRequest) -> EventsResponse;
 }
 

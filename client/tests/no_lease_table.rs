@@ -8,7 +8,7 @@ mod service;
 
 use archon_client::{Admin, Participant};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
-use archon_types::Settings;
+use archon_types::{ProtocolRange, Settings};
 use service::{SOON, Service, wait};
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -63,6 +63,7 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
         advertise: None,
         start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
+        speaks: ProtocolRange::SPOKEN,
         settings: Settings::default(),
         settings_said: Default::default(),
     };

@@ -7,7 +7,7 @@ mod service;
 
 use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
-use archon_types::{Settings, TableId};
+use archon_types::{ProtocolRange, Settings, TableId};
 use service::{SOON, Service, Told, wait};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,6 +48,7 @@ impl Quorum {
                 advertise: None,
                 start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir,
+                speaks: ProtocolRange::SPOKEN,
                 settings,
                 settings_said: Default::default(),
             };

@@ -3,7 +3,7 @@
 use archon_coordinator_core::COORDINATORS_MAX;
 use archon_security::{Role, Transport};
 use archon_types::limits::check_address;
-use archon_types::{Setting, Settings, SettingsError};
+use archon_types::{ProtocolRange, Setting, Settings, SettingsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub struct CoordinatorConfig {
     pub start: Option<FirstStart>,
     /// Where vote, log and snapshots live.
     pub data_dir: PathBuf,
+    /// The protocols that it speaks: those of this version, or fewer of them.
+    pub speaks: ProtocolRange,
     /// What the cluster gets if this coordinator is the one that bootstraps it; ignored ever after.
     pub settings: Settings,
     /// Which of them somebody has said; the others are what holds if nobody does, and no wish.
@@ -208,6 +210,7 @@ mod tests {
             advertise: None,
             start: found([(1, "127.0.0.1:7001"), (2, "127.0.0.1:7002")]),
             data_dir: "data".into(),
+            speaks: ProtocolRange::SPOKEN,
             settings: Settings::default(),
             settings_said: BTreeSet::new(),
         }

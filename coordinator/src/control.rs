@@ -9,6 +9,7 @@ use crate::push;
 use crate::quorum_changes;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
+use crate::upgrades;
 use crate::watchdog;
 use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
 use archon_coordinator_core::{Actor, Command};
@@ -93,6 +94,7 @@ impl Control {
         tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics), self.transport.clone()));
         tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
         tasks.spawn(quorum_changes::run(Arc::clone(&session)));
+        tasks.spawn(upgrades::run(Arc::clone(&session)));
         tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));
         self.leading.set(Some(Arc::clone(&session)));
         let end = tokio::select! {

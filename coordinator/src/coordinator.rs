@@ -7,8 +7,9 @@ use crate::error::CoordinatorError;
 use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
 use crate::identity::{Identity, IdentityError};
 use crate::metrics::Metrics;
+use crate::protocol_keeper::{self, Kept};
 use crate::quorum_monitor;
-use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Storage, TRANSFER_DEADLINE, boot_at};
+use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at};
 use crate::readiness;
 use crate::serve::serve;
 use crate::service::Context;
@@ -17,6 +18,7 @@ use crate::stats::Stats;
 use archon_proto::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};
 use archon_security::{Refusals, Transport};
 use archon_telemetry::{AskReady, CLOSE_DEADLINE, MetricsServer};
+use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -87,7 +89,7 @@ struct Running {
     quorum: Quorum,
     tasks: Vec<(&'static str, JoinHandle<()>)>,
     /// Held for its lock.
-    _identity: Identity,
+    _identity: Kept,
 }
 
 impl Coordinator {
@@ -291,9 +293,9 @@ where
     F: FnOnce(&Path, &LocalVoter) -> Result<Storage, CoordinatorError> + Send + 'static,
 {
     let failed = |error: tokio::task::JoinError| CoordinatorError::Task { task: "open", what: error.to_string() };
-    let (id, dir, start) = (config.id, config.data_dir.clone(), config.start.clone());
+    let (id, dir, start, speaks) = (config.id, config.data_dir.clone(), config.start.clone(), config.speaks);
     let identity = tokio::task::spawn_blocking(move || {
-        let identity = Identity::open(&dir, id, start.as_ref(), Storage::has_log, Uuid::new_v4)?;
+        let identity = Identity::open(&dir, id, start.as_ref(), speaks, Storage::has_log, Uuid::new_v4)?;
         if identity.is_started() && !Storage::has_log(&dir) {
             return Err(IdentityError::LogLost { dir });
         }
@@ -307,7 +309,7 @@ where
     let joined = match &config.start {
         Some(FirstStart::Join { through, learner }) if !identity.is_started() => {
             let address = config.first_address();
-            let newcomer = Newcomer { id, storage: identity.storage(), address, learner: *learner };
+            let newcomer = Newcomer { id, storage: identity.storage(), address, learner: *learner, speaks };
             Some(join(&config.transport, &newcomer, through).await?)
         }
         _ => None,
@@ -319,7 +321,8 @@ where
         }
         let quorum = identity.quorum().ok_or_else(|| IdentityError::New { dir: dir.clone() })?;
         let expected = Arc::new(identity.peers().keys().copied().collect());
-        let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected };
+        let spoken = Spoken::new(speaks);
+        let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected, spoken };
         let storage = open_storage(&dir, &local_voter)?;
         Ok((identity, storage, local_voter))
     });
@@ -397,10 +400,13 @@ async fn begin(
     let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
     let moved = config.advertise.filter(|own| recorded.is_some_and(|recorded| recorded != *own));
     let moved = moved.map(|address| {
-        let newcomer = Newcomer { id: quorum.id(), storage: identity.storage(), address, learner: false };
+        let (storage, speaks) = (identity.storage(), config.speaks);
+        let newcomer = Newcomer { id: quorum.id(), storage, address, learner: false, speaks };
         ("address", tokio::spawn(tell_address(quorum.clone(), config.transport.clone(), newcomer, work.clone())))
     });
-    let own = [("control", control), ("raft health", health), ("monitor", monitor)];
+    let identity = Arc::new(Mutex::new(identity));
+    let keeper = tokio::spawn(protocol_keeper::run(Arc::clone(&identity), quorum.clone(), work));
+    let own = [("control", control), ("raft health", health), ("monitor", monitor), ("protocol", keeper)];
     let tasks = own.into_iter().chain(moved).chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
 }

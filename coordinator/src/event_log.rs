@@ -107,6 +107,8 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::QuorumChangeCancelled { .. }
         | EventKind::RecoveryBegun { .. }
         | EventKind::RecoverySettled { .. }
+        | EventKind::ProtocolRaised { .. }
+        | EventKind::ProtocolHeld { .. }
         | EventKind::LeadershipBumped { .. }
         | EventKind::MemberBarred { .. }
         | EventKind::BarLifted { .. }

@@ -1,8 +1,10 @@
-//! Who a data directory is: written once, locked while in use, refused when it is asked to be somebody else.
+//! Who a data directory is: locked while in use, refused when it is asked to be somebody else, or when what is in it was written by a
+//! protocol that this version does not speak.
 
 use crate::config::FirstStart;
 use crate::raft::quorum_key;
 use archon_durable::{Lock, LockError};
+use archon_types::{PROTOCOL_FIRST, ProtocolRange};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +16,11 @@ const FILE: &str = "identity.json";
 const MAGIC: &str = "archon-coordinator";
 /// What stands there in a node's data directory.
 const MAGIC_OF_NODES: &str = "archon-node";
-const FORMAT: u32 = 2;
+/// The format of a directory that was written by the first protocol alone. Its head is that of versions which know no other, so that
+/// these can be started on it again.
+const FORMAT_FIRST: u32 = 2;
+/// The newest format: it says by which protocol the directory was written.
+const FORMAT: u32 = 3;
 /// An identity is a few hundred bytes; anything much larger is not one.
 const BYTES_MAX: u64 = 64 * 1024;
 
@@ -44,8 +50,14 @@ pub enum IdentityError {
         "{dir} belongs to coordinator {found}, not {id}; start it with --id {found}, or give it another --data-dir"
     )]
     OtherId { dir: PathBuf, found: u64, id: u64 },
-    #[error("{path} has format {found}, and this version reads {FORMAT} only; start the version that made it")]
+    #[error(
+        "{path} has format {found}, and this version reads {FORMAT_FIRST} to {FORMAT}; start the version that made it"
+    )]
     OlderFormat { path: PathBuf, found: u32 },
+    #[error(
+        "{dir} was written by protocol {found}, and this version speaks {speaks}; start the version that the cluster was upgraded to"
+    )]
+    OtherProtocol { dir: PathBuf, found: u32, speaks: ProtocolRange },
     #[error(
         "{dir} is new: say how this coordinator becomes a member, with --peers to found a quorum or with --join to join one"
     )]
@@ -71,6 +83,23 @@ struct Stored {
     peers: BTreeMap<u64, String>,
     /// Raft was started here, so from now on an empty log means a lost one.
     started: bool,
+    /// The newest protocol by which anything here may be written. Not said of the first one, which [`FORMAT_FIRST`] means.
+    #[serde(default = "first_protocol", skip_serializing_if = "is_first_protocol")]
+    protocol: u32,
+}
+
+const fn first_protocol() -> u32 {
+    PROTOCOL_FIRST
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+const fn is_first_protocol(protocol: &u32) -> bool {
+    *protocol == PROTOCOL_FIRST
+}
+
+/// The format of a directory that was written by this protocol.
+const fn format_of(protocol: u32) -> u32 {
+    if protocol == PROTOCOL_FIRST { FORMAT_FIRST } else { FORMAT }
 }
 
 /// A data directory that belongs to this process while the value lives.
@@ -88,6 +117,7 @@ impl Identity {
         dir: &Path,
         id: u64,
         start: Option<&FirstStart>,
+        speaks: ProtocolRange,
         has_log: impl Fn(&Path) -> bool,
         mint: impl FnOnce() -> Uuid,
     ) -> Result<Self, IdentityError> {
@@ -105,13 +135,14 @@ impl Identity {
             None => {
                 let stored = Stored {
                     magic: MAGIC.to_owned(),
-                    format: FORMAT,
+                    format: FORMAT_FIRST,
                     coordinator: id,
                     storage: mint(),
                     quorum: Uuid::nil(),
                     founder: false,
                     peers: BTreeMap::new(),
                     started: false,
+                    protocol: PROTOCOL_FIRST,
                 };
                 if start.is_some() {
                     write(dir, &stored)?;
@@ -119,6 +150,9 @@ impl Identity {
                 stored
             }
         };
+        if !speaks.contains(stored.protocol) {
+            return Err(IdentityError::OtherProtocol { dir: dir.to_path_buf(), found: stored.protocol, speaks });
+        }
         if stored.coordinator != id {
             return Err(IdentityError::OtherId { dir: dir.to_path_buf(), found: stored.coordinator, id });
         }
@@ -153,11 +187,12 @@ impl Identity {
         id: u64,
         (storage, quorum): (Uuid, Uuid),
         address: &str,
+        protocol: u32,
     ) -> Result<(), IdentityError> {
         let peers = BTreeMap::from([(id, address.to_owned())]);
-        let (magic, format) = (MAGIC.to_owned(), FORMAT);
-        let stored = Stored { magic, format, coordinator: id, storage, quorum, founder: false, peers, started: true };
-        write(dir, &stored)
+        let (magic, format) = (MAGIC.to_owned(), format_of(protocol));
+        let (founder, started) = (false, true);
+        write(dir, &Stored { magic, format, coordinator: id, storage, quorum, founder, peers, started, protocol })
     }
 
     /// Its number.
@@ -204,6 +239,22 @@ impl Identity {
         }
         Ok(())
     }
+
+    /// Whether this protocol is newer than what the directory says.
+    pub(crate) fn lags(&self, protocol: u32) -> bool {
+        protocol > self.stored.protocol
+    }
+
+    /// Notes durably by which protocol this directory is written from now on, so that no version is started on it that does not
+    /// speak that. Blocks.
+    pub(crate) fn record_protocol(&mut self, protocol: u32) -> Result<(), IdentityError> {
+        if self.lags(protocol) {
+            let stored = Stored { protocol, format: format_of(protocol), ..self.stored.clone() };
+            write(&self.dir, &stored)?;
+            self.stored = stored;
+        }
+        Ok(())
+    }
 }
 
 fn locked(dir: &Path) -> Result<Lock, IdentityError> {
@@ -236,7 +287,7 @@ fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
         let found = u32::try_from(format).unwrap_or(u32::MAX);
         return Err(IdentityError::NewerFormat { path: path.to_path_buf(), found });
     }
-    if format < u64::from(FORMAT) {
+    if format < u64::from(FORMAT_FIRST) {
         return Err(IdentityError::OlderFormat { path: path.to_path_buf(), found: u32::try_from(format).unwrap_or(0) });
     }
     serde_json::from_value(value).map(Some).map_err(|error| damaged(error.to_string()))
@@ -270,13 +321,15 @@ mod tests {
     }
 
     fn open(dir: &Path, has_log: impl Fn(&Path) -> bool) -> Result<Identity, IdentityError> {
-        Identity::open(dir, 1, Some(&founds(1)), has_log, Uuid::new_v4)
+        Identity::open(dir, 1, Some(&founds(1)), ProtocolRange::SPOKEN, has_log, Uuid::new_v4)
     }
 
     #[test]
     fn a_directory_stays_who_it_was() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |id, start: Option<&FirstStart>| Identity::open(dir.path(), id, start, |_| false, Uuid::new_v4);
+        let open = |id, start: Option<&FirstStart>| {
+            Identity::open(dir.path(), id, start, ProtocolRange::SPOKEN, |_| false, Uuid::new_v4)
+        };
         assert!(matches!(open(1, None), Err(IdentityError::New { .. })));
         let mut first = open(1, Some(&founds(1))).unwrap();
         first.mark_started().unwrap();
@@ -306,10 +359,10 @@ mod tests {
         fs::write(&path, &older).unwrap();
         let found = open(dir.path(), |_| false).unwrap_err();
         assert!(found.to_string().contains("start the version that made it"), "{found}");
-        let newer = text.replace("\"format\": 2", "\"format\": 3");
+        let newer = text.replace("\"format\": 2", "\"format\": 4");
         fs::write(&path, &newer).unwrap();
         let found = open(dir.path(), |_| false);
-        assert!(matches!(found, Err(IdentityError::NewerFormat { found: 3, .. })));
+        assert!(matches!(found, Err(IdentityError::NewerFormat { found: 4, .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), newer);
     }
 
@@ -325,7 +378,8 @@ mod tests {
     #[test]
     fn a_slip_in_the_peer_list_could_not_be_put_right_before_the_quorum_was_made() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |port| Identity::open(dir.path(), 1, Some(&founds(port)), |_| false, Uuid::new_v4);
+        let open =
+            |port| Identity::open(dir.path(), 1, Some(&founds(port)), ProtocolRange::SPOKEN, |_| false, Uuid::new_v4);
         let slip = open(9).unwrap();
         let (storage, quorum) = (slip.storage(), slip.quorum());
         drop(slip);
@@ -347,5 +401,25 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a refused directory stays as it was");
         let file = dir.path().join(FILE);
         assert!(matches!(open(&file, |_| false), Err(IdentityError::NotADirectory { .. })));
+    }
+
+    #[test]
+    fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let start = |speaks| Identity::open(dir.path(), 1, Some(&founds(1)), speaks, |_| false, Uuid::new_v4);
+        let text = || fs::read_to_string(dir.path().join(FILE)).unwrap();
+        start(ProtocolRange::SPOKEN).unwrap().record_protocol(PROTOCOL_FIRST).unwrap();
+        assert!(text().contains("\"format\": 2") && !text().contains("protocol"), "older versions read it: {}", text());
+        drop(start(ProtocolRange::FIRST).unwrap());
+        let mut upgraded = start(ProtocolRange::SPOKEN).unwrap();
+        upgraded.record_protocol(2).unwrap();
+        upgraded.record_protocol(1).unwrap();
+        drop(upgraded);
+        let before = text();
+        assert!(before.contains("\"format\": 3"), "versions that know of no protocol refuse it: {before}");
+        let error = start(ProtocolRange::FIRST).unwrap_err().to_string();
+        assert!(error.contains("written by protocol 2, and this version speaks 1; start the version"), "{error}");
+        assert_eq!(text(), before);
+        assert!(!start(ProtocolRange::SPOKEN).unwrap().lags(2));
     }
 }

@@ -19,6 +19,7 @@ mod load;
 mod metrics;
 mod middle;
 mod polls;
+mod protocol_keeper;
 mod push;
 mod quorum_changes;
 mod quorum_monitor;
@@ -30,6 +31,7 @@ mod service;
 mod session;
 mod shared;
 mod stats;
+mod upgrades;
 mod watchdog;
 
 pub use archon_coordinator_core::COORDINATORS_MAX;

@@ -6,7 +6,7 @@ use crate::error::CoordinatorError;
 use crate::identity::{Identity, IdentityError};
 use crate::raft::{Founder, read_directory, read_snapshot, write_directory};
 use archon_coordinator_core::{ClusterState, Coordinator, RecoveryError, begin_generation};
-use archon_types::{StorageId, limits::check_address};
+use archon_types::{PROTOCOL_FIRST, StorageId, limits::check_address};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -167,7 +167,8 @@ impl Survivor {
         let made = archon_durable::create_directory(&new.into);
         made.map_err(|source| IdentityError::Io { action: "create", path: new.into.clone(), source })?;
         write_directory(&new.into, &self.state, founder)?;
-        Identity::found_alone(&new.into, founder.id, (founder.storage, founder.quorum), &founder.address)?;
+        let (keys, protocol) = ((founder.storage, founder.quorum), self.state.protocol.max(PROTOCOL_FIRST));
+        Identity::found_alone(&new.into, founder.id, keys, &founder.address, protocol)?;
         Ok(())
     }
 }

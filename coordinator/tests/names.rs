@@ -4,7 +4,7 @@
 
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_skip::skipped;
-use archon_types::Settings;
+use archon_types::{ProtocolRange, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,6 +28,7 @@ async fn traced() {
         advertise: None,
         start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: directory.into(),
+        speaks: ProtocolRange::SPOKEN,
         settings: Settings::default(),
         settings_said: Default::default(),
     };

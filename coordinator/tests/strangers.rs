@@ -141,6 +141,8 @@ impl Impostor {
             cluster_id: Bytes::copy_from_slice(self.quorum.as_bytes()),
             sender: self.id,
             target,
+            protocol_min: 0,
+            protocol_max: 0,
             format: 1,
             body: rmp_serde::to_vec_named(body).unwrap().into(),
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),

@@ -3,7 +3,7 @@
 use crate::engine::EngineKind;
 use crate::node::stop_deadline;
 use archon_security::{Role, Transport};
-use archon_types::limits;
+use archon_types::{ProtocolRange, limits};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct NodeConfig {
     /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that it
     /// may have open.
     pub connections_max: Option<u32>,
+    /// The protocols that it speaks: those of this version, or fewer of them.
+    pub speaks: ProtocolRange,
     /// How the node reaches others and is reached.
     pub transport: Transport,
     /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit.
@@ -69,6 +71,7 @@ impl NodeConfig {
             engine: EngineKind::default(),
             shards: None,
             connections_max: None,
+            speaks: ProtocolRange::SPOKEN,
             transport: Transport::default(),
             copy_bytes_per_second: 0,
             wal_segment_bytes: 16 * 1024 * 1024,

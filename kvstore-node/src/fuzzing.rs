@@ -63,6 +63,7 @@ pub fn encode_identity() -> std::io::Result<Vec<u8>> {
         name: "athens".into(),
         node_id: NodeId::new(3),
         last_incarnation: Incarnation::new(12),
+        protocol: 2,
     })
 }
 

@@ -5,6 +5,7 @@ use crate::identity::{DataDirectory, IdentityError};
 use crate::session::Home;
 use archon_proto::convert::session::Registered;
 use archon_types::{ClusterId, Incarnation, PlacementId, StorageId};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -33,7 +34,19 @@ impl Home for DirectoryHome {
 
     fn store(&mut self, registered: &Registered) -> Result<(), IdentityError> {
         let mut directory = self.directory.lock();
-        let Registered { cluster, node, incarnation, .. } = *registered;
-        directory.record_registration(cluster, node, incarnation)
+        let Registered { cluster, node, incarnation, protocol, .. } = *registered;
+        directory.record_registration(cluster, node, incarnation)?;
+        directory.record_protocol(protocol)
+    }
+
+    fn record_protocol(&self, protocol: u32) -> BoxFuture<'static, Result<(), IdentityError>> {
+        let directory = Arc::clone(&self.directory);
+        Box::pin(async move {
+            let recorded = tokio::task::spawn_blocking(move || directory.lock().record_protocol(protocol)).await;
+            recorded.unwrap_or_else(|error| {
+                tracing::error!(%error, "keeping the protocol failed");
+                Ok(())
+            })
+        })
     }
 }

@@ -5,7 +5,7 @@
 //! directory), so that a crash leaves the old or the new one.
 
 use archon_durable::{LOCK_FILE, Lock, LockError};
-use archon_types::{ClusterId, Incarnation, NodeId, StorageId, generation_of};
+use archon_types::{ClusterId, Incarnation, NodeId, PROTOCOL_FIRST, ProtocolRange, StorageId, generation_of};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,11 @@ use uuid::Uuid;
 const MAGIC: &str = "archon-node";
 /// What stands there in a coordinator's data directory.
 const MAGIC_OF_COORDINATORS: &str = "archon-coordinator";
-const FORMAT: u32 = 1;
+/// The format of a directory that was written by the first protocol alone. It is that of versions which know no other, so that these
+/// can be started on it again.
+const FORMAT_FIRST: u32 = 1;
+/// The newest format: it says by which protocol the directory was written.
+const FORMAT: u32 = 2;
 const IDENTITY_FILE: &str = "identity.json";
 const TEMPORARY_FILE: &str = "identity.json.tmp";
 const WAL_DIRECTORY: &str = "wal";
@@ -34,6 +38,18 @@ pub(crate) struct Identity {
     pub node_id: NodeId,
     /// The incarnation of the last registration; zero until the first.
     pub last_incarnation: Incarnation,
+    /// The newest protocol by which anything here may be written. Not said of the first one, which [`FORMAT_FIRST`] means.
+    #[serde(default = "first_protocol", skip_serializing_if = "is_first_protocol")]
+    pub protocol: u32,
+}
+
+const fn first_protocol() -> u32 {
+    PROTOCOL_FIRST
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+const fn is_first_protocol(protocol: &u32) -> bool {
+    *protocol == PROTOCOL_FIRST
 }
 
 /// The file's head, read before anything else of it.
@@ -106,6 +122,16 @@ pub enum IdentityError {
         /// The format found.
         found: u32,
     },
+    /// The cluster was upgraded since this version ran on it, or is not there yet. It was not touched.
+    #[error("the data directory {} was written by protocol {found}, and this version speaks {speaks}; start the version that the cluster was upgraded to", directory.display())]
+    OtherProtocol {
+        /// The directory.
+        directory: PathBuf,
+        /// Its protocol.
+        found: u32,
+        /// What is spoken here.
+        speaks: ProtocolRange,
+    },
     /// It belongs to another node.
     #[error("the data directory {} belongs to the node {found:?}, not to {wanted:?}; correct --name or --data-dir", directory.display())]
     WrongName {
@@ -156,7 +182,12 @@ impl DataDirectory {
     ///
     /// # Errors
     /// [`IdentityError`]; an existing directory is unchanged then, but for its lock file.
-    pub(crate) fn open(path: &Path, name: &str, cluster: Option<ClusterId>) -> Result<Self, IdentityError> {
+    pub(crate) fn open(
+        path: &Path,
+        name: &str,
+        speaks: ProtocolRange,
+        cluster: Option<ClusterId>,
+    ) -> Result<Self, IdentityError> {
         if path.exists() {
             if !path.is_dir() {
                 return Err(IdentityError::NotADirectory { path: path.to_owned() });
@@ -180,11 +211,16 @@ impl DataDirectory {
                     name: name.to_owned(),
                     node_id: NodeId::ZERO,
                     last_incarnation: Incarnation::ZERO,
+                    protocol: PROTOCOL_FIRST,
                 };
                 write(path, &identity)?;
                 identity
             }
         };
+        if !speaks.contains(identity.protocol) {
+            let (directory, found) = (path.to_owned(), identity.protocol);
+            return Err(IdentityError::OtherProtocol { directory, found, speaks });
+        }
         if identity.name != name {
             return Err(IdentityError::WrongName {
                 directory: path.to_owned(),
@@ -257,6 +293,19 @@ impl DataDirectory {
         }
         Ok(())
     }
+
+    /// Stores durably by which protocol this directory is written from now on; it only rises.
+    ///
+    /// # Errors
+    /// [`IdentityError::Io`]; what was stored before stands.
+    pub(crate) fn record_protocol(&mut self, protocol: u32) -> Result<(), IdentityError> {
+        if protocol > self.identity.protocol {
+            let identity = Identity { protocol, ..self.identity.clone() };
+            write(&self.path, &identity)?;
+            self.identity = identity;
+        }
+        Ok(())
+    }
 }
 
 fn io<'a>(directory: &'a Path, what: &'static str) -> impl FnOnce(std::io::Error) -> IdentityError + 'a {
@@ -311,7 +360,8 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> 
 
 /// The file's contents.
 pub(crate) fn encode(identity: &Identity) -> std::io::Result<Vec<u8>> {
-    let stored = Stored { head: Head { magic: MAGIC.into(), format: FORMAT }, identity: identity.clone() };
+    let format = if identity.protocol == PROTOCOL_FIRST { FORMAT_FIRST } else { FORMAT };
+    let stored = Stored { head: Head { magic: MAGIC.into(), format }, identity: identity.clone() };
     Ok(serde_json::to_vec_pretty(&stored)?)
 }
 

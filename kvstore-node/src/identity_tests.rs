@@ -3,7 +3,7 @@
 use super::*;
 
 fn open(path: &Path) -> Result<DataDirectory, IdentityError> {
-    DataDirectory::open(path, "athens", None)
+    DataDirectory::open(path, "athens", ProtocolRange::SPOKEN, None)
 }
 
 fn cluster(number: u128) -> ClusterId {
@@ -26,6 +26,7 @@ fn the_identity_survives_and_is_minted_once() {
         name: "athens".into(),
         node_id: NodeId::new(4),
         last_incarnation: Incarnation::new(17),
+        protocol: PROTOCOL_FIRST,
     };
     assert_eq!(again.identity(), &expected);
 }
@@ -56,18 +57,18 @@ fn another_name_cluster_or_number_is_refused_and_nothing_changes() {
     }
     drop(held);
     let before = fs::read(root.path().join(IDENTITY_FILE)).unwrap();
-    let error = DataDirectory::open(root.path(), "sparta", None).unwrap_err();
+    let error = DataDirectory::open(root.path(), "sparta", ProtocolRange::SPOKEN, None).unwrap_err();
     assert!(error.to_string().contains("--name"), "{error}");
-    let error = DataDirectory::open(root.path(), "athens", Some(cluster(9))).unwrap_err();
+    let error = DataDirectory::open(root.path(), "athens", ProtocolRange::SPOKEN, Some(cluster(9))).unwrap_err();
     assert!(error.to_string().contains("--coordinators"), "{error}");
     assert_eq!(fs::read(root.path().join(IDENTITY_FILE)).unwrap(), before);
-    DataDirectory::open(root.path(), "athens", Some(cluster(1))).unwrap();
+    DataDirectory::open(root.path(), "athens", ProtocolRange::SPOKEN, Some(cluster(1))).unwrap();
 }
 
 #[test]
 fn a_newer_format_is_refused_untouched_even_if_its_fields_are_unknown() {
     let root = tempfile::tempdir().unwrap();
-    let newer = br#"{"magic": "archon-node", "format": 2, "who": "?"}"#;
+    let newer = br#"{"magic": "archon-node", "format": 3, "who": "?"}"#;
     fs::write(root.path().join(IDENTITY_FILE), newer).unwrap();
     assert!(matches!(open(root.path()), Err(IdentityError::NewerFormat { found: 2, .. })));
     assert_eq!(fs::read(root.path().join(IDENTITY_FILE)).unwrap(), newer);
@@ -116,4 +117,30 @@ fn a_file_in_the_way_is_an_error() {
     let path = root.path().join("file");
     fs::write(&path, b"").unwrap();
     assert!(matches!(open(&path), Err(IdentityError::NotADirectory { .. })));
+}
+
+#[test]
+fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_read() {
+    let root = tempfile::tempdir().unwrap();
+    let old = |path: &Path| DataDirectory::open(path, "athens", ProtocolRange::FIRST, None);
+    let mut upgraded = open(root.path()).unwrap();
+    upgraded.record_protocol(PROTOCOL_FIRST).unwrap();
+    drop(upgraded);
+    let text = || fs::read_to_string(root.path().join(IDENTITY_FILE)).unwrap();
+    assert!(text().contains("\"format\": 1") && !text().contains("protocol"), "older versions read it: {}", text());
+    drop(old(root.path()).unwrap());
+    let mut upgraded = open(root.path()).unwrap();
+    upgraded.record_protocol(2).unwrap();
+    upgraded.record_protocol(1).unwrap();
+    drop(upgraded);
+    let before = text();
+    assert!(before.contains("\"format\": 2"), "versions that know of no protocol refuse it: {before}");
+    let error = old(root.path()).unwrap_err();
+    assert!(matches!(error, IdentityError::OtherProtocol { found: 2, .. }), "{error}");
+    assert!(
+        error.to_string().contains("written by protocol 2, and this version speaks 1; start the version"),
+        "{error}"
+    );
+    assert_eq!(text(), before);
+    assert_eq!(open(root.path()).unwrap().identity().protocol, 2);
 }

@@ -274,7 +274,7 @@ impl Node {
 }
 
 fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
-    let directory = DataDirectory::open(&config.data_dir, &config.name, None)?;
+    let directory = DataDirectory::open(&config.data_dir, &config.name, config.speaks, None)?;
     let engine_config = EngineConfig { kind: config.engine, ..EngineConfig::default() };
     let (engine, aside) = open_or_quarantine(&directory.engine_directory(), &engine_config)?;
     let wal_config = WalConfig { segment_bytes: config.wal_segment_bytes, ..WalConfig::default() };

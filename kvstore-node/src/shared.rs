@@ -15,11 +15,13 @@ use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, conn
 use archon_proto::convert::session::Member;
 use archon_session::Clock;
 use archon_types::{
-    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PushKey, Settings, Version,
+    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PROTOCOL_FIRST, PushKey, Settings,
+    Version,
 };
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// One registration of this node.
@@ -77,6 +79,8 @@ pub(crate) struct Shared {
     life: ArcSwapOption<Life>,
     /// The lease that shards look at: the present life's, or one that was never granted.
     grants: ArcSwap<Grants>,
+    /// The protocol that the cluster speaks, as coordinators said last.
+    protocol: watch::Sender<u32>,
     /// Cancelled when the node is about to stop: it still serves, until what it leads is in other hands.
     leaving: CancellationToken,
     /// Cancelled once the coordinator has heard of that.
@@ -110,11 +114,26 @@ impl Shared {
             connection_limit,
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
+            protocol: watch::Sender::new(PROTOCOL_FIRST),
             leaving: CancellationToken::new(),
             leaving_heard: CancellationToken::new(),
             stopping: AtomicBool::new(false),
             failed: CancellationToken::new(),
         }
+    }
+
+    /// Takes note of the protocol that a coordinator says the cluster speaks; it only rises.
+    pub(crate) fn note_protocol(&self, protocol: u32) {
+        self.protocol.send_if_modified(|known| {
+            let rises = protocol > *known;
+            *known = protocol.max(*known);
+            rises
+        });
+    }
+
+    /// The protocol that the cluster speaks, as a channel that tells when it rises.
+    pub(crate) fn protocol(&self) -> watch::Receiver<u32> {
+        self.protocol.subscribe()
     }
 
     /// The boot id with which this process registers, or registered last.

@@ -53,6 +53,8 @@ const CALLS: &[(&str, Methods)] = &[
             ("ChangeQuorum", ADMINS),
             ("JoinQuorum", COORDINATORS),
             ("TransferLead", ADMINS),
+            ("ShowUpgrade", READERS),
+            ("ChangeUpgrade", ADMINS),
             ("Events", READERS),
         ],
     ),

@@ -21,5 +21,5 @@ pub use beats::{BeatStreams, Heard};
 pub use clock::{BootClock, Clock};
 pub use coordinators::{Coordinators, NotGranted};
 pub use link::{Links, connect};
-pub use registration::{PROTOCOL, leave, register};
+pub use registration::{leave, register};
 pub use report::{Facts, reports};

@@ -9,8 +9,6 @@ use archon_types::{Backoff, ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Protocol versions that this member speaks.
-pub const PROTOCOL: std::ops::RangeInclusive<u32> = 1..=1;
 const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
 /// How often the log says why the member is not registered while that stays the same.

@@ -3,7 +3,7 @@
 
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
 use archon_member::{LeaseAnswer, Taken};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Granted, Judged};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_session::{BeatStreams, Coordinators, NotGranted};
@@ -17,6 +17,7 @@ use uuid::Uuid;
 const NODE: NodeId = NodeId::new(2);
 const LIFE: Incarnation = Incarnation::new(3);
 const DEADLINE: Duration = Duration::from_millis(200);
+const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2 };
 const SOON: Duration = Duration::from_secs(20);
 
 /// A coordinator's listener.
@@ -68,7 +69,7 @@ impl Stream {
 }
 
 fn judged(answer: BeatAnswer) -> Judged {
-    Judged { answers: vec![answer], replication_timeout_ms: 900 }
+    Judged { answers: vec![answer], now: NOW }
 }
 
 fn beat(number: u64) -> Beat {
@@ -102,8 +103,8 @@ impl TestBed {
     async fn run<T>(&self, test: impl AsyncFn(&BeatStreams) -> T) -> T {
         let member = Member { cluster: ClusterId::new(Uuid::from_u128(1)), node: NODE, incarnation: LIFE };
         let (streams, mut heard) = self.coordinators.beat_streams(member, DEADLINE);
-        let take = |answer: LeaseAnswer, replication_timeout_ms| {
-            assert_eq!(replication_timeout_ms, 900);
+        let take = |answer: LeaseAnswer, now| {
+            assert_eq!(now, NOW);
             self.taken.lock().unwrap().push(answer.number);
             Taken::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
         };

@@ -20,6 +20,7 @@ pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod top;
+pub(crate) mod upgrade;
 mod wait;
 mod watch;
 mod words;

@@ -16,6 +16,7 @@ mod partitions;
 mod quorum;
 mod serve;
 mod tables;
+mod upgrade;
 
 pub(crate) use access::{AccessVerb, ListAccessArgs, SetAccessArgs};
 pub(crate) use admin::{
@@ -42,9 +43,10 @@ pub(crate) use partitions::{
     SplitPartitionArgs,
 };
 pub(crate) use quorum::{QuorumRecoverArgs, QuorumVerb, QuorumWaitArgs};
-pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, spoken};
 
 pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};
+pub(crate) use upgrade::UpgradeVerb;
 
 use crate::output::Format;
 use clap::error::ErrorKind;
@@ -293,6 +295,20 @@ Examples:
   archon quorum transfer-leader 2"
     )]
     Quorum(QuorumVerb),
+
+    /// Say which protocol the cluster speaks, and whether it rises, while members are replaced by a newer version.
+    ///
+    /// Each version speaks the protocol of the one before as well, so members are replaced one by one while the cluster runs. Once all
+    /// speak the next protocol it rises by itself, and older versions cannot take part any more; until then every member can go back.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon upgrade status
+  archon upgrade hold          before the upgrade, to try the new version first
+  archon upgrade finalize      once it is to stay"
+    )]
+    Upgrade(UpgradeVerb),
 
     /// Read and write keys.
     #[command(after_help = "\

@@ -4,6 +4,7 @@ use super::admin::NodeVerb;
 use super::bootstrap::BootstrapArgs;
 use super::parse::{address, engine, listen, name, peer};
 use archon_kvstore_node::EngineKind;
+use archon_types::ProtocolRange;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -62,6 +63,9 @@ pub(crate) struct CoordinatorArgs {
     /// Where the log, the snapshots and this voter's identity are kept.
     #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Speak no protocol newer than this one, so that the cluster stays there and every member can go back to the version before.
+    #[arg(long, env = "ARCHON_PROTOCOL_MAX", hide_env_values = true, value_name = "N", value_parser = protocol_max)]
+    pub(crate) protocol_max: Option<u32>,
     /// A TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -121,12 +125,27 @@ pub(crate) struct NodeArgs {
     /// without keys and values; otherwise 100. 0 tells of none.
     #[arg(long, env = "ARCHON_SLOW_OPERATION_MS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32))]
     pub(crate) slow_operation_ms: Option<u32>,
+    /// Speak no protocol newer than this one, so that the cluster stays there and every member can go back to the version before.
+    #[arg(long, env = "ARCHON_PROTOCOL_MAX", hide_env_values = true, value_name = "N", value_parser = protocol_max)]
+    pub(crate) protocol_max: Option<u32>,
     /// A TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// How to log.
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// A protocol that this version speaks.
+pub(crate) fn protocol_max(text: &str) -> Result<u32, String> {
+    let spoken = ProtocolRange::SPOKEN;
+    let newest = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    spoken.contains(newest).then_some(newest).ok_or_else(|| format!("this version speaks the protocols {spoken}"))
+}
+
+/// What a member speaks that is to speak nothing newer than this.
+pub(crate) fn spoken(newest: Option<u32>) -> ProtocolRange {
+    newest.and_then(|newest| ProtocolRange::SPOKEN.up_to(newest)).unwrap_or(ProtocolRange::SPOKEN)
 }
 
 /// A rate of copying: none, or one at which it comes to an end.

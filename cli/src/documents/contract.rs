@@ -12,7 +12,8 @@ use crate::admin::plan_file::PlanFile;
 use archon_backup::{BackupSummary, Manifest, RestoredTable};
 use archon_client::{
     AccessChanged, AccessSummary, Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription,
-    PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck, TableSummary, Word,
+    PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck, TableSummary, UpgradeChanged,
+    UpgradeSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -36,7 +37,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 81] = [
+    let all: [(&'static str, Schema); 85] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("doctor", one::<Diagnosis>),
@@ -64,6 +65,10 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("quorum cancel", one::<QuorumChanged>),
         ("quorum settle", one::<QuorumChanged>),
         ("quorum recover", one::<QuorumRecovered>),
+        ("upgrade status", one::<UpgradeSummary>),
+        ("upgrade hold", one::<UpgradeChanged>),
+        ("upgrade release", one::<UpgradeChanged>),
+        ("upgrade finalize", one::<UpgradeChanged>),
         ("access grant", one::<AccessChanged>),
         ("access revoke", one::<AccessChanged>),
         ("access list", one::<AccessSummary>),

@@ -95,6 +95,7 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
         advertise: settings.advertise,
         start: settings.start,
         data_dir: settings.data_dir,
+        speaks: settings.speaks,
         settings: settings.cluster,
         settings_said: settings.cluster_said,
     }

@@ -12,8 +12,10 @@ use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
-use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, PROTOCOL, leave, register, reports};
-use archon_types::{Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, PushKey, StorageId, Version};
+use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, leave, register, reports};
+use archon_types::{
+    Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -112,8 +114,8 @@ impl Session {
             zone: config.zone.clone(),
             weight: config.weight,
             partitions_max: config.partitions_max,
-            protocol_min: *PROTOCOL.start(),
-            protocol_max: *PROTOCOL.end(),
+            protocol_min: ProtocolRange::SPOKEN.oldest,
+            protocol_max: ProtocolRange::SPOKEN.newest,
             held: Vec::new(),
             last_incarnation: last,
             expects,

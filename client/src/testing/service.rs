@@ -4,14 +4,14 @@ use super::Shared;
 use super::script::Behaviour;
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::ConvertError;
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Judged};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Judged};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Member, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session;
-use archon_types::{ErrorDetail, ErrorKind, Settings, Version};
+use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_FIRST, Settings, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -70,7 +70,8 @@ impl Service {
                 answers.push(BeatAnswer { node, incarnation, number, outcome });
             }
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
-            let outcome = Ok(Judged { answers, replication_timeout_ms });
+            let now = ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST };
+            let outcome = Ok(Judged { answers, now });
             writer.push(&v1::BeatAnswers::from(BeatAnswers { batch, outcome }));
             writer.flush().await?;
         }

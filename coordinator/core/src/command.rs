@@ -18,6 +18,8 @@
 //! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
+//! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
+//! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator says so |
 //! | go on after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost told what it holds | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
@@ -28,8 +30,8 @@ use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::recovery::Standing;
 use crate::registration::Register;
 use archon_types::{
-    ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, Partitioning, PlacementId,
-    RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
+    ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId, Partitioning,
+    PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -233,6 +235,16 @@ pub enum Command {
         /// What it is.
         standing: Standing,
     },
+    /// Every member speaks this protocol, and from now on the cluster does. Judged by [`crate::check_raise`].
+    RaiseProtocol {
+        /// Which one.
+        to: u32,
+    },
+    /// An operator wants the protocol to stay as it is, or to rise by itself again.
+    HoldProtocol {
+        /// Whether it stays.
+        held: bool,
+    },
     /// An operator accepts what may be lost by the recovery.
     AcceptRecovery,
     /// What nodes told is taken for true, and partitions go on from it.
@@ -264,6 +276,40 @@ pub enum Command {
 }
 
 impl Command {
+    /// The protocol that brought it: nothing of it is written before the cluster speaks that (PROTOCOL rule 64). What raises the
+    /// protocol is written one step earlier, when everybody can read it.
+    pub const fn since(&self) -> u32 {
+        match self {
+            Self::Bootstrap { .. }
+            | Self::Register(_)
+            | Self::Activate { .. }
+            | Self::NodeFailed { .. }
+            | Self::SetNode { .. }
+            | Self::AlterNode { .. }
+            | Self::NodeLost { .. }
+            | Self::RemoveNode { .. }
+            | Self::CreateTable { .. }
+            | Self::AlterTable { .. }
+            | Self::DropTable { .. }
+            | Self::Deleted { .. }
+            | Self::Change(_)
+            | Self::StartPlan { .. }
+            | Self::SetMigration { .. }
+            | Self::CancelPlan
+            | Self::Configure { .. }
+            | Self::SetAccess { .. }
+            | Self::Control { .. }
+            | Self::ChangeQuorum { .. }
+            | Self::Inspected { .. }
+            | Self::AcceptRecovery
+            | Self::SettleRecovery
+            | Self::EndQuorumChange { .. }
+            | Self::AcceptLoss { .. }
+            | Self::RaiseProtocol { .. } => PROTOCOL_FIRST,
+            Self::HoldProtocol { .. } => 2,
+        }
+    }
+
     /// Its name, for logs.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -288,6 +334,8 @@ impl Command {
             Self::Control { .. } => "Control",
             Self::ChangeQuorum { .. } => "ChangeQuorum",
             Self::Inspected { .. } => "Inspected",
+            Self::RaiseProtocol { .. } => "RaiseProtocol",
+            Self::HoldProtocol { .. } => "HoldProtocol",
             Self::AcceptRecovery => "AcceptRecovery",
             Self::SettleRecovery => "SettleRecovery",
             Self::EndQuorumChange { .. } => "EndQuorumChange",

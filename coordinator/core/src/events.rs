@@ -129,6 +129,10 @@ pub enum EventKind {
     RecoveryBegun { generation: u64, base: Version },
     /// What nodes told is taken for true from now on; `behind`: changes were lost that some of them had been told of.
     RecoverySettled { generation: u64, behind: bool },
+    /// Every member speaks this protocol: what older versions cannot read is written from now on.
+    ProtocolRaised { before: u32, after: u32 },
+    /// An operator wants the protocol to stay as it is, or to rise by itself again.
+    ProtocolHeld { held: bool },
     /// A plan is being carried out.
     PlanStarted { moves: u32 },
     /// The operator wants the running plan undone.

@@ -12,6 +12,7 @@
 //! | `liveness`, `withdrawals`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
 //! | `coordinators/` | the members of the quorum, and how it is changed step by step |
+//! | `upgrade/` | the protocol rises once every member speaks the next one |
 //! | `recovery/` | the state begins anew from less than a majority, and nodes tell what is true |
 //! | `departed` | what copies that do not count can still hold |
 //! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
@@ -83,6 +84,7 @@ pub mod term;
 mod totals;
 pub mod turn;
 mod unserved;
+pub mod upgrade;
 mod waits;
 mod withdrawals;
 
@@ -132,4 +134,8 @@ pub use tally::PlanSummary;
 pub use term::Term;
 pub use totals::Totals;
 pub use turn::{Turn, turn};
+pub use upgrade::{
+    CoordinatorsSpeak, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise, laggards,
+    newest_spoken, next_raise, upgrade_members,
+};
 pub use waits::{Waits, waiting_for};

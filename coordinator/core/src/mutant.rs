@@ -61,6 +61,10 @@ archon_types::mutants! {
     SettledUnheard = 62,
     /// A node that has lived in a later generation is taken in.
     LaterGenerationTaken = 60,
+    /// The protocol rises although a member does not speak the next one.
+    RaisedOverOlder = 63,
+    /// Whoever registers is taken in, whatever it speaks.
+    AnyProtocolRegisters = 64,
     /// A forced election leaves the other copies as they are.
     LossKeepsOthers = 23,
     /// A leadership is granted although a copy is known to have heard of a higher epoch.

@@ -1,7 +1,9 @@
 //! What the coordinators hold of one node or participant.
 
 use crate::state::ClusterState;
-use archon_types::{BootId, Incarnation, Millis, Node, NodeGoal, NodeStatus, NodeTraits, Participant, StorageId};
+use archon_types::{
+    BootId, Incarnation, Millis, Node, NodeGoal, NodeStatus, NodeTraits, Participant, ProtocolRange, StorageId,
+};
 use serde::{Deserialize, Serialize};
 
 /// A node's row with what only the coordinator needs of it.
@@ -38,6 +40,11 @@ impl NodeRow {
     /// Live, and acting in its present life.
     pub fn is_active(&self) -> bool {
         self.node.status == NodeStatus::Alive && self.activated == Some(self.node.incarnation)
+    }
+
+    /// The protocols that it speaks in its present life.
+    pub const fn speaks(&self) -> ProtocolRange {
+        ProtocolRange { oldest: self.protocol_min, newest: self.protocol_max }
     }
 
     /// Active, and the operator lets it take new placements.

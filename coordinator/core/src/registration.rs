@@ -1,7 +1,7 @@
 //! What a node or a participant says of itself when it registers.
 
 use archon_types::limits::WEIGHT_ORDINARY;
-use archon_types::{BootId, Incarnation, NodeTraits, Participant, PlacementId, StorageId, Version};
+use archon_types::{BootId, Incarnation, NodeTraits, Participant, PlacementId, ProtocolRange, StorageId, Version};
 use serde::{Deserialize, Serialize};
 
 /// What a node says of itself when it registers.
@@ -61,6 +61,11 @@ impl Register {
             told: Version::ZERO,
             participant: None,
         }
+    }
+
+    /// The protocols that it speaks.
+    pub const fn speaks(&self) -> ProtocolRange {
+        ProtocolRange { oldest: self.protocol_min, newest: self.protocol_max }
     }
 
     /// What it says of its zone, weight and limit.

@@ -74,8 +74,13 @@ pub struct ClusterState {
     /// Log index of the last change of it.
     #[serde(default)]
     pub access_version: Version,
-    /// The protocol that the cluster speaks; a node that does not speak it is refused.
-    pub feature_level: u32,
+    /// The protocol that the cluster speaks, zero before there is one; a member that does not speak it is refused.
+    #[serde(rename = "feature_level")]
+    pub protocol: u32,
+    /// Whether an operator wants the protocol to stay as it is, so that members can go back to the version before. Not written while
+    /// that is not so: the first protocol does not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protocol_held: bool,
     /// How often the state began anew from less than a majority, the first time included ([`crate::recovery`]).
     #[serde(default = "first_generation")]
     pub generation: u64,
@@ -174,7 +179,8 @@ impl ClusterState {
             settings_version: Version::ZERO,
             access: Arc::default(),
             access_version: Version::ZERO,
-            feature_level: 0,
+            protocol: 0,
+            protocol_held: false,
             generation: first_generation(),
             recovery: None,
             coordinators: Coordinators::default(),

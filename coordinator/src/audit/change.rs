@@ -107,6 +107,9 @@ change! {
     };
     ChangeQuorumRequest: |it| quorum(it).0, wants quorum(it).1;
     TransferLeadRequest: |_it| _it.to.map_or_else(|| "quorum".to_owned(), coordinator), wants "lead".to_owned();
+    ChangeUpgradeRequest: |_it| "protocol".to_owned(), wants {
+        _it.ask().as_str_name().trim_start_matches("UPGRADE_ASK_").to_lowercase()
+    };
     ConfigureRequest: |_it| "settings".to_owned(), wants settings(
         _it.changes.iter().take(SETTINGS_MAX).map(|change| (change.setting.as_str(), Some(change.value.to_string())))
     ), trial _it.dry_run;

@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::service::check_member;
 use crate::session::{Heard, Session};
 use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
-use archon_proto::convert::beats::{BeatAnswer, Granted, Judged};
+use archon_proto::convert::beats::{BeatAnswer, ClusterNow, Granted, Judged};
 use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -171,16 +171,18 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
         let waiting = waiting.filter_map(|(_, entry)| entry.as_ref().ok());
         let confirmed = waiting.map(|unconfirmed| term.confirmed(state, *unconfirmed, gathered.round, led));
         let confirmed: Vec<Confirmed> = confirmed.collect::<Option<_>>()?;
-        Some((term.answers(state, confirmed, boot_now()), state.settings.replication_timeout_ms))
+        let replication_timeout_ms = state.settings.replication_timeout_ms;
+        let now = ClusterNow { replication_timeout_ms, protocol: state.protocol };
+        Some((term.answers(state, confirmed, boot_now()), now))
     });
     drop(term);
-    let Some((answers, replication_timeout_ms)) = judged else {
+    let Some((answers, now)) = judged else {
         return refuse(metrics, gathered.batches, &session.quorum().not_leading());
     };
     let mut answers = answers.into_iter();
     let (mut granted, mut refused) = (0, 0);
     for (batch, entries) in gathered.batches {
-        let mut judged = Judged { answers: Vec::with_capacity(entries.len()), replication_timeout_ms };
+        let mut judged = Judged { answers: Vec::with_capacity(entries.len()), now };
         for (place, entry) in entries {
             let Some(beat) = batch.beats.beats.get(place) else { continue };
             let outcome = entry.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));

@@ -120,12 +120,19 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raft::Spoken;
     use bytes::Bytes;
     use std::sync::Arc;
 
     fn local_voter() -> LocalVoter {
         let expected = Arc::new([1, 2, 3].into());
-        LocalVoter { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9), expected }
+        LocalVoter {
+            id: 3,
+            storage: Uuid::from_u128(33),
+            quorum: Uuid::from_u128(9),
+            expected,
+            spoken: Spoken::default(),
+        }
     }
 
     fn peers() -> BTreeMap<u64, String> {

@@ -8,7 +8,7 @@ use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
 use archon_security::{Expected, Transport};
 use archon_types::limits::check_address;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ErrorDetail, ErrorKind, ProtocolRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
@@ -31,6 +31,8 @@ pub(crate) struct Newcomer {
     pub(crate) address: String,
     /// Whether it is to stay a learner.
     pub(crate) learner: bool,
+    /// What it speaks.
+    pub(crate) speaks: ProtocolRange,
 }
 
 /// What a newcomer is told.
@@ -102,6 +104,8 @@ async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Resul
         storage: uuid_bytes(newcomer.storage),
         address: newcomer.address.clone(),
         learner: newcomer.learner,
+        protocol_min: newcomer.speaks.oldest,
+        protocol_max: newcomer.speaks.newest,
     };
     let mut request = tonic::Request::new(request);
     request.set_timeout(ANSWER_DEADLINE);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 
-/// Format of log entries, votes, snapshots and peer messages. A higher one is refused.
+/// Format of snapshot files. A higher one is refused; what is new in the state it holds is told by its protocol.
 pub(crate) const FORMAT: u32 = 1;
 
 /// Encodes a value.

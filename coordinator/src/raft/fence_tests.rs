@@ -2,11 +2,12 @@
 
 use super::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
 use super::propose::Proposal;
+use super::spoken::Spoken;
 use super::types::{Entry, LogId, Membership, TypeConfig, Vote, Voter};
 use super::wire::LocalVoter;
 use crate::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch};
-use archon_types::{ErrorKind, Holds, Millis, Partitioning, Settings};
+use archon_types::{ErrorKind, Holds, Millis, PROTOCOL_NEWEST, Partitioning, ProtocolRange, Settings};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ async fn a_batch_of_another_term_is_void() {
         advertise: None,
         start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: dir.path().to_path_buf(),
+        speaks: ProtocolRange::SPOKEN,
         settings: Settings::default(),
         settings_said: Default::default(),
     };
@@ -77,7 +79,13 @@ async fn a_batch_of_another_term_is_void() {
 
 fn voter(id: u64, storage: u128) -> LocalVoter {
     let expected = Arc::new([1, 2, 3].into());
-    LocalVoter { id, storage: Uuid::from_u128(storage), quorum: Uuid::from_u128(9), expected }
+    LocalVoter {
+        id,
+        storage: Uuid::from_u128(storage),
+        quorum: Uuid::from_u128(9),
+        expected,
+        spoken: Spoken::default(),
+    }
 }
 
 fn vote_request(term: u64, of: u64) -> VoteRequest<TypeConfig> {
@@ -104,9 +112,9 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     let founding = receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &BTreeMap::new()).unwrap_err();
     assert!(founding.message().contains("not in the --peers"), "{founding}");
     let mut newer = sender.message(1, "vote request", &vote_request(7, 2)).unwrap();
-    newer.format += 1;
+    newer.format = PROTOCOL_NEWEST + 1;
     let error = receiver.open::<VoteRequest<TypeConfig>>("vote request", &newer, 6, &known).unwrap_err();
-    assert!(error.message().contains("format 2"), "{error}");
+    assert!(error.message().contains("is of protocol 3, and coordinator 1 speaks 1 to 2"), "{error}");
 }
 
 #[test]

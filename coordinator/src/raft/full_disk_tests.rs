@@ -3,6 +3,7 @@
 mod snapshots;
 
 use super::snapshot::SnapshotDir;
+use super::spoken::Spoken;
 use super::types::Raft;
 use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
 use crate::{Coordinator, CoordinatorConfig, FirstStart};
@@ -10,7 +11,7 @@ use archon_coordinator_core::{Actor, Command};
 use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
-use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning, Settings};
+use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning, ProtocolRange, Settings};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
@@ -124,6 +125,7 @@ impl Voters {
                 advertise: None,
                 start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir: dir.path().to_path_buf(),
+                speaks: ProtocolRange::SPOKEN,
                 settings: Settings::default(),
                 settings_said: Default::default(),
             };
@@ -134,7 +136,7 @@ impl Voters {
                 let (directory, wal) =
                     (data_dir.join(LOG_DIR), WalConfig { segment_bytes: SEGMENT_BYTES, ..WalConfig::default() });
                 let snapshots = SnapshotDir::open_on(disks.1, &data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
-                Storage::open_on(disks.0, directory, wal, snapshots)
+                Storage::open_on(disks.0, directory, wal, (snapshots, Spoken::default()))
             });
             voters.insert(id, Voter { running: running.await.unwrap(), log, snapshots, _dir: dir });
         }

@@ -7,7 +7,7 @@ use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote, Voter};
 use crate::config::FirstStart;
 use crate::identity::Identity;
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, apply};
-use archon_types::{ClusterId, Millis, Settings};
+use archon_types::{ClusterId, Millis, ProtocolRange, Settings};
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -197,14 +197,16 @@ fn founds() -> FirstStart {
 /// # Errors
 /// What is wrong with it.
 pub fn identity(directory: &Path) -> Result<(), String> {
-    Identity::open(directory, 1, Some(&founds()), |_| false, || CLUSTER).map(|_| ()).map_err(|error| error.to_string())
+    Identity::open(directory, 1, Some(&founds()), ProtocolRange::SPOKEN, |_| false, || CLUSTER)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }
 
 /// Real identity files.
 pub fn identities() -> Vec<Vec<u8>> {
     let make = || -> Option<Vec<u8>> {
         let directory = tempfile::tempdir().ok()?;
-        Identity::open(directory.path(), 1, Some(&founds()), |_| false, || CLUSTER).ok()?;
+        Identity::open(directory.path(), 1, Some(&founds()), ProtocolRange::SPOKEN, |_| false, || CLUSTER).ok()?;
         fs::read(directory.path().join("identity.json")).ok()
     };
     make().into_iter().collect()

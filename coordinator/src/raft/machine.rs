@@ -4,6 +4,7 @@ use super::addresses::Addresses;
 use super::codec;
 use super::membership::members_of;
 use super::snapshot::{SnapshotDir, SnapshotError};
+use super::spoken::Spoken;
 use super::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
 use archon_coordinator_core::{ClusterState, apply, members_changed, skip};
 use bytes::Bytes;
@@ -33,6 +34,7 @@ pub(crate) struct Replicated {
     applied: watch::Sender<u64>,
     snapshots: SnapshotDir,
     addresses: Addresses,
+    spoken: Spoken,
     /// Building and installing may run side by side; whichever publishes holds this.
     publishing: Mutex<()>,
     /// A snapshot could not be written for lack of space and waits for some.
@@ -46,13 +48,14 @@ pub(crate) struct Replicated {
 
 impl Replicated {
     /// The state before the first entry.
-    pub(crate) fn new(snapshots: SnapshotDir) -> Arc<Self> {
+    pub(crate) fn new(snapshots: SnapshotDir, spoken: Spoken) -> Arc<Self> {
         let at = At { state: ClusterState::default(), applied: None, membership: StoredMembership::default() };
         Arc::new(Self {
             at: RwLock::new(at),
             applied: watch::Sender::new(0),
             snapshots,
             addresses: Addresses::default(),
+            spoken,
             publishing: Mutex::default(),
             waits: AtomicBool::default(),
             refused: AtomicU64::default(),
@@ -69,6 +72,11 @@ impl Replicated {
     /// Where the newest snapshot ends, and who the members were. Blocks: it is read.
     pub(super) fn newest_snapshot(&self) -> Result<Option<SnapshotMeta>, SnapshotError> {
         Ok(self.snapshots.newest()?.map(|(meta, _)| meta))
+    }
+
+    /// What is spoken here.
+    pub(crate) fn spoken(&self) -> &Spoken {
+        &self.spoken
     }
 
     /// Where the members are reached.
@@ -216,6 +224,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             let answer = {
                 let mut at = self.replicated.at.write();
                 let answer = take_in(&mut at.state, &entry);
+                self.replicated.spoken.note(&at.state)?;
                 if let EntryPayload::Membership(membership) = entry.payload {
                     self.replicated.addresses.set(&membership);
                     at.membership = StoredMembership::new(Some(log_id), membership);
@@ -240,7 +249,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let (replicated, meta) = (Arc::clone(&self.replicated), meta.clone());
         let index = meta.last_log_id.as_ref().map(|id| id.index);
         blocking(move || {
-            let state: ClusterState = codec::decode("snapshot", &snapshot)?;
+            let state = replicated.spoken.decode(&snapshot)?;
             replicated.publish(&meta, &snapshot)?;
             replicated.addresses.set(meta.last_membership.membership());
             *replicated.at.write() = At { state, applied: meta.last_log_id, membership: meta.last_membership };

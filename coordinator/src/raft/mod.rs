@@ -27,6 +27,7 @@ mod short;
 mod snapshot;
 #[cfg(test)]
 mod snapshot_tests;
+mod spoken;
 mod store;
 #[cfg(test)]
 mod store_tests;
@@ -46,6 +47,7 @@ pub(crate) use peers::Peers;
 pub(crate) use propose::Proposal;
 pub(crate) use quorum::Quorum;
 pub use snapshot::SnapshotError;
+pub(crate) use spoken::Spoken;
 pub use store::StoreError;
 pub(crate) use survivor::{Founder, read_directory, read_snapshot, write_directory};
 pub(crate) use transfer::TRANSFER_DEADLINE;
@@ -131,13 +133,14 @@ pub(crate) struct Storage {
 impl Storage {
     /// Opens what `data_dir` holds. Blocks: files are read.
     pub(crate) fn open(data_dir: &Path, local_voter: &LocalVoter) -> Result<Self, CoordinatorError> {
-        Self::open_log(data_dir, SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?)
+        let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
+        Self::open_log(data_dir, snapshots, local_voter.spoken.clone())
     }
 
     /// Opens the log of `data_dir`, beside its snapshots.
-    fn open_log(data_dir: &Path, snapshots: SnapshotDir) -> Result<Self, CoordinatorError> {
+    fn open_log(data_dir: &Path, snapshots: SnapshotDir, spoken: Spoken) -> Result<Self, CoordinatorError> {
         let (disk, directory) = log_disk(data_dir)?;
-        Self::open_on(Arc::new(disk), directory, WalConfig::default(), snapshots)
+        Self::open_on(Arc::new(disk), directory, WalConfig::default(), (snapshots, spoken))
     }
 
     /// Opens a log on any disk, beside its snapshots; `directory` is for messages.
@@ -145,11 +148,11 @@ impl Storage {
         disk: Arc<dyn Disk>,
         directory: PathBuf,
         config: WalConfig,
-        snapshots: SnapshotDir,
+        (snapshots, spoken): (SnapshotDir, Spoken),
     ) -> Result<Self, CoordinatorError> {
         let covered = || Ok(snapshots.newest()?.and_then(|(meta, _)| meta.last_log_id));
         let log = LogStore::open(disk, config, covered)?;
-        Ok(Self { log, directory, replicated: Replicated::new(snapshots) })
+        Ok(Self { log, directory, replicated: Replicated::new(snapshots, spoken) })
     }
 
     /// Whether neither a vote nor an entry was ever written.

@@ -393,6 +393,7 @@ impl NetSnapshot<TypeConfig> for Link {
 mod tests {
     use super::super::store::LogStore;
     use super::*;
+    use crate::raft::Spoken;
     use archon_wal::WalConfig;
     use archon_wal::disk::MemoryDisk;
 
@@ -403,7 +404,8 @@ mod tests {
         drop(free);
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
-        let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected };
+        let local_voter =
+            LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected, spoken: Spoken::default() };
         let mut network =
             Network::new(Transport::default(), local_voter, term, VoterReports::default(), Addresses::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
@@ -422,7 +424,8 @@ mod tests {
     async fn a_member_that_moved_was_called_at_its_old_address_until_another_led() {
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
-        let local_voter = LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected };
+        let local_voter =
+            LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected, spoken: Spoken::default() };
         let addresses = Addresses::default();
         let reports = VoterReports::default();
         let mut network = Network::new(Transport::default(), local_voter, term, reports, addresses.clone());

@@ -4,6 +4,7 @@
 use super::codec;
 use super::machine::{Machine, Replicated};
 use super::snapshot::SnapshotDir;
+use super::spoken::Spoken;
 use super::store::LogStore;
 use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote};
 use archon_coordinator_core::ClusterState;
@@ -104,7 +105,7 @@ impl Voter {
     /// Starts on a disk as openraft does.
     async fn start(disk: &MemoryDisk) -> Result<Self, String> {
         let mut store = open(disk).map_err(|error| format!("the log: {error}"))?;
-        let mut machine = Machine::new(Replicated::new(snapshots(disk)));
+        let mut machine = Machine::new(Replicated::new(snapshots(disk), Spoken::default()));
         let mut helper = StorageHelper::new(&mut store, &mut machine).with_id(1);
         helper.get_initial_state().await.map_err(|error| format!("openraft: {error}"))?;
         let held = held(&mut store).await;

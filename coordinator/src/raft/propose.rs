@@ -5,7 +5,7 @@ use super::log_space::{Admitted, Purpose, Refused};
 use super::quorum::Quorum;
 use super::types::{CommittedLeaderId, Raft, TypeConfig};
 use crate::clock::wall_now;
-use archon_coordinator_core::{Actor, Command, CommandBatch, Response};
+use archon_coordinator_core::{Actor, Command, CommandBatch, Response, check_commands};
 use archon_types::{ErrorDetail, ErrorKind, RequestId};
 use openraft::errors::{ClientWriteError, ForwardReason};
 use openraft::impls::ProgressResponder;
@@ -37,10 +37,12 @@ impl Quorum {
     /// # Errors
     /// `NotCoordinatorLeader` or `NoQuorum` when leadership was lost: repeat it with the leader, under the same
     /// request id, since it may have been committed. `DeadlineExceeded`: the outcome is unknown. `Overloaded`. `ReadOnly`:
-    /// there is no space for it on the disk of this coordinator, or of too many others. `InvalidArgument`: it is too large.
+    /// there is no space for it on the disk of this coordinator, or of too many others. `InvalidArgument`: it is too large. `Refused`: not
+    /// every member of the cluster can read it yet.
     pub(crate) async fn propose(&self, proposal: Proposal, within: Duration) -> Result<Vec<Response>, ErrorDetail> {
         let begun = Instant::now();
         let deadline = begun + within;
+        self.replicated().read(|state| check_commands(state, &proposal.commands))?;
         let batch = Arc::new(CommandBatch {
             request: proposal.request,
             at: wall_now(),

@@ -1,7 +1,7 @@
 //! A voter that was away for longer than the log is kept gets a snapshot.
 
 use crate::{Coordinator, CoordinatorConfig, FirstStart};
-use archon_types::Settings;
+use archon_types::{ProtocolRange, Settings};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -42,6 +42,7 @@ async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
         advertise: None,
         start: Some(FirstStart::Found { peers: peers.clone() }),
         data_dir: dirs[&id].path().to_path_buf(),
+        speaks: ProtocolRange::SPOKEN,
         settings: Settings::default(),
         settings_said: Default::default(),
     };

@@ -3,6 +3,7 @@
 use super::codec;
 use super::machine::{Machine, Replicated};
 use super::snapshot::SnapshotDir;
+use super::spoken::Spoken;
 use super::store::{FACTS, LOG, LogStore, PURGED, VOTE};
 use super::types::{Entry, LogId, TypeConfig, Vote};
 use archon_wal::disk::{MemoryDisk, RealDisk};
@@ -26,7 +27,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
         let dir = tempfile::tempdir().unwrap();
         let store = reopen(&dir);
         let snapshots = SnapshotDir::open(&dir.path().join("snapshots"), Uuid::nil()).unwrap();
-        Ok((dir, store, Machine::new(Replicated::new(snapshots))))
+        Ok((dir, store, Machine::new(Replicated::new(snapshots, Spoken::default()))))
     }
 }
 

@@ -6,7 +6,7 @@ use super::machine::take_in;
 use super::snapshot::{SnapshotDir, read_file};
 use super::store::{COMMITTED, FACTS, PURGED, VOTE};
 use super::types::{LogId, Membership, SnapshotMeta, StoredMembership, Vote, Voter};
-use super::{SNAPSHOTS_DIR, Storage, StoreError, log_disk};
+use super::{SNAPSHOTS_DIR, Spoken, Storage, StoreError, log_disk};
 use crate::error::CoordinatorError;
 use archon_coordinator_core::ClusterState;
 use archon_wal::{Wal, WalBatch, WalConfig};
@@ -25,14 +25,16 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterState, CoordinatorError> {
     let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), quorum)?;
     let newest = snapshots.newest()?;
-    let storage = Storage::open_log(data_dir, snapshots)?;
+    let spoken = Spoken::default();
+    let storage = Storage::open_log(data_dir, snapshots, spoken.clone())?;
     let (mut state, covered) = match newest {
-        Some((meta, body)) => (decode(&body)?, meta.last_log_id.map(|id| id.index)),
+        Some((meta, body)) => (spoken.decode(&body).map_err(StoreError::from)?, meta.last_log_id.map(|id| id.index)),
         None => (ClusterState::new(), None),
     };
     for entry in storage.log.entries() {
         if covered.is_none_or(|covered| entry.log_id.index > covered) {
             take_in(&mut state, &entry);
+            spoken.note(&state).map_err(StoreError::from)?;
         }
     }
     storage.log.wal().clone().close(CLOSE_DEADLINE).map_err(StoreError::from)?;
@@ -42,11 +44,7 @@ pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterSta
 /// The state that a snapshot file holds, of whatever quorum. Blocks.
 pub(crate) fn read_snapshot(path: &Path) -> Result<ClusterState, CoordinatorError> {
     let (_, body) = read_file(path)?;
-    Ok(decode(&body)?)
-}
-
-fn decode(body: &[u8]) -> Result<ClusterState, StoreError> {
-    Ok(codec::decode("snapshot", body)?)
+    Ok(Spoken::default().decode(&body).map_err(StoreError::from)?)
 }
 
 /// Who founds a new generation.

@@ -2,8 +2,9 @@
 
 use super::lack::Lack;
 use super::quorum::Quorum;
+use archon_coordinator_core::CoordinatorsSpeak;
 use archon_coordinator_core::coordinators::majority;
-use archon_types::{CoordinatorRole, MemberCertificate};
+use archon_types::{CoordinatorRole, MemberCertificate, ProtocolRange};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{Instant as _, ServerState};
 use std::collections::BTreeSet;
@@ -29,6 +30,8 @@ pub(crate) struct VoterView {
     pub(crate) snapshot_waits: bool,
     /// By which certificate it talks: of the others where this coordinator leads, if by TLS.
     pub(crate) certificate: Option<MemberCertificate>,
+    /// What it speaks: of this coordinator itself, and of the others where this one leads and hears them.
+    pub(crate) speaks: Option<ProtocolRange>,
 }
 
 impl VoterView {
@@ -58,6 +61,7 @@ impl VoterView {
             lack: None,
             snapshot_waits: false,
             certificate: None,
+            speaks: None,
         }
     }
 }
@@ -87,6 +91,13 @@ pub(crate) struct QuorumView {
     pub(crate) voters: Vec<VoterView>,
     /// Why Raft ended, if it did.
     pub(crate) fatal: Option<String>,
+}
+
+impl QuorumView {
+    /// What each member speaks, as far as it is known here.
+    pub(crate) fn coordinators_speak(&self) -> CoordinatorsSpeak {
+        self.voters.iter().map(|voter| (voter.id, voter.speaks)).collect()
+    }
 }
 
 impl Quorum {
@@ -129,8 +140,23 @@ impl Quorum {
                 () => leads && !silent && self.voter_reports.snapshot_waits(*id),
             };
             let certificate = self.voter_reports.certificate(*id).filter(|_| leads && !silent);
+            let speaks = match () {
+                () if *id == self.local_voter.id => Some(self.local_voter.spoken.range()),
+                () if leads && !silent => self.voter_reports.speaks(*id),
+                () => None,
+            };
             let address = address.clone();
-            VoterView { id: *id, address, role, voter, entries_behind: behind, lack, snapshot_waits, certificate }
+            VoterView {
+                id: *id,
+                address,
+                role,
+                voter,
+                entries_behind: behind,
+                lack,
+                snapshot_waits,
+                certificate,
+                speaks,
+            }
         });
         QuorumView {
             id: self.local_voter.id,

@@ -1,13 +1,15 @@
 //! What the voters report of themselves to whoever leads.
 
 use super::lack::Lack;
+use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
-use archon_types::MemberCertificate;
+use archon_types::{MemberCertificate, ProtocolRange};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the voters reported of themselves with their last answers: of their space, and of their certificates. Clones share it.
+/// What the voters reported of themselves with their last answers: of their space, their
+/// certificates and their protocols. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VoterReports(Arc<Mutex<BTreeMap<u64, VoterReport>>>);
 
@@ -19,14 +21,18 @@ struct VoterReport {
     snapshot_waits: bool,
     /// By which it talks.
     certificate: Option<MemberCertificate>,
+    /// What it speaks.
+    speaks: Option<ProtocolRange>,
 }
 
 impl VoterReports {
     /// Takes in what a voter's answer says.
     pub(super) fn note(&self, voter: u64, answer: &v1::RaftMessage) {
-        let v1::RaftMessage { lack, snapshot_waits, certificate, .. } = answer;
+        let v1::RaftMessage { lack, snapshot_waits, certificate, protocol_min, protocol_max, .. } = answer;
+        // One that says nonsense of it speaks none as far as is known.
+        let speaks = protocol_range((*protocol_min, *protocol_max), "RaftMessage.protocol_min").ok();
         let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
-        self.0.lock().insert(voter, VoterReport { lack, snapshot_waits: *snapshot_waits, certificate });
+        self.0.lock().insert(voter, VoterReport { lack, snapshot_waits: *snapshot_waits, certificate, speaks });
     }
 
     fn report(&self, voter: u64) -> VoterReport {
@@ -36,6 +42,11 @@ impl VoterReports {
     /// By which certificate a voter talks.
     pub(super) fn certificate(&self, voter: u64) -> Option<MemberCertificate> {
         self.report(voter).certificate
+    }
+
+    /// What a voter speaks.
+    pub(super) fn speaks(&self, voter: u64) -> Option<ProtocolRange> {
+        self.report(voter).speaks
     }
 
     /// Whether a snapshot of a voter waits for space.

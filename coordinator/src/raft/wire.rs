@@ -1,7 +1,8 @@
 //! What every message between coordinators carries and how it is checked before openraft sees it.
 
-use super::codec::{self, FORMAT};
+use super::codec;
 use super::judge::{Judged, Standard};
+use super::spoken::Spoken;
 use archon_proto::v1::{HelloRequest, RaftMessage};
 use bytes::Bytes;
 use serde::Serialize;
@@ -23,6 +24,8 @@ pub(crate) struct LocalVoter {
     pub(crate) quorum: Uuid,
     /// Who may talk to it before its own log names anybody: the founders, or those who were members when it joined.
     pub(crate) expected: Arc<BTreeSet<u64>>,
+    /// What it speaks.
+    pub(crate) spoken: Spoken,
 }
 
 impl LocalVoter {
@@ -32,7 +35,9 @@ impl LocalVoter {
             cluster_id: Bytes::copy_from_slice(self.quorum.as_bytes()),
             sender: self.id,
             target,
-            format: FORMAT,
+            format: self.spoken.cluster(),
+            protocol_min: self.spoken.range().oldest,
+            protocol_max: self.spoken.range().newest,
             body: codec::encode(what, body)?,
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
             lack: None,
@@ -114,7 +119,7 @@ impl LocalVoter {
         known: &BTreeMap<u64, Uuid>,
     ) -> Result<T, Status> {
         self.check(&message.cluster_id, message.target, message.sender, &message.sender_storage, known)?;
-        let body: T = open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let body: T = self.open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let judged = body.judge(Standard { sender: message.sender, term });
         judged.map_err(|why| Status::invalid_argument(format!("{what} is refused: {why}")))?;
         Ok(body)
@@ -135,20 +140,24 @@ impl LocalVoter {
                 format!("{what} comes from coordinator {} with another data directory than {from} had", message.sender);
             return Err(invalid(error));
         }
-        let body: T = open_body(what, message)?;
+        let body: T = self.open_body(what, message)?;
         let judged = body.judge(Standard { sender: from, term });
         judged.map_err(|why| invalid(format!("{what} is refused: {why}")))?;
         Ok(body)
     }
-}
 
-/// Takes the body out of a message whose sender was checked.
-fn open_body<T: DeserializeOwned>(what: &'static str, message: &RaftMessage) -> io::Result<T> {
-    if message.format != FORMAT {
-        let error = format!("{what} has format {}, this version reads {FORMAT}", message.format);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    /// Takes the body out of a message whose sender was checked.
+    fn open_body<T: DeserializeOwned>(&self, what: &'static str, message: &RaftMessage) -> io::Result<T> {
+        let (protocol, range) = (message.format, self.spoken.range());
+        if !range.contains(protocol) {
+            let error = format!(
+                "{what} is of protocol {protocol}, and coordinator {} speaks {range}: start the version that the others are of",
+                self.id
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        codec::decode(what, &message.body)
     }
-    codec::decode(what, &message.body)
 }
 
 /// The key of a quorum: two FNV-1a hashes over its sorted peer list. It guards against mistakes, not attackers.

@@ -5,7 +5,7 @@ use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
 use super::voters::{unreachable, unsettled, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
-use super::{certificates, describe, events, quorum};
+use super::{certificates, describe, events, quorum, upgrade};
 use crate::clock::{boot_now, wall_now};
 use crate::quorum_changes;
 use crate::raft::{QuorumView, spare};
@@ -135,6 +135,7 @@ impl Admins {
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
             // What is not served comes first.
+            reasons.extend(upgrade::reason(state, &view));
             reasons.extend(self.certificates(session, state, &view));
             reasons.truncate(STATUS_REASONS_MAX);
             Ok(v1::StatusResponse {
@@ -459,6 +460,21 @@ impl Admin for Admins {
         request: Request<v1::TransferLeadRequest>,
     ) -> Result<Response<v1::TransferLeadResponse>, Status> {
         change!(self, "TransferLead", request, transferred)
+    }
+
+    async fn show_upgrade(
+        &self,
+        request: Request<v1::ShowUpgradeRequest>,
+    ) -> Result<Response<v1::ShowUpgradeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.shown_upgrade(request.get_ref(), within))
+    }
+
+    async fn change_upgrade(
+        &self,
+        request: Request<v1::ChangeUpgradeRequest>,
+    ) -> Result<Response<v1::ChangeUpgradeResponse>, Status> {
+        change!(self, "ChangeUpgrade", request, changed_upgrade)
     }
 
     async fn events(&self, request: Request<v1::EventsRequest>) -> Result<Response<v1::EventsResponse>, Status> {

@@ -197,6 +197,18 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let what = format!("is recovered: generation {generation} goes on from what the nodes hold{lost}");
             (what, Subject::Coordinators)
         }
+        EventKind::ProtocolRaised { before, after } => {
+            let what = format!(
+                "speaks protocol {after} from now on, and {before} before; older versions cannot take part any more"
+            );
+            (what, Subject::Cluster)
+        }
+        EventKind::ProtocolHeld { held: true } => {
+            ("keeps its protocol until `archon upgrade finalize` or `release`".to_owned(), Subject::Cluster)
+        }
+        EventKind::ProtocolHeld { held: false } => {
+            ("raises its protocol by itself again, once every member speaks the next one".to_owned(), Subject::Cluster)
+        }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
         EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
         EventKind::MigrationOver { migration, partition, outcome } => {
@@ -280,6 +292,8 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::QuorumChangeCancelled { .. } => EventCode::QuorumChangeCancelled,
         EventKind::RecoveryBegun { .. } => EventCode::RecoveryBegun,
         EventKind::RecoverySettled { .. } => EventCode::RecoverySettled,
+        EventKind::ProtocolRaised { .. } => EventCode::ProtocolRaised,
+        EventKind::ProtocolHeld { .. } => EventCode::ProtocolHeld,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
         EventKind::MigrationOver { .. } => EventCode::MoveOver,

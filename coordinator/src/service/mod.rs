@@ -19,6 +19,7 @@ mod split;
 pub(crate) mod stats;
 mod subjects;
 pub(crate) mod table;
+mod upgrade;
 mod voters;
 
 use crate::audit::Audit;

@@ -6,11 +6,12 @@ use super::call::{Call, Stage};
 use super::events::cause;
 use super::{check_named, voters};
 use archon_coordinator_core::{
-    ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change, check_join,
-    check_quorum_change, check_settle, doubts,
+    ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
+    check_coordinator_speaks, check_join, check_quorum_change, check_settle, doubts,
 };
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
 use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
+use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
 use archon_types::{DoubtKind, ErrorDetail, ErrorKind, QuorumChange};
@@ -27,8 +28,13 @@ impl Admins {
             voter: !request.learner,
         };
         self.context().transport.check(&newcomer.address)?;
+        let speaks = (request.protocol_min, request.protocol_max);
+        let speaks = protocol_range(speaks, "JoinQuorumRequest.protocol_min")?;
         let request = request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
-        let decide = |state: &ClusterState, _: &Liveness| Ok(check_join(state, &newcomer)?.ok_or(()));
+        let decide = |state: &ClusterState, _: &Liveness| {
+            check_coordinator_speaks(state, id, speaks)?;
+            Ok(check_join(state, &newcomer)?.ok_or(()))
+        };
         let session = match self.change_unless(None, request, call, decide).await? {
             Ok((session, _)) => session,
             Err(()) => self.context().leader(call.within).await?,

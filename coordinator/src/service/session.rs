@@ -5,7 +5,9 @@ use crate::clock::boot_now;
 use crate::confirm::Confirmations;
 use crate::session::Session;
 use archon_coordinator_core::term::{Polled, Reported, polled};
-use archon_coordinator_core::{Actor, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm};
+use archon_coordinator_core::{
+    Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
+};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Member, Registered, Registration};
@@ -22,8 +24,6 @@ const POLL_LEADER_WAIT: Duration = Duration::from_millis(30);
 const ACTIVATION_LOOK: Duration = Duration::from_millis(20);
 /// Commands of reports in one log entry.
 const COMMANDS_MAX: usize = 512;
-/// The protocol that this version speaks.
-const PROTOCOL: u32 = 1;
 
 /// What refusals call a registration.
 const REGISTER: &str = "/archon.v1.Session/Register";
@@ -85,8 +85,11 @@ impl Sessions {
         let commands = vec![Command::Register(Box::new(register))];
         match only(session.propose(None, who, commands, within).await?)? {
             Answer::Registered { node, incarnation } => {
-                let (cluster, settings) = state.read(|state| (state.cluster, state.settings.clone()));
-                Ok(Registered { cluster, node, incarnation, protocol: PROTOCOL, settings })
+                let registered = |state: &ClusterState| {
+                    let (cluster, protocol, settings) = (state.cluster, state.protocol, state.settings.clone());
+                    Registered { cluster, node, incarnation, protocol, settings }
+                };
+                Ok(state.read(registered))
             }
             other => Err(unexpected(&other)),
         }

@@ -11,7 +11,7 @@ use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
 use archon_security::{Expected, Transport};
-use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, PartitionTable, Settings, TablePiece};
+use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, PartitionTable, ProtocolRange, Settings, TablePiece};
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -76,6 +76,7 @@ impl Quorum {
             advertise: None,
             start: Some(FirstStart::Found { peers: self.peers.clone() }),
             data_dir: self.dirs[&id].path().to_path_buf(),
+            speaks: ProtocolRange::SPOKEN,
             settings: self.settings.clone(),
             settings_said: BTreeSet::new(),
         }

@@ -79,6 +79,8 @@ async fn coordinators_of_another_quorum_are_not_heard() {
             cluster_id: uuid(),
             sender: 2,
             target: 1,
+            protocol_min: 0,
+            protocol_max: 0,
             format: 1,
             body: bytes::Bytes::copy_from_slice(body),
             sender_storage: uuid(),

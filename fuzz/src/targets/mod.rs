@@ -1,5 +1,6 @@
 //! Every decoder, by room.
 
+mod checked_in_place;
 mod command_line;
 mod coordinator;
 mod frames;
@@ -10,7 +11,7 @@ mod wire;
 
 use crate::target::Target;
 
-pub use wire::CHECKED_IN_PLACE;
+pub use checked_in_place::CHECKED_IN_PLACE;
 
 /// All targets, in a fixed order.
 pub fn all() -> Vec<Target> {

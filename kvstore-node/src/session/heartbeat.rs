@@ -3,7 +3,7 @@
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
 use archon_member::{Heartbeats, LeaseAnswer, Taken};
-use archon_proto::convert::beats::Beat;
+use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::load::Load;
 use archon_session::{BeatStreams, Coordinators, NotGranted};
 use archon_types::Backoff;
@@ -28,7 +28,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
     };
     tokio::select! {
         end = sender.beat() => end,
-        never = streams.listen(&mut heard, |answer, replication_timeout_ms| sender.take(answer, replication_timeout_ms)) => {
+        never = streams.listen(&mut heard, |answer, now| sender.take(answer, now)) => {
             match never {}
         }
     }
@@ -114,8 +114,12 @@ impl Sender<'_> {
     }
 
     /// Takes in an answer, whether anybody still waits for it or not.
-    fn take(&self, answer: LeaseAnswer, replication_timeout_ms: u64) -> Taken {
+    fn take(&self, answer: LeaseAnswer, now: ClusterNow) -> Taken {
         let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
+        let ClusterNow { replication_timeout_ms, protocol } = now;
+        if taken != Taken::Foreign {
+            self.shared.note_protocol(protocol);
+        }
         if taken != Taken::Foreign && self.life.note_replication_timeout(replication_timeout_ms) {
             tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
             (self.session.retime)();

@@ -3,6 +3,7 @@
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
 mod heartbeat;
+mod protocol;
 pub(crate) mod remembered;
 
 use crate::grants::Grants;
@@ -11,17 +12,18 @@ use crate::identity::IdentityError;
 use crate::shared::{Life, Shared};
 use archon_member::Registering;
 use archon_proto::convert::session::{Member, Registered, Registration};
-use archon_session::{Coordinators, Facts, PROTOCOL, register, reports};
+use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, Report, StorageId,
 };
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// The node's durable self, as registration needs it.
-pub(crate) trait Home: Send {
+pub(crate) trait Home: Send + Sync {
     /// The data directory's id.
     fn storage(&self) -> StorageId;
     /// The cluster that it belongs to, if it ever belonged to one.
@@ -35,6 +37,8 @@ pub(crate) trait Home: Send {
     /// # Errors
     /// What the directory says to that; the node must then stop.
     fn store(&mut self, registered: &Registered) -> Result<(), IdentityError>;
+    /// Notes durably by which protocol the directory is written from now on.
+    fn record_protocol(&self, protocol: u32) -> BoxFuture<'static, Result<(), IdentityError>>;
 }
 
 /// Tells every shard of a new registration, and returns once each has forgotten the former one's leaderships.
@@ -104,6 +108,7 @@ impl Session {
             let grants = Arc::new(Grants::new());
             self.shared.begin_life(Life::new(member, &registered.settings, grants));
             self.shared.load.report_all();
+            self.shared.note_protocol(registered.protocol);
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
@@ -111,6 +116,7 @@ impl Session {
                 end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
                 () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
                 () = remembered::keep(&self.shared) => LifeEnd::Ended,
+                () = protocol::keep(&self.shared, &*self.home) => LifeEnd::Ended,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
@@ -141,8 +147,8 @@ impl Session {
             zone: config.zone.clone(),
             weight: config.weight,
             partitions_max: config.partitions_max,
-            protocol_min: *PROTOCOL.start(),
-            protocol_max: *PROTOCOL.end(),
+            protocol_min: config.speaks.oldest,
+            protocol_max: config.speaks.newest,
             held: home.held(),
             last_incarnation: last,
             expects,

@@ -8,7 +8,7 @@ pub mod stream;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::connection_limit::ConnectionLimit;
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Granted, Judged};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::PlacementLoad;
@@ -290,7 +290,8 @@ impl Played {
                 outcome => answers.push(BeatAnswer { node, incarnation, number, outcome }),
             }
         }
-        BeatAnswers { batch, outcome: Ok(Judged { answers, replication_timeout_ms: 1_000 }) }
+        let now = ClusterNow { replication_timeout_ms: 1_000, protocol: 1 };
+        BeatAnswers { batch, outcome: Ok(Judged { answers, now }) }
     }
 
     fn beat(&self, beat: Beat) -> Result<Granted, ErrorDetail> {

@@ -3,7 +3,7 @@
 use super::load::Load;
 use super::{ConvertError, bounded, ids, required};
 use crate::v1;
-use archon_types::{ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, PartitionId, PushKey, Version};
+use archon_types::{ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, PROTOCOL_FIRST, PartitionId, PushKey, Version};
 
 /// Most heartbeats in one frame, and most answers.
 pub const BEATS_MAX: usize = 4_096;
@@ -52,8 +52,17 @@ pub struct BeatAnswers {
 pub struct Judged {
     /// At most [`BEATS_MAX`]; a heartbeat that says nothing new of its life has none.
     pub answers: Vec<BeatAnswer>,
-    /// How long a follower may leave its leader without an answer, as the settings say now.
+    /// What holds for everybody.
+    pub now: ClusterNow,
+}
+
+/// What each answer says of the cluster, as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClusterNow {
+    /// How long a follower may leave its leader without an answer.
     pub replication_timeout_ms: u64,
+    /// The protocol that is spoken.
+    pub protocol: u32,
 }
 
 /// The answer to a heartbeat.
@@ -138,9 +147,9 @@ impl From<BeatAnswers> for v1::BeatAnswers {
     fn from(answers: BeatAnswers) -> Self {
         let batch = answers.batch;
         match answers.outcome {
-            Ok(Judged { answers, replication_timeout_ms }) => {
+            Ok(Judged { answers, now: ClusterNow { replication_timeout_ms, protocol } }) => {
                 let answers = answers.into_iter().map(Into::into).collect();
-                Self { batch, refused: None, answers, replication_timeout_ms }
+                Self { batch, refused: None, answers, replication_timeout_ms, protocol }
             }
             Err(detail) => Self { batch, refused: Some(detail.into()), ..Self::default() },
         }
@@ -158,7 +167,14 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
         bounded(wire.answers.len(), BEATS_MAX, "BeatAnswers.answers")?;
         let judged = Judged {
             answers: wire.answers.into_iter().map(BeatAnswer::try_from).collect::<Result<_, _>>()?,
-            replication_timeout_ms: ids::non_zero(wire.replication_timeout_ms, "BeatAnswers.replication_timeout_ms")?,
+            now: ClusterNow {
+                replication_timeout_ms: ids::non_zero(
+                    wire.replication_timeout_ms,
+                    "BeatAnswers.replication_timeout_ms",
+                )?,
+                // Coordinators that know only the first one do not say it.
+                protocol: wire.protocol.max(PROTOCOL_FIRST),
+            },
         };
         Ok(Self { batch, outcome: Ok(judged) })
     }
@@ -274,7 +290,8 @@ mod tests {
         };
         let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
         let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));
-        let judged = Judged { answers: vec![granted, of(3, Err(refused()))], replication_timeout_ms: 900 };
+        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2 };
+        let judged = Judged { answers: vec![granted, of(3, Err(refused()))], now };
         for outcome in [Ok(judged.clone()), Err(refused())] {
             let answers = BeatAnswers { batch: 4, outcome };
             assert_eq!(BeatAnswers::try_from(v1::BeatAnswers::from(answers.clone())), Ok(answers));

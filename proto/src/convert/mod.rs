@@ -31,6 +31,7 @@ pub mod settings;
 mod split;
 pub mod subject;
 pub mod table;
+pub mod upgrade;
 pub mod words;
 
 use archon_types::{ErrorDetail, ErrorKind};

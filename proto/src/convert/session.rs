@@ -4,8 +4,8 @@ use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Incarnation, NodeId, Participant, PlacementId, Settings, StorageId, TABLES_SERVED_MAX, Version,
-    limits,
+    BootId, ClusterId, Incarnation, NodeId, PROTOCOL_FIRST, Participant, PlacementId, Settings, StorageId,
+    TABLES_SERVED_MAX, Version, limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
@@ -56,7 +56,7 @@ pub struct Registered {
     pub node: NodeId,
     /// Its new life.
     pub incarnation: Incarnation,
-    /// The protocol version to speak.
+    /// The protocol that the cluster speaks.
     pub protocol: u32,
     /// The cluster's settings.
     pub settings: Settings,
@@ -167,7 +167,7 @@ impl TryFrom<v1::RegisterResponse> for Registered {
             cluster: required(ids::cluster_id(wire.cluster.as_ref())?, "RegisterResponse.cluster")?,
             node: NodeId::new(ids::non_zero(wire.node, "RegisterResponse.node")?),
             incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "RegisterResponse.incarnation")?),
-            protocol: wire.protocol,
+            protocol: wire.protocol.max(PROTOCOL_FIRST),
             settings: required(wire.settings, "RegisterResponse.settings")?.try_into()?,
         })
     }

@@ -90,6 +90,10 @@ words! {
         RecoveryBegun = "recovery_begun",
         /// A recovery of the coordinators has come to its end.
         RecoverySettled = "recovery_settled",
+        /// Every member speaks a newer protocol, and so does the cluster from now on.
+        ProtocolRaised = "protocol_raised",
+        /// An operator wants the protocol to stay as it is, or to rise by itself again.
+        ProtocolHeld = "protocol_held",
         /// A plan is being carried out.
         PlanStarted = "plan_started",
         /// An operator wants the running plan undone.

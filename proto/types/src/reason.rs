@@ -90,6 +90,8 @@ words! {
         BeingRecovered = "being_recovered",
         /// A change of the quorum's members is under way.
         QuorumChanging = "quorum_changing",
+        /// Members speak a newer protocol than the cluster does: an upgrade is under way, or held.
+        Upgrading = "upgrading",
         /// The coordinators cannot be reached, or no majority of them answers.
         NoQuorum = "no_quorum",
         /// The quorum takes no changes.
@@ -125,6 +127,7 @@ impl ReasonCode {
             | Self::Offline
             | Self::CopiesCondemned
             | Self::QuorumChanging
+            | Self::Upgrading
             | Self::MoveWaits => Severity::Notice,
             Self::RepairWithheld
             | Self::OwnerStays

@@ -11,7 +11,7 @@ use self::stream::{Carrier, Said, Waiting};
 use crate::coordinators::NotGranted;
 use archon_frames::FrameError;
 use archon_member::{LeaseAnswer, Taken};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Granted, Judged};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_security::Transport;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -125,9 +125,9 @@ impl BeatStreams {
         self.open.lock().streams.retain(|other, _| other == address);
     }
 
-    /// Takes in what coordinators say, also to heartbeats that nobody waits for any more: each lease goes to `take`, with how long a
-    /// follower may leave its leader without an answer, in milliseconds, as the settings say now.
-    pub async fn listen(&self, heard: &mut Heard, take: impl Fn(LeaseAnswer, u64) -> Taken) -> Infallible {
+    /// Takes in what coordinators say, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what
+    /// the answer says of the cluster.
+    pub async fn listen(&self, heard: &mut Heard, take: impl Fn(LeaseAnswer, ClusterNow) -> Taken) -> Infallible {
         loop {
             // The sender is ours.
             let Some(Said { address, stream, what }) = heard.0.recv().await else { std::future::pending().await };
@@ -135,9 +135,9 @@ impl BeatStreams {
                 BeatAnswers::try_from(wire).map_err(|error| FrameError::Unreadable(error.to_string()))
             });
             match answers {
-                Ok(BeatAnswers { outcome: Ok(Judged { answers, replication_timeout_ms }), .. }) => {
+                Ok(BeatAnswers { outcome: Ok(Judged { answers, now }), .. }) => {
                     for answer in answers {
-                        self.answered(answer, replication_timeout_ms, &take);
+                        self.answered(answer, now, &take);
                     }
                 }
                 Ok(BeatAnswers { batch, outcome: Err(detail) }) => self.settle(batch, Err(not_granted(detail))),
@@ -146,12 +146,12 @@ impl BeatStreams {
         }
     }
 
-    fn answered(&self, answer: BeatAnswer, replication_timeout_ms: u64, take: impl Fn(LeaseAnswer, u64) -> Taken) {
+    fn answered(&self, answer: BeatAnswer, now: ClusterNow, take: impl Fn(LeaseAnswer, ClusterNow) -> Taken) {
         let BeatAnswer { node, incarnation, number, outcome } = answer;
         let outcome = match outcome {
             Ok(Granted { lease_ms, withdrawn }) => {
                 let lease = LeaseAnswer { node, incarnation, number, lease_ms, withdrawn };
-                match take(lease, replication_timeout_ms) {
+                match take(lease, now) {
                     Taken::Foreign => {
                         tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not sent, or long ago");
                         return;

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
 use archon_client::Transport;
 use archon_coordinator::FirstStart;
-use archon_types::{Setting, Settings};
+use archon_types::{ProtocolRange, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) cluster: Settings,
     /// Which of them somebody has said.
     pub(crate) cluster_said: BTreeSet<Setting>,
+    /// The protocols that it speaks.
+    pub(crate) speaks: ProtocolRange,
     /// How it reaches others and is reached.
     pub(crate) transport: Transport,
 }
@@ -93,6 +95,7 @@ impl CoordinatorSettings {
             data_dir,
             cluster,
             cluster_said,
+            speaks: args::spoken(args.protocol_max),
             transport,
         })
     }

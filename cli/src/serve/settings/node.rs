@@ -66,6 +66,7 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
             .slow_operation_ms
             .or(found.slow_operation_ms)
             .map_or(plain.slow_operation, |millis| Duration::from_millis(millis.into())),
+        speaks: args::spoken(args.protocol_max),
         transport,
         ..plain
     })

@@ -9,12 +9,9 @@ use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
-    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, Partition, PartitionId, PartitionStatus,
-    Partitioning, Settings, Table, TableId, Version,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, PROTOCOL_FIRST, Partition, PartitionId,
+    PartitionStatus, Partitioning, Settings, Table, TableId, Version,
 };
-
-/// The protocol that a cluster made by this version speaks.
-const FEATURE_LEVEL_FIRST: u32 = 1;
 
 pub(super) fn bootstrap(
     state: &mut ClusterState,
@@ -36,7 +33,7 @@ pub(super) fn bootstrap(
     state.cluster = cluster;
     state.settings = settings.clone();
     state.settings_version = entry.version();
-    state.feature_level = FEATURE_LEVEL_FIRST;
+    state.protocol = PROTOCOL_FIRST;
     entry.note(state, EventKind::Bootstrapped);
     let partitioning = Partitioning::Hash { partitions: settings.partitions };
     create_table(state, entry, DEFAULT_TABLE, &partitioning, settings.replication, Holds::Data)

@@ -15,6 +15,7 @@ mod quorum;
 mod recovery;
 mod register;
 mod stage;
+mod upgrade;
 
 pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
@@ -122,6 +123,8 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::Inspected { node, incarnation, placement, standing } => {
             recovery::inspected(state, entry, (*node, *incarnation), *placement, *standing)
         }
+        Command::RaiseProtocol { to } => upgrade::raise(state, entry, *to),
+        Command::HoldProtocol { held } => upgrade::hold(state, entry, *held),
         Command::AcceptRecovery => recovery::accept(state, entry),
         Command::SettleRecovery => recovery::settle(state, entry),
         Command::AcceptLoss { partition, if_version, outcome } => {

@@ -12,6 +12,7 @@ use crate::recovery::Inventory;
 use crate::registration::Register;
 use crate::response::Response;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
+use crate::upgrade;
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId,
@@ -456,15 +457,5 @@ pub(super) fn check(state: &ClusterState, register: &Register) -> Result<(), Err
     if register.storage.is_nil() || register.boot.is_nil() {
         return Err(invalid(format!("{} registers without a storage id or boot id", register.name)));
     }
-    let level = state.feature_level;
-    if !(register.protocol_min..=register.protocol_max).contains(&level) {
-        return Err(ErrorDetail::new(
-            ErrorKind::ProtocolMismatch,
-            format!(
-                "the cluster speaks protocol {level}, {} speaks {} to {}; install a matching version",
-                register.name, register.protocol_min, register.protocol_max
-            ),
-        ));
-    }
-    Ok(())
+    upgrade::check_speaks(state, &register.name, register.speaks())
 }

@@ -17,6 +17,7 @@ mod one_plan;
 mod placement_ids;
 mod ranges_tile;
 mod splits;
+mod spoken;
 
 use crate::state::ClusterState;
 use std::fmt;
@@ -53,6 +54,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     ranges_tile::check(state)?;
     splits::check(state)?;
     merges::check(state)?;
+    spoken::check(state)?;
     indexes::check(state)
 }
 
@@ -68,6 +70,7 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     splits::check_step(before, after)?;
     merges::check_step(before, after)?;
     leases_stay::check_step(before, after)?;
+    spoken::check_step(before, after)?;
     last_copy::check_step(before, after)
 }
 

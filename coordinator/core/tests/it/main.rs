@@ -39,5 +39,6 @@ mod split_copying;
 mod splits;
 mod term;
 mod unserved;
+mod upgrade;
 mod world;
 mod zones;

@@ -3,7 +3,7 @@
 //! What comes of it in a whole cluster the simulator shows.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
-use crate::{lease_mutants, merges, recovery, splits};
+use crate::{lease_mutants, merges, recovery, splits, upgrade};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -38,9 +38,9 @@ archon_types::shown_by! {
 #[test]
 fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
-        let shown = [SHOWN, lease_mutants::SHOWN, splits::SHOWN, merges::SHOWN, recovery::SHOWN];
+        let shown = [SHOWN, lease_mutants::SHOWN, splits::SHOWN, merges::SHOWN, recovery::SHOWN, upgrade::SHOWN];
         assert!(shown.iter().any(|shown| shown.contains(mutant)), "nothing catches {mutant:?}");
-        assert!((1..=62).contains(&mutant.rule()));
+        assert!((1..=64).contains(&mutant.rule()));
     }
 }
 

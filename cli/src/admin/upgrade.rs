@@ -1,0 +1,130 @@
+//! `archon upgrade …`: the protocol that the cluster speaks, and whether it rises.
+
+use crate::args::UpgradeVerb;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output, count_text};
+use archon_client::{Admin, Error, ErrorKind, UpgradeMember, UpgradeSummary};
+
+/// Carries out one of them.
+pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let (changed, text) = match verb {
+        UpgradeVerb::Status => return status(admin, output).await,
+        UpgradeVerb::Hold => (
+            admin.hold_upgrade().await,
+            "held: members can go back to the version before until `archon upgrade finalize`",
+        ),
+        UpgradeVerb::Release => {
+            (admin.release_upgrade().await, "released: the protocol rises once every member speaks the next one")
+        }
+        UpgradeVerb::Finalize => {
+            (admin.finalize_upgrade().await, "finalized: members cannot go back to the version before")
+        }
+    };
+    let changed = changed.map_err(failure)?;
+    if output.is_json() {
+        output.json(&changed)?;
+    } else {
+        let text = if changed.changed { text } else { "it is so already" };
+        output.line(format!("{text}; the cluster speaks protocol {}", changed.protocol))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(error: Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::Refused => "`archon upgrade status` shows what each member speaks",
+        ErrorKind::ProtocolMismatch => {
+            "it is older than this program; replace the coordinators by the new version first"
+        }
+        _ => return error.into(),
+    };
+    Failure::from(error).with_remedy(remedy)
+}
+
+async fn status(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let found = admin.upgrade().await.map_err(failure)?;
+    if output.is_json() {
+        output.json(&found)?;
+        return Ok(Exit::Done);
+    }
+    let columns = [
+        Column::text("KIND"),
+        Column::number("ID"),
+        Column::text("NAME"),
+        Column::text("SPEAKS"),
+        Column::text("ANSWERS"),
+    ];
+    let rows = found.spoken_by.iter().map(|member| row(member, &found, output)).collect();
+    output.rows(&columns, rows, "there are no members")?;
+    output.talk(summary(&found));
+    Ok(Exit::Done)
+}
+
+fn row(member: &UpgradeMember, found: &UpgradeSummary, output: &Output) -> Vec<String> {
+    let speaks = match (member.protocol_min, member.protocol_max) {
+        (Some(oldest), Some(newest)) if oldest == newest => oldest.to_string(),
+        (Some(oldest), Some(newest)) => format!("{oldest} to {newest}"),
+        _ => "?".to_owned(),
+    };
+    let behind = found.waits_for().any(|other| other == member);
+    vec![
+        member.kind.as_str().to_owned(),
+        member.id.to_string(),
+        member.name.clone(),
+        if behind { output.bad(&speaks) } else { speaks },
+        if member.answers { "yes".to_owned() } else { output.bad("no") },
+    ]
+}
+
+/// What is spoken, and what is next.
+fn summary(found: &UpgradeSummary) -> String {
+    let UpgradeSummary { protocol, protocol_newest: newest, held, .. } = *found;
+    let speaks = format!("the cluster speaks protocol {protocol}");
+    let waiting = found.waits_for().count();
+    match (newest > protocol, waiting, held) {
+        (false, _, false) => format!("{speaks}; no member speaks a newer one"),
+        (false, _, true) => format!("{speaks} and is held there; no member speaks a newer one"),
+        (true, 0, false) => format!("{speaks}; every member speaks {newest}, to which it rises in a moment"),
+        (true, 0, true) => {
+            format!("{speaks} and is held there; every member speaks {newest}: `archon upgrade finalize`")
+        }
+        (true, waiting, _) => {
+            let members = count_text(waiting, "member", "members");
+            format!("{speaks}; for {newest} it waits for {members}: restart them with the new version")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::{MemberKind, Word};
+
+    fn found(ranges: &[(u32, u32)], protocol: u32, held: bool) -> UpgradeSummary {
+        let member = |(id, (oldest, newest)): (u64, &(u32, u32))| UpgradeMember {
+            kind: Word::Known(MemberKind::Node),
+            id,
+            name: format!("node-{id}"),
+            protocol_min: Some(*oldest).filter(|oldest| *oldest > 0),
+            protocol_max: Some(*newest).filter(|newest| *newest > 0),
+            answers: *newest > 0,
+        };
+        let newest = ranges.iter().map(|(_, newest)| *newest).max().unwrap_or(1);
+        UpgradeSummary { protocol, protocol_newest: newest, held, spoken_by: (1..).zip(ranges).map(member).collect() }
+    }
+
+    #[test]
+    fn what_is_said_of_an_upgrade_says_what_to_do_next() {
+        let done = found(&[(1, 2), (1, 2)], 2, false);
+        assert_eq!(summary(&done), "the cluster speaks protocol 2; no member speaks a newer one");
+        let half = found(&[(1, 2), (1, 1), (0, 0)], 1, false);
+        assert_eq!(
+            summary(&half),
+            "the cluster speaks protocol 1; for 2 it waits for 2 members: restart them with the new version"
+        );
+        let held = found(&[(1, 2), (1, 2)], 1, true);
+        assert!(summary(&held).contains("held there; every member speaks 2: `archon upgrade finalize`"));
+        assert!(summary(&found(&[(1, 2)], 1, false)).contains("rises in a moment"));
+        assert!(summary(&found(&[(1, 2)], 2, true)).contains("is held there"));
+    }
+}

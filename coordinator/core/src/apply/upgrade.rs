@@ -1,0 +1,34 @@
+//! The protocol rises (PROTOCOL rule 63).
+
+use super::{Entry, refused};
+use crate::events::EventKind;
+use crate::mutant::Mutant;
+use crate::response::Response;
+use crate::state::ClusterState;
+use archon_types::ErrorDetail;
+
+/// From now on the cluster speaks this protocol. Who registered meanwhile counts: that is known here and was not when it was
+/// decided. Of coordinators the one that leads knows, and whoever could not read this entry does not come here.
+pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Result<Response, ErrorDetail> {
+    if to <= state.protocol {
+        return entry.done();
+    }
+    let older = state.members().filter(|row| !row.is_lost()).find(|row| !row.speaks().contains(to));
+    if let Some(older) = older.filter(|_| !state.breaks(Mutant::RaisedOverOlder)) {
+        return Err(refused(format!("{} does not speak protocol {to}", older.node.name)));
+    }
+    let before = std::mem::replace(&mut state.protocol, to);
+    // What it was held for is over.
+    state.protocol_held = false;
+    entry.note(state, EventKind::ProtocolRaised { before, after: to });
+    entry.done()
+}
+
+/// The protocol stays as it is until an operator wants otherwise, or rises by itself again.
+pub(super) fn hold(state: &mut ClusterState, entry: Entry<'_>, held: bool) -> Result<Response, ErrorDetail> {
+    if state.protocol_held != held {
+        state.protocol_held = held;
+        entry.note(state, EventKind::ProtocolHeld { held });
+    }
+    entry.done()
+}

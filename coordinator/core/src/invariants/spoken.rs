@@ -1,0 +1,24 @@
+//! Every node and participant speaks the protocol of the cluster (PROTOCOL rules 63 and 64), and that never falls.
+
+use super::{Violation, violated};
+use crate::state::ClusterState;
+
+const NAME: &str = "spoken";
+
+pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
+    let older = state.members().filter(|row| !row.is_lost()).find(|row| !row.speaks().contains(state.protocol));
+    match older {
+        Some(row) => {
+            let (name, speaks) = (&row.node.name, row.speaks());
+            violated(NAME, format!("the cluster speaks protocol {}, and {name} speaks {speaks}", state.protocol))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+    if after.protocol < before.protocol {
+        return violated(NAME, format!("the protocol fell from {} to {}", before.protocol, after.protocol));
+    }
+    Ok(())
+}

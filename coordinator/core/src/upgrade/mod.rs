@@ -1,0 +1,115 @@
+//! The protocol of the cluster rises when every member can speak the next one (docs/adr/0057-upgrades.md, PROTOCOL rules 63
+//! and 64): members are replaced by newer versions one by one, all speak the old protocol meanwhile, and only then is anything
+//! written or said that the older versions could not read.
+//!
+//! Nodes and participants say what they speak when they register, so the state knows; coordinators say it with each answer to
+//! the one that leads, so that one knows.
+
+mod member;
+
+pub use member::{UpgradeMember, UpgradeName};
+
+use crate::command::Command;
+use crate::mutant::Mutant;
+use crate::state::ClusterState;
+use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_FIRST, ProtocolRange};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What each member of the quorum speaks; `None` of one that does not answer.
+pub type CoordinatorsSpeak = BTreeMap<u64, Option<ProtocolRange>>;
+
+/// Everybody who must speak a protocol before the cluster does: the members of the quorum, learners included, and nodes and
+/// participants that are not lost. One that failed counts as well, for it may come back as it was.
+pub fn upgrade_members(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Vec<UpgradeMember> {
+    let ids: BTreeSet<u64> = state.coordinators.members.keys().chain(coordinators.keys()).copied().collect();
+    let quorum = ids.into_iter().map(|id| {
+        let speaks = coordinators.get(&id).copied().flatten();
+        UpgradeMember { name: UpgradeName::Coordinator(id), speaks, answers: speaks.is_some() }
+    });
+    let members = state.members().filter(|row| !row.is_lost()).map(|row| UpgradeMember {
+        name: match row.participant {
+            Some(_) => UpgradeName::Participant(row.node.id),
+            None => UpgradeName::Node(row.node.id),
+        },
+        speaks: Some(row.speaks()),
+        answers: state.is_alive(row.node.id),
+    });
+    quorum.chain(members).collect()
+}
+
+/// The newest protocol that any of them speaks.
+pub fn newest_spoken(members: &[UpgradeMember]) -> u32 {
+    members.iter().filter_map(|member| member.speaks).map(|speaks| speaks.newest).max().unwrap_or(PROTOCOL_FIRST)
+}
+
+/// Those that keep the cluster from speaking this protocol.
+pub fn laggards(members: &[UpgradeMember], protocol: u32) -> impl Iterator<Item = &UpgradeMember> {
+    members.iter().filter(move |member| !member.speaks.is_some_and(|speaks| speaks.contains(protocol)))
+}
+
+/// What raises the protocol to the newest one that all of them speak; `None` if that is spoken already.
+///
+/// # Errors
+/// While the state is recovered: of its members nobody knows yet.
+pub fn check_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Result<Option<Command>, ErrorDetail> {
+    if !state.is_bootstrapped() || state.recovery.is_some() {
+        let message = "the coordinators are being recovered or founded; the protocol rises once that is over";
+        return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000));
+    }
+    let members = upgrade_members(state, coordinators);
+    let spoken_by_all = |protocol: &u32| laggards(&members, *protocol).next().is_none();
+    let to = (state.protocol + 1..=newest_spoken(&members)).rev().find(spoken_by_all);
+    Ok(to.map(|to| Command::RaiseProtocol { to }))
+}
+
+/// What raises the protocol by itself, if nothing is in the way and no operator holds it.
+pub fn next_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Option<Command> {
+    let held = state.protocol_held || state.recovery.is_some();
+    (!held).then(|| check_raise(state, coordinators).ok().flatten()).flatten()
+}
+
+/// Refuses a member that does not speak the protocol of the cluster (PROTOCOL rule 64).
+pub(crate) fn check_speaks(state: &ClusterState, name: &str, speaks: ProtocolRange) -> Result<(), ErrorDetail> {
+    let protocol = state.protocol;
+    if speaks.contains(protocol) || state.breaks(Mutant::AnyProtocolRegisters) {
+        return Ok(());
+    }
+    Err(mismatch(protocol, name, speaks))
+}
+
+/// Refuses a coordinator that wants to join and does not speak the protocol of the cluster (PROTOCOL rule 64).
+///
+/// # Errors
+/// Which version to start instead.
+pub fn check_coordinator_speaks(state: &ClusterState, id: u64, speaks: ProtocolRange) -> Result<(), ErrorDetail> {
+    check_speaks(state, &format!("coordinator {id}"), speaks)
+}
+
+fn mismatch(protocol: u32, name: &str, speaks: ProtocolRange) -> ErrorDetail {
+    let (version, why) = match speaks.newest < protocol {
+        true => ("newer", "the cluster was upgraded, and does not go back"),
+        false => ("older", "upgrade the cluster through the versions in between"),
+    };
+    let message = format!(
+        "the cluster speaks protocol {protocol}, and {name} speaks {speaks}: start a {version} version of it ({why}; `archon upgrade \
+         status` shows what each member speaks)"
+    );
+    ErrorDetail::new(ErrorKind::ProtocolMismatch, message)
+}
+
+/// Refuses commands that members of the cluster may not be able to read yet (PROTOCOL rule 64).
+///
+/// # Errors
+/// Which protocol is needed, and where to look for what it waits for.
+pub fn check_commands(state: &ClusterState, commands: &[Command]) -> Result<(), ErrorDetail> {
+    let Some(newer) = commands.iter().find(|command| command.since() > state.protocol.max(PROTOCOL_FIRST)) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} needs protocol {}, and the cluster speaks {}: not every member is upgraded; see `archon upgrade status`",
+        newer.name(),
+        newer.since(),
+        state.protocol
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, message))
+}

@@ -1,0 +1,257 @@
+//! The protocol of the cluster: when it rises, and who is taken in (rules 63 and 64). The simulator replaces the members of a
+//! whole cluster by newer and older ones.
+
+use crate::bed::{TestBed, boxed, register, settings, worker};
+use archon_coordinator_core::*;
+use archon_types::*;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+archon_types::shown_by! {
+    RaisedOverOlder => the_protocol_does_not_rise_over_a_member_that_registered_meanwhile,
+    AnyProtocolRegisters => nobody_is_taken_in_who_does_not_speak_the_protocol,
+}
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+const fn range(oldest: u32, newest: u32) -> ProtocolRange {
+    ProtocolRange { oldest, newest }
+}
+
+fn speaking(register: Register, ProtocolRange { oldest, newest }: ProtocolRange) -> Register {
+    Register { protocol_min: oldest, protocol_max: newest, ..register }
+}
+
+/// A cluster of three coordinators and nodes of protocol 1.
+fn bed(mutant: Option<Mutant>) -> TestBed {
+    let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
+    let member = |id: u64| {
+        let storage = StorageId::new(Uuid::from_u128(id.into()));
+        (id, Coordinator { address: format!("127.0.0.1:{id}"), storage, voter: id < 3 })
+    };
+    let index = bed.state.applied + 1;
+    members_changed(&mut bed.state, index, [1, 2, 3].map(member).into(), false);
+    bed.state.mutant = mutant;
+    bed
+}
+
+/// The coordinators as the leading one hears them.
+fn coordinators(speak: [Option<ProtocolRange>; 3]) -> CoordinatorsSpeak {
+    (1..).zip(speak).collect()
+}
+
+fn upgraded() -> CoordinatorsSpeak {
+    coordinators([Some(range(1, 2)); 3])
+}
+
+/// A node is stopped, and started again as a version that speaks this.
+fn upgrade(bed: &mut TestBed, name: &str, boot: u128, speaks: ProtocolRange) {
+    let row = bed.state.node_by_name(name).expect("a node").clone();
+    let own = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
+    let register = Register {
+        held: own.map(|copy| copy.id).collect(),
+        last_incarnation: row.activated,
+        ..Register::new(name, row.node.address, row.storage, BootId::new(Uuid::from_u128(boot)))
+    };
+    bed.join_with(speaking(register, speaks));
+}
+
+fn raises(bed: &TestBed, coordinators: &CoordinatorsSpeak) -> Option<u32> {
+    match check_raise(&bed.state, coordinators).expect("a cluster that runs") {
+        Some(Command::RaiseProtocol { to }) => Some(to),
+        None => None,
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_protocol_rises_once_the_last_member_speaks_the_next_one() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(CITIES) {
+        assert_eq!(raises(&bed, &upgraded()), None, "{city} is of the old version");
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    for silent in 0..3 {
+        let mut speak = [Some(range(1, 2)); 3];
+        for other in [None, Some(ProtocolRange::FIRST)] {
+            speak[silent] = other;
+            assert_eq!(raises(&bed, &coordinators(speak)), None, "coordinator {} says {other:?}", silent + 1);
+        }
+    }
+    let raise = check_raise(&bed.state, &upgraded()).expect("a cluster that runs").expect("all speak it");
+    bed.ok(raise.clone());
+    assert_eq!(bed.state.protocol, 2);
+    let what = EventKind::ProtocolRaised { before: 1, after: 2 };
+    assert_eq!(bed.state.events.back().expect("an event").what, what);
+    let events = bed.state.events.len();
+    bed.ok(raise);
+    assert_eq!((raises(&bed, &upgraded()), bed.state.events.len()), (None, events), "once is enough");
+}
+
+#[test]
+fn a_failed_node_of_the_old_version_might_come_back_and_is_waited_for_until_it_is_given_up() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(&CITIES[..2]) {
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    let cyrene = bed.node("cyrene");
+    bed.fail(cyrene);
+    assert_eq!(raises(&bed, &upgraded()), None);
+    let members = upgrade_members(&bed.state, &upgraded());
+    let waits: Vec<_> = laggards(&members, 2).collect();
+    let expected =
+        UpgradeMember { name: UpgradeName::Node(cyrene), speaks: Some(ProtocolRange::FIRST), answers: false };
+    assert_eq!(waits, [&expected]);
+    let if_version = bed.state.node(cyrene).expect("a row").node.version;
+    bed.ok(Command::NodeLost { node: cyrene, if_version });
+    assert_eq!(raises(&bed, &upgraded()), Some(2));
+}
+
+#[test]
+fn services_of_others_are_waited_for_as_well() {
+    let mut bed = TestBed::jobs(4, 1);
+    upgrade(&mut bed, "athens", 500, range(1, 2));
+    let none = CoordinatorsSpeak::new();
+    assert_eq!(raises(&bed, &none), None);
+    let old = bed.node("worker-0");
+    bed.fail(old);
+    bed.join_with(speaking(worker_of_a_later_version(), range(1, 3)));
+    assert_eq!(raises(&bed, &none), Some(2), "what all of them speak");
+}
+
+fn worker_of_a_later_version() -> Register {
+    let again = BootId::new(Uuid::from_u128(900));
+    Register { boot: again, ..worker(0) }
+}
+
+#[test]
+fn versions_that_have_no_protocol_in_common_stay_where_they_are() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 3));
+    }
+    let apart = coordinators([Some(range(1, 3)), Some(range(1, 2)), Some(range(1, 4))]);
+    assert_eq!(raises(&bed, &apart), Some(2));
+    let gap = coordinators([Some(range(1, 4)), Some(range(3, 3)), Some(range(1, 4))]);
+    assert_eq!(raises(&bed, &gap), Some(3), "the one that cannot speak 2 waits for nobody");
+}
+
+fn the_protocol_does_not_rise_over_a_member_that_registered_meanwhile(mutant: Option<Mutant>) -> bool {
+    let mut bed = bed(mutant);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    let raise = check_raise(&bed.state, &upgraded()).expect("a cluster that runs").expect("all speak it");
+    upgrade(&mut bed, "cyrene", 600, ProtocolRange::FIRST);
+    let index = bed.state.applied + 1;
+    let batch = bed.batch(vec![raise]);
+    let refused = apply(&mut bed.state, index, &batch)[0].refusal().is_some();
+    assert_eq!(check(&bed.state).is_ok(), refused);
+    refused
+}
+
+fn nobody_is_taken_in_who_does_not_speak_the_protocol(mutant: Option<Mutant>) -> bool {
+    let mut bed = bed(mutant);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    bed.ok(Command::RaiseProtocol { to: 2 });
+    let newcomer = |speaks| boxed(speaking(register("delos", 40, 41), speaks));
+    let index = bed.state.applied + 1;
+    let batch = bed.batch(vec![newcomer(ProtocolRange::FIRST)]);
+    let answer = apply(&mut bed.state, index, &batch).remove(0);
+    let Response::Refused(error) = answer else {
+        assert!(check(&bed.state).is_err(), "the invariant overlooks it");
+        return false;
+    };
+    assert_eq!(error.kind, ErrorKind::ProtocolMismatch);
+    assert!(error.message.contains("protocol 2") && error.message.contains("start a newer version"), "{error}");
+    let newer = bed.one(newcomer(range(3, 4)));
+    let text = newer.refusal().expect("too new").to_string();
+    assert!(text.contains("start an older version") || text.contains("older version"), "{text}");
+    bed.ok(newcomer(range(2, 3)));
+    let old = check_coordinator_speaks(&bed.state, 4, ProtocolRange::FIRST).expect_err("too old");
+    assert!(old.message.contains("coordinator 4 speaks 1"), "{old}");
+    check_coordinator_speaks(&bed.state, 4, range(1, 2)).expect("it speaks 2");
+    true
+}
+
+#[test]
+fn of_recovered_coordinators_nobody_knows_yet_who_speaks_what() {
+    let mut bed = bed(None);
+    let storage = StorageId::new(Uuid::from_u128(77));
+    let founder = (9, Coordinator { address: "127.0.0.1:9".into(), storage, voter: true });
+    begin_generation(&mut bed.state, 2, bed.now, founder).expect("a state to begin with");
+    assert_eq!(check_raise(&bed.state, &upgraded()).map_err(|error| error.kind), Err(ErrorKind::Unavailable));
+}
+
+#[test]
+fn an_entry_of_a_newer_protocol_is_not_written() {
+    let mut bed = bed(None);
+    let older = [Command::CancelPlan, Command::RaiseProtocol { to: 2 }];
+    check_commands(&bed.state, &older).expect("all are of protocol 1");
+    let newer = [Command::CancelPlan, Command::HoldProtocol { held: true }];
+    let refused = check_commands(&bed.state, &newer).expect_err("not everybody can read it");
+    assert!(refused.message.contains("HoldProtocol needs protocol 2, and the cluster speaks 1"), "{refused}");
+    bed.state.protocol = 2;
+    check_commands(&bed.state, &newer).expect("everybody can read it");
+    check_commands(&ClusterState::new(), &older).expect("before there is a cluster the first one is spoken");
+}
+
+#[test]
+fn a_protocol_that_is_held_rises_when_an_operator_says_so_and_by_itself_after_that() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 4));
+    }
+    let all = |newest| coordinators([Some(range(1, newest)); 3]);
+    bed.ok(next_raise(&bed.state, &all(2)).expect("nobody holds it"));
+    bed.ok(Command::HoldProtocol { held: true });
+    let events = bed.state.events.len();
+    bed.ok(Command::HoldProtocol { held: true });
+    assert_eq!(bed.state.events.len(), events, "it is so already");
+    bed.round_trip();
+    assert_eq!(next_raise(&bed.state, &all(3)), None);
+    assert_eq!(raises(&bed, &all(3)), Some(3));
+    bed.ok(Command::RaiseProtocol { to: 3 });
+    assert_eq!(next_raise(&bed.state, &all(4)), Some(Command::RaiseProtocol { to: 4 }));
+    bed.ok(Command::HoldProtocol { held: true });
+    bed.ok(Command::HoldProtocol { held: false });
+    assert!(next_raise(&bed.state, &all(4)).is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Members of whatever versions come, go and come back, and the protocol is raised on a look that may be out of date. The
+    /// invariants are checked after each step by the bed.
+    #[test]
+    fn whatever_versions_come_and_go_everybody_who_is_in_speaks_the_protocol(
+        steps in proptest::collection::vec((0_usize..6, 1_u32..4, 0_u32..3), 1..40)
+    ) {
+        let mut bed = bed(None);
+        let mut stale = None;
+        for (boot, (step, oldest, more)) in (1_000..).zip(steps) {
+            let speaks = range(oldest, oldest + more);
+            match step {
+                0..3 => {
+                    let row = bed.state.node_by_name(CITIES[step]).expect("a node").clone();
+                    if row.speaks().contains(bed.state.protocol) && speaks.contains(bed.state.protocol) {
+                        upgrade(&mut bed, CITIES[step], boot, speaks);
+                    } else {
+                        let other = speaking(register(&format!("x{boot}"), boot, boot + 1), speaks);
+                        let taken = bed.one(boxed(other)).refusal().is_none();
+                        prop_assert_eq!(taken, speaks.contains(bed.state.protocol));
+                    }
+                }
+                3 => stale = check_raise(&bed.state, &coordinators([Some(range(1, 9)); 3])).expect("it runs"),
+                4 => drop(stale.take().map(|raise| bed.one(raise))),
+                _ => {
+                    let raise = check_raise(&bed.state, &coordinators([Some(speaks); 3])).expect("it runs");
+                    if let Some(raise) = raise {
+                        bed.ok(raise);
+                    }
+                }
+            }
+        }
+    }
+}

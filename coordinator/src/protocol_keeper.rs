@@ -1,0 +1,49 @@
+//! Keeps in the data directory by which protocol it is written, so that a version that does not speak it is refused before it
+//! touches anything (PROTOCOL rule 64).
+
+use crate::identity::{Identity, IdentityError};
+use crate::raft::Quorum;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Pause before it is tried again after the disk refused it.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The identity of a running coordinator's directory, which is locked as long as this lives.
+pub(crate) type Kept = Arc<Mutex<Identity>>;
+
+/// Works until `stop`.
+pub(crate) async fn run(identity: Kept, quorum: Quorum, stop: CancellationToken) {
+    let mut applied = quorum.replicated().applied();
+    loop {
+        applied.borrow_and_update();
+        let spoken = quorum.replicated().spoken().cluster();
+        if let Err(error) = record(&identity, spoken).await {
+            tracing::warn!(%error, "that the protocol rose is not kept yet; it is tried again");
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY_INTERVAL) => continue,
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = applied.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn record(identity: &Kept, protocol: u32) -> Result<(), IdentityError> {
+    if !identity.lock().lags(protocol) {
+        return Ok(());
+    }
+    let kept = Arc::clone(identity);
+    match tokio::task::spawn_blocking(move || kept.lock().record_protocol(protocol)).await {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            tracing::error!(%error, "keeping the protocol failed");
+            Ok(())
+        }
+    }
+}

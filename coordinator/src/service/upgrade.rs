@@ -1,0 +1,147 @@
+//! The protocol of the cluster: what it is, what keeps it from rising, and what operators may do about it.
+
+use super::admin::{Admins, Result};
+use super::call::Call;
+use super::describe::reason_now;
+use crate::raft::QuorumView;
+use archon_coordinator_core::{
+    ClusterState, Command, CoordinatorsSpeak, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
+    newest_spoken, upgrade_members,
+};
+use archon_proto::convert::upgrade::{ChangeUpgrade, UpgradeAsk};
+use archon_proto::v1;
+use archon_types::subject::Subject;
+use archon_types::{ErrorDetail, ErrorKind, MemberKind, ReasonCode};
+use std::time::Duration;
+
+/// Most members that a text names.
+const NAMED_MAX: usize = 3;
+
+impl Admins {
+    /// What the cluster speaks, and each of its members.
+    pub(super) async fn shown_upgrade(
+        &self,
+        request: &v1::ShowUpgradeRequest,
+        within: Duration,
+    ) -> Result<v1::ShowUpgradeResponse> {
+        self.look(request.cluster.as_ref(), within, |session, state| {
+            let members = upgrade_members(state, &session.quorum().view().coordinators_speak());
+            Ok(v1::ShowUpgradeResponse {
+                protocol: state.protocol,
+                newest: newest_spoken(&members),
+                held: state.protocol_held,
+                members: members.iter().map(|member| told(state, member)).collect(),
+            })
+        })
+        .await
+    }
+
+    /// Raises the protocol, holds it, or lets it rise by itself again.
+    pub(super) async fn changed_upgrade(
+        &self,
+        request: v1::ChangeUpgradeRequest,
+        call: &Call<'_>,
+    ) -> Result<v1::ChangeUpgradeResponse> {
+        let cluster = request.cluster.clone();
+        let ChangeUpgrade { request, ask } = ChangeUpgrade::try_from(request)?;
+        let speak = self.context().leader(call.within).await?.quorum().view().coordinators_speak();
+        let decide = |state: &ClusterState, _: &Liveness| decide(state, &speak, ask).map(|command| command.ok_or(()));
+        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
+        let session = self.context().leader(call.within).await?;
+        let protocol = session.quorum().replicated().read(|state| state.protocol);
+        Ok(v1::ChangeUpgradeResponse { changed, protocol })
+    }
+}
+
+/// What brings about what is asked; `None` if it is so already.
+fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> Result<Option<Command>, ErrorDetail> {
+    let hold = |held: bool| (state.protocol_held != held).then_some(Command::HoldProtocol { held });
+    match ask {
+        UpgradeAsk::Hold if state.protocol < 2 => {
+            let message = "the cluster speaks protocol 1, which cannot be held; to have it stay there, start one of the coordinators \
+                           with --protocol-max 1";
+            Err(ErrorDetail::new(ErrorKind::Refused, message))
+        }
+        UpgradeAsk::Hold => Ok(hold(true)),
+        UpgradeAsk::Release => Ok(hold(false)),
+        UpgradeAsk::Finalize => {
+            if let Some(raise) = check_raise(state, speak)? {
+                return Ok(Some(raise));
+            }
+            let members = upgrade_members(state, speak);
+            match newest_spoken(&members) {
+                newest if newest > state.protocol => {
+                    let message =
+                        format!("the protocol stays {}: {}", state.protocol, waits_for(state, &members, newest));
+                    Err(ErrorDetail::new(ErrorKind::Refused, message))
+                }
+                _ => Ok(hold(false)),
+            }
+        }
+    }
+}
+
+/// That an upgrade is under way, if it is: somebody speaks a newer protocol than the cluster.
+pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<v1::Reason> {
+    let members = upgrade_members(state, &view.coordinators_speak());
+    let newest = newest_spoken(&members);
+    if newest <= state.protocol {
+        return None;
+    }
+    let (message, remedy) = match (laggards(&members, newest).next(), state.protocol_held) {
+        (Some(_), _) => (
+            format!(
+                "the cluster speaks protocol {}, and {newest} after the upgrade: {}",
+                state.protocol,
+                waits_for(state, &members, newest)
+            ),
+            "go on with the upgrade, or go back to the version before; `archon upgrade status` shows what each member speaks",
+        ),
+        (None, true) => (
+            format!("every member speaks protocol {newest}, and the cluster is held at {}", state.protocol),
+            "`archon upgrade finalize` raises it; from then on members cannot go back to the version before",
+        ),
+        (None, false) => (format!("every member speaks protocol {newest}"), "the protocol rises in a moment"),
+    };
+    Some(reason_now(ReasonCode::Upgrading, Subject::Cluster, message, remedy))
+}
+
+/// Who keeps the cluster from speaking this protocol, in words.
+fn waits_for(state: &ClusterState, members: &[UpgradeMember], protocol: u32) -> String {
+    let texts = laggards(members, protocol).map(|member| {
+        let name = name_text(state, member.name);
+        match (member.speaks, member.answers) {
+            (None, _) => format!("{name} does not answer"),
+            (Some(speaks), true) => format!("{name} speaks {speaks}"),
+            (Some(speaks), false) => format!("{name} is not alive and spoke {speaks}"),
+        }
+    });
+    let mut texts: Vec<String> = texts.collect();
+    let more = texts.len().saturating_sub(NAMED_MAX);
+    texts.truncate(NAMED_MAX);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join(", ")
+}
+
+fn name_text(state: &ClusterState, name: UpgradeName) -> String {
+    match name {
+        UpgradeName::Coordinator(id) => format!("coordinator {id}"),
+        UpgradeName::Node(node) => format!("node {}", state.node_name(node)),
+        UpgradeName::Participant(node) => format!("participant {}", state.node_name(node)),
+    }
+}
+
+fn told(state: &ClusterState, member: &UpgradeMember) -> v1::UpgradeMember {
+    let (kind, id, name) = match member.name {
+        UpgradeName::Coordinator(id) => {
+            let address = state.coordinators.members.get(&id).map(|coordinator| coordinator.address.clone());
+            (MemberKind::Coordinator, id, address.unwrap_or_default())
+        }
+        UpgradeName::Node(node) => (MemberKind::Node, node.get(), state.node_name(node)),
+        UpgradeName::Participant(node) => (MemberKind::Participant, node.get(), state.node_name(node)),
+    };
+    let (protocol_min, protocol_max) = member.speaks.map_or((0, 0), |speaks| (speaks.oldest, speaks.newest));
+    v1::UpgradeMember { kind: kind.as_str().to_owned(), id, name, protocol_min, protocol_max, answers: member.answers }
+}

@@ -1,0 +1,40 @@
+//! Has the protocol rise by itself once every member speaks the next one. What is decided is in `core`.
+
+use crate::session::Session;
+use archon_coordinator_core::{Actor, next_raise};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked whether every member speaks a newer protocol.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// How long the change may take to be committed.
+const PROPOSE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Works until the session ends.
+pub(crate) async fn run(session: Arc<Session>) {
+    let quorum = session.quorum();
+    loop {
+        tokio::select! {
+            () = session.stop().cancelled() => return,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        let spoken = quorum.replicated().spoken();
+        // Nearly always, and at once: nothing newer is spoken here.
+        if spoken.cluster() >= spoken.range().newest || quorum.read_only().is_some() {
+            continue;
+        }
+        let speak = quorum.view().coordinators_speak();
+        let Some(raise) = quorum.replicated().read(|state| next_raise(state, &speak)) else { continue };
+        tracing::info!(?raise, "every member speaks a newer protocol");
+        let who = Actor::Coordinator(quorum.id());
+        match session.propose(None, who, vec![raise], PROPOSE_DEADLINE).await {
+            Ok(answers) => {
+                if let Some(refusal) = answers.iter().find_map(|answer| answer.refusal()) {
+                    // A member of an older version registered just before.
+                    tracing::debug!(%refusal, "the protocol does not rise yet");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "that the protocol rises was not committed; it is tried again"),
+        }
+    }
+}
