@@ -29,6 +29,12 @@ coverage! {
     recoveries_behind,
     /// Recoveries that came to their end.
     recoveries_settled,
+    /// Times that the protocol rose.
+    protocols_raised,
+    /// Times that it did not, since a member of an older version had just registered.
+    raises_refused,
+    /// Starts of a version that does not speak the protocol of its disk.
+    older_refused,
     /// Leaderships granted by the coordinator.
     elections,
     /// Leaderships named in the command that failed a node.

@@ -51,6 +51,7 @@ pub(crate) enum CoordinatorMessage {
         boot: BootId,
         node: NodeId,
         incarnation: Incarnation,
+        protocol: u32,
     },
     NotRegistered {
         boot: BootId,
@@ -276,6 +277,8 @@ pub(crate) enum Event {
     Recover,
     /// An operator looks how that goes.
     RecoveryLook,
+    /// Members are replaced by other versions, and the protocol may rise.
+    Upgrade,
     /// An operator drops a table.
     Drop,
     /// The same order to drop a table arrives once more.

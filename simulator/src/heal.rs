@@ -26,6 +26,7 @@ impl World {
             coordinator.isolated = None;
         }
         self.after(50, Event::Elect);
+        self.upgrade_everybody();
         for host in 0..self.hosts.len() {
             self.hosts[host].paused_until = truth;
             self.hosts[host].deaf_until = truth;
@@ -36,6 +37,7 @@ impl World {
             world.serve_again();
             world.missing_in_state()
         });
+        self.until("the protocol", |world| world.missing_protocol());
         self.until("clients of dropped tables", |world| {
             world.serve_again();
             world.uninformed_client()

@@ -41,6 +41,7 @@ mod splits;
 mod strays;
 mod themes;
 mod trace;
+mod upgrade;
 mod worker;
 mod world;
 

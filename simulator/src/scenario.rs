@@ -76,6 +76,8 @@ pub struct Scenario {
     pub accepts_loss: bool,
     /// Whether the coordinators are recovered from less than a majority.
     pub recovers: bool,
+    /// Whether members are replaced by other versions.
+    pub upgrades: bool,
     /// Whether operators drop tables and make them anew.
     pub drops: bool,
     /// Failure zones that nodes are in by turns; 0 if nobody says in which.
@@ -102,6 +104,18 @@ fn recovers(seed: u64) -> bool {
     match seed {
         MERGES_END..RECOVERIES_END => true,
         crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x4EC0_74ED).below(8) == 0,
+        _ => false,
+    }
+}
+
+/// Seeds from there on up to here are about upgrades.
+const UPGRADES_END: u64 = 500_000_000;
+
+/// Whether members of this seed are replaced by other versions.
+fn upgrades(seed: u64) -> bool {
+    match seed {
+        RECOVERIES_END..UPGRADES_END => true,
+        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0B64_ADED).below(8) == 0,
         _ => false,
     }
 }
@@ -193,6 +207,7 @@ impl Scenario {
             strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
             accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
             recovers: false,
+            upgrades: false,
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
@@ -222,6 +237,8 @@ impl Scenario {
         plan.recovers = recovers(seed) && !splits && !plan.destroys;
         plan.accepts_loss &= !plan.recovers;
         plan.drops &= !plan.recovers;
+        // A version that does not speak the first protocol any more could not come back to a state from before.
+        plan.upgrades = upgrades(seed) && !plan.recovers;
         plan
     }
 

@@ -13,6 +13,7 @@ use crate::random::Random;
 use crate::recovery::Recoverer;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
+use crate::upgrade::Upgrader;
 use crate::worker::Workers;
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ pub(crate) struct World {
     pub(crate) merges: Random,
     pub(crate) operator: Operator,
     pub(crate) recoverer: Recoverer,
+    pub(crate) upgrader: Upgrader,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -87,6 +89,7 @@ impl World {
             merges: Random::new(plan.seed ^ 0x3E46),
             operator: Operator::new(plan.seed),
             recoverer: Recoverer::new(plan.seed),
+            upgrader: Upgrader::new(plan.seed),
             plan,
         };
         world.coverage.zoned = u64::from(world.plan.zones > 0);
@@ -223,6 +226,7 @@ impl World {
             Event::Drop => self.drop_tables(),
             Event::Recover => self.recover_quorum(),
             Event::RecoveryLook => self.recovery_looks(),
+            Event::Upgrade => self.go_on_with_upgrade(),
             Event::DropAgain { table } => self.drop_again(table),
             Event::Make => self.make_again(),
             Event::Split => self.order_split(),

@@ -230,11 +230,13 @@ impl World {
         }
         match (reply, &responses[..]) {
             (Some(ProposalReply::Registration { host, boot }), [Response::Registered { node, incarnation }]) => {
-                let message = CoordinatorMessage::Registered { boot, node: *node, incarnation: *incarnation };
+                let (node, incarnation) = (*node, *incarnation);
+                let protocol = self.quorum.coordinators[coordinator].state.protocol;
+                let message = CoordinatorMessage::Registered { boot, node, incarnation, protocol };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
             (Some(ProposalReply::Registration { host, boot }), [Response::Refused(error)])
-                if error.kind == ErrorKind::StaleVersion =>
+                if matches!(error.kind, ErrorKind::StaleVersion | ErrorKind::ProtocolMismatch) =>
             {
                 let message = CoordinatorMessage::NotRegistered { boot, error: error.clone() };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
@@ -281,6 +283,7 @@ impl World {
                 let after = &self.quorum.state;
                 let checked = check(after).and_then(|()| check_step(&before, after));
                 self.judge(checked.map_err(|violation| Violation::State { detail: violation.to_string() }));
+                self.count_raises(&batch.commands, before.protocol);
                 self.count_change(&before, batch, &responses);
                 self.checks.rows_changed = true;
             }

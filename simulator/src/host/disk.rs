@@ -5,7 +5,7 @@ use super::engine::SimEngine;
 use crate::random::Random;
 use archon_host::{Completes, LogWrite};
 use archon_replica::{Entry, Position, Recovered, Run};
-use archon_types::{Epoch, Incarnation, PartitionId, PlacementId, Seq, StorageId, Version};
+use archon_types::{Epoch, Incarnation, PROTOCOL_FIRST, PartitionId, PlacementId, Seq, StorageId, Version};
 use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
@@ -86,6 +86,8 @@ pub(crate) struct Disk {
     pub(crate) incarnation: Option<Incarnation>,
     /// The highest version that it was told of.
     pub(crate) told: Version,
+    /// By which protocol it is written.
+    pub(crate) protocol: u32,
     pub(crate) streams: BTreeMap<PlacementId, Stream>,
     /// Written to the kernel by a process that was killed, and never synced.
     pub(crate) cached: VecDeque<Batch>,
@@ -98,6 +100,7 @@ impl Disk {
             storage: StorageId::new(Uuid::from_u128(number)),
             incarnation: None,
             told: Version::ZERO,
+            protocol: PROTOCOL_FIRST,
             streams: BTreeMap::new(),
             cached: VecDeque::new(),
             engine: SimEngine::default(),

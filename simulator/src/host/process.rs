@@ -5,7 +5,7 @@ use super::shell::MachineShell;
 use crate::clock::Clock;
 use archon_host::{AppliedPush, Held, HeldState, Partitions, UNKNOWN};
 use archon_member::{Heartbeats, Registering, Reports};
-use archon_types::{BootId, Incarnation, Millis, PlacementId, Version};
+use archon_types::{BootId, Incarnation, Millis, PlacementId, ProtocolRange, Version};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
@@ -24,6 +24,8 @@ pub(crate) struct Host {
     pub(crate) deaf_until: u64,
     /// Counts processes.
     pub(crate) boots: u64,
+    /// What the version speaks that is started next.
+    pub(crate) installed: ProtocolRange,
 }
 
 /// A process that hangs, while its disk is started on elsewhere. It does nothing more, but were it to wake it would answer a
@@ -47,6 +49,8 @@ pub(crate) struct Process {
     pub(crate) boot: u64,
     /// Names this attempt to register.
     pub(crate) boot_id: BootId,
+    /// What its version speaks.
+    pub(crate) speaks: ProtocolRange,
     /// Its attempts to begin a life.
     pub(crate) registering: Registering,
     pub(crate) heartbeats: Heartbeats,
@@ -78,6 +82,7 @@ impl Process {
         Self {
             boot,
             boot_id,
+            speaks: ProtocolRange::FIRST,
             registering: Registering::new(last),
             heartbeats: Heartbeats::default(),
             answered: true,

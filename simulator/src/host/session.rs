@@ -34,6 +34,8 @@ impl World {
                     expects: process.registering.expects(),
                     zone: (self.plan.zones > 0).then(|| format!("z{}", number % self.plan.zones)),
                     partitions_max: self.plan.placements_max,
+                    protocol_min: process.speaks.oldest,
+                    protocol_max: process.speaks.newest,
                     ..Register::new(format!("n{number}"), format!("n{number}:7000"), storage, process.boot_id)
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
@@ -79,19 +81,29 @@ impl World {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
-            CoordinatorMessage::Registered { boot, node, incarnation } => {
+            CoordinatorMessage::Registered { boot, node, incarnation, protocol } => {
                 if process.boot_id == boot && process.partitions.shell().life.is_none() {
                     process.answered = true;
                     self.coverage.registrations += 1;
+                    let disk = &mut self.hosts[host].disk;
+                    disk.protocol = disk.protocol.max(protocol);
                     self.begin_life(host, node, incarnation);
                 }
             }
             CoordinatorMessage::NotRegistered { boot, error } => {
                 let asks = process.boot_id == boot && process.partitions.shell().life.is_none();
-                if asks && process.registering.refused(&error, now) == Again::AtOnce {
-                    self.coverage.overtaken += 1;
-                    process.next_register = now;
-                    process.answered = true;
+                if !asks {
+                    return;
+                }
+                match process.registering.refused(&error, now) {
+                    Again::AtOnce => {
+                        self.coverage.overtaken += 1;
+                        process.next_register = now;
+                        process.answered = true;
+                    }
+                    // It speaks another protocol than the cluster, and ends.
+                    Again::Never => drop(self.end_process(host)),
+                    Again::Later => {}
                 }
             }
             CoordinatorMessage::Lease(answer) => {

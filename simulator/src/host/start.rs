@@ -12,7 +12,7 @@ use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, Retention
 use archon_kv::engine::Engine;
 use archon_kv::{Effect, Memtable, MemtableBudget, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
-use archon_types::{BootId, Millis, PlacementId};
+use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -46,6 +46,7 @@ impl World {
             paused_until: 0,
             deaf_until: 0,
             boots: 0,
+            installed: ProtocolRange::FIRST,
         });
         self.after(number as u64 * 2, Event::Restart { host: number });
     }
@@ -89,7 +90,7 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self, host: usize) {
-        if self.hosts[host].process.is_some() {
+        if self.hosts[host].process.is_some() || !self.may_start(host) {
             return;
         }
         let boot_id = self.new_boot_id();
@@ -108,6 +109,7 @@ impl World {
         let partitions = recover(machine, settings, park_limits);
         let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
         process.guess = self.random.index(crate::coordinator::COORDINATORS);
+        process.speaks = machine.installed;
         machine.process = Some(process);
         self.checks.disks_changed = true;
         let boot = machine.boots;

@@ -99,6 +99,7 @@ impl World {
 
     fn keep_worker_session(&mut self, worker: usize) {
         let (now, unit) = (self.worker_now(worker), self.plan.unit_ms());
+        let speaks = self.spoken_by_workers();
         let machine = &mut self.workers.machines[worker];
         let every = machine.timing.map_or(unit, |timing| timing.heartbeat_ms);
         let (name, timing) = (machine.name.clone(), machine.timing);
@@ -113,6 +114,8 @@ impl World {
                 let register = Register {
                     expects: process.registering.expects(),
                     participant,
+                    protocol_min: speaks.oldest,
+                    protocol_max: speaks.newest,
                     ..Register::new(name.clone(), format!("{name}:80"), process.storage, process.boot_id)
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
@@ -166,7 +169,7 @@ impl World {
         let (now, boot_id) = (self.worker_now(worker), self.new_boot_id());
         let Some(process) = self.process_of(worker) else { return };
         match message {
-            CoordinatorMessage::Registered { boot, node, incarnation } => {
+            CoordinatorMessage::Registered { boot, node, incarnation, .. } => {
                 if process.boot_id == boot && process.life.is_none() {
                     process.begin(node, incarnation, now);
                 }

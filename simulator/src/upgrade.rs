@@ -1,0 +1,121 @@
+//! Members are replaced by newer and older versions while everything else goes on, and the protocol rises (rules 63 and 64).
+
+use crate::coordinator::COORDINATORS;
+use crate::event::{Event, Proposal};
+use crate::random::Random;
+use crate::world::World;
+use archon_coordinator_core::{Command, CoordinatorsSpeak, next_raise};
+use archon_types::ProtocolRange;
+
+const fn range(oldest: u32, newest: u32) -> ProtocolRange {
+    ProtocolRange { oldest, newest }
+}
+
+/// The versions that there are, each of which speaks the protocol of the one before as well.
+const VERSIONS: [ProtocolRange; 4] = [range(1, 1), range(1, 2), range(1, 3), range(2, 3)];
+/// What everybody runs in the end.
+const NEWEST: ProtocolRange = range(1, 3);
+
+/// Whoever upgrades the cluster.
+#[derive(Debug)]
+pub(crate) struct Upgrader {
+    /// For what only some seeds have, so that the others do not change.
+    random: Random,
+    /// The versions of the coordinators.
+    coordinators: [ProtocolRange; COORDINATORS],
+}
+
+impl Upgrader {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed ^ 0x0B64_ADE5), coordinators: [ProtocolRange::FIRST; COORDINATORS] }
+    }
+}
+
+impl World {
+    /// Somebody goes on with the upgrade, or back, and the leading coordinator looks whether the protocol may rise.
+    pub(crate) fn go_on_with_upgrade(&mut self) {
+        let unit = self.plan.unit_ms();
+        let delay = self.upgrader.random.between(1, unit * 6);
+        self.after(delay, Event::Upgrade);
+        self.raise_protocol();
+        if self.healing || self.upgrader.random.below(2) == 0 {
+            return;
+        }
+        let version = self.upgrader.random.pick(&VERSIONS).unwrap_or(NEWEST);
+        let spoken = self.quorum.state.protocol.max(1);
+        let whom = self.upgrader.random.index(COORDINATORS + self.hosts.len());
+        match whom.checked_sub(COORDINATORS) {
+            // One that cannot read the log would end at its start.
+            None if version.contains(spoken) => self.upgrader.coordinators[whom] = version,
+            None => {}
+            Some(host) => {
+                self.note(|| format!("host {host} becomes a version that speaks {version}"));
+                self.hosts[host].installed = version;
+                if self.upgrader.random.below(2) == 0 {
+                    self.end_process(host);
+                } else {
+                    self.kill(host);
+                }
+                let down = self.upgrader.random.between(1, unit * 10);
+                self.after(down, Event::Restart { host });
+            }
+        }
+    }
+
+    fn raise_protocol(&mut self) {
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let term = session.term.number();
+        let speak: CoordinatorsSpeak = (1..).zip(self.upgrader.coordinators.map(Some)).collect();
+        if let Some(raise) = next_raise(&coordinator.state, &speak) {
+            self.propose(leader, Proposal { term, commands: vec![raise], reply: None });
+        }
+    }
+
+    /// Whether this version may be started on that machine: its disk says by which protocol it was written.
+    pub(crate) fn may_start(&mut self, host: usize) -> bool {
+        let machine = &self.hosts[host];
+        let may = machine.installed.contains(machine.disk.protocol);
+        if !may {
+            self.coverage.older_refused += 1;
+            let (found, version) = (machine.disk.protocol, machine.installed);
+            self.note(|| format!("host {host} is not started: its disk is of protocol {found}, it speaks {version}"));
+        }
+        may
+    }
+
+    /// Everybody becomes the newest version, which speaks what is spoken.
+    pub(crate) fn upgrade_everybody(&mut self) {
+        if !self.plan.upgrades {
+            return;
+        }
+        self.upgrader.coordinators = [NEWEST; COORDINATORS];
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].installed != NEWEST {
+                self.hosts[host].installed = NEWEST;
+                self.end_process(host);
+            }
+        }
+    }
+
+    /// What is missing until the protocol is the newest one that everybody speaks.
+    pub(crate) fn missing_protocol(&self) -> Option<String> {
+        let protocol = self.quorum.state.protocol;
+        let missing = self.plan.upgrades && protocol != NEWEST.newest;
+        missing.then(|| format!("the cluster speaks protocol {protocol}, and all of its members {}", NEWEST.newest))
+    }
+
+    /// What participants speak.
+    pub(crate) fn spoken_by_workers(&self) -> ProtocolRange {
+        if self.plan.upgrades { NEWEST } else { ProtocolRange::FIRST }
+    }
+
+    /// Takes note of a change of the protocol.
+    pub(crate) fn count_raises(&mut self, commands: &[Command], before: u32) {
+        let raises = commands.iter().any(|command| matches!(command, Command::RaiseProtocol { .. }));
+        let rose = self.quorum.state.protocol > before;
+        self.coverage.protocols_raised += u64::from(raises && rose && before > 0);
+        self.coverage.raises_refused += u64::from(raises && !rose);
+    }
+}
