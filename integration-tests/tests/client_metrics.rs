@@ -306,7 +306,11 @@ fn a_participant_tells_what_it_owns_and_how_it_lives() {
     // Nobody grants anything for longer than a lease: everything is lost, and comes back.
     (0..3).for_each(|index| cluster.coordinator(index).pause());
     owned(0.0);
-    assert_eq!(kept.value("archon_participant_losses_total"), 8.0);
+    // Each is told right after it is not owned any more.
+    wait_for("all of them to be told as lost", TIMEOUT, || {
+        let lost = kept.value("archon_participant_losses_total");
+        check(lost == 8.0, || format!("{lost} were lost"))
+    });
     cluster.resume_everything();
     owned(8.0);
     let lapsed = kept.value("archon_participant_leases_lapsed_total");
