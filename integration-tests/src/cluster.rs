@@ -7,6 +7,7 @@ use crate::network::Links;
 use crate::options::Options;
 use crate::ports::free_addresses;
 use crate::process::{environment, spawn};
+use crate::release::Release;
 use crate::wait::wait_for;
 use archon_client::{Admin, Client, ClientBuilder, Role, Transport};
 use archon_local_cluster::{Issuer, Member, Place, Process, YOU, newcomer_arguments, node_arguments};
@@ -39,6 +40,8 @@ pub struct Cluster {
     /// Vouches for members, if they talk by TLS.
     issuer: Option<Issuer>,
     options: Options,
+    /// The versions that were installed, by member.
+    releases: BTreeMap<String, Release>,
     /// By member; unmounted before the directory goes.
     disks: BTreeMap<String, DiskImage>,
     directory: TempDir,
@@ -67,6 +70,7 @@ impl Cluster {
             links,
             issuer,
             options: options.clone(),
+            releases: BTreeMap::new(),
             disks: BTreeMap::new(),
             directory,
             _turn: turn,
@@ -153,7 +157,8 @@ impl Cluster {
     /// # Panics
     /// If it cannot be started.
     pub fn start_coordinator(&mut self, index: usize) {
-        let process = self.coordinators[index].start(&environment(), self.directory.path());
+        let environment = self.environment_of(&coordinator_name(index));
+        let process = self.coordinators[index].start(&environment, self.directory.path());
         self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
@@ -188,9 +193,39 @@ impl Cluster {
             let member = self.member((Role::Node, name), name, place, arguments);
             self.nodes.insert(name.into(), member);
         }
+        let environment = self.environment_of(name);
         let member = self.nodes.get_mut(name).expect("inserted above");
-        let process = member.start(&environment(), self.directory.path());
+        let process = member.start(&environment, self.directory.path());
         self.links.runs_as(name, process.unwrap_or_else(|error| panic!("{error}")).pid());
+    }
+
+    /// The version that a member (`coordinator-1`, `athens`) runs, or will at its next start.
+    fn release_of(&self, member: &str) -> &Release {
+        const UNDER_TEST: &Release = &Release { program: None, protocol_max: None };
+        self.releases.get(member).or(self.options.release.as_ref()).unwrap_or(UNDER_TEST)
+    }
+
+    fn environment_of(&self, member: &str) -> Vec<(&'static str, String)> {
+        environment().into_iter().chain(self.release_of(member).environment()).collect()
+    }
+
+    /// Has a member (`coordinator-1`, `athens`) run this version from its next start on, or from its first one.
+    pub fn install(&mut self, name: &str, release: &Release) {
+        self.releases.insert(name.to_owned(), release.clone());
+        let program = release.program.clone().unwrap_or_else(|| self.exe.clone());
+        let coordinator = (0..self.coordinators.len()).find(|index| coordinator_name(*index) == name);
+        let member = match coordinator {
+            Some(index) => self.coordinators.get_mut(index),
+            None => self.nodes.get_mut(name),
+        };
+        if let Some(member) = member {
+            member.install(&program);
+        }
+    }
+
+    /// The names of the nodes that were started.
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
     }
 
     /// Has a member tell its metrics, if the cluster is to.
@@ -235,9 +270,10 @@ impl Cluster {
             // Plaintext beyond loopback must be asked for.
             None => self.links.beyond_loopback().then(|| "--insecure".into()).into_iter().collect(),
         };
-        let program = [self.exe.clone().into()];
-        let words = self.links.before(name).into_iter().map(OsString::from).chain(program);
-        Member::new(name, place, words.chain(arguments).chain(shown).collect())
+        let program = self.release_of(name).program.as_ref().unwrap_or(&self.exe);
+        let command = [program.clone().into()].into_iter().chain(arguments).chain(shown).collect();
+        let before = self.links.before(name).into_iter().map(OsString::from).collect();
+        Member::within(name, place, before, command)
     }
 
     /// The arguments with which a node of this cluster would be started.

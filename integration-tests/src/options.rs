@@ -1,6 +1,7 @@
 //! What kind of cluster to start.
 
 use crate::network::Network;
+use crate::release::Release;
 use archon_local_cluster::Layout;
 
 /// What to start.
@@ -29,6 +30,8 @@ pub struct Options {
     pub tls: bool,
     /// Lets every client read and write every table, where members talk by TLS; without, nothing is granted.
     pub clients_may: bool,
+    /// The version of the program that members run, if not the one under test.
+    pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
 }
@@ -49,6 +52,7 @@ impl Default for Options {
             consoles: false,
             tls: std::env::var_os("ARCHON_TEST_TLS").is_some(),
             clients_may: true,
+            release: None,
             disks: false,
         }
     }

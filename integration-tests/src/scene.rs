@@ -190,13 +190,21 @@ impl Scene {
         .1
     }
 
+    /// Waits until every partition has all its copies.
+    ///
+    /// # Panics
+    /// If that takes too long.
+    pub fn wait_whole(&self) -> Duration {
+        self.cluster.wait_whole(self.copies)
+    }
+
     /// Undoes every fault of the network, resumes and starts whatever is paused or down, and waits until the cluster is
     /// whole and serves.
     pub fn heal(&mut self) {
         self.cluster.links().mend_everything();
         self.cluster.resume_everything();
         self.cluster.start_everything();
-        let whole = self.cluster.wait_whole(self.copies);
+        let whole = self.wait_whole();
         let served = self.everyone_is_served();
         self.say(&format!("healed: whole after {whole:?}, everyone served after {:?}", whole + served));
     }

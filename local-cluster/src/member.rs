@@ -80,15 +80,29 @@ fn words(words: &[&str]) -> Vec<OsString> {
 pub struct Member {
     name: String,
     address: String,
-    /// Its program first.
     command: Vec<OsString>,
+    /// Where in it the program stands: something may be wrapped around it.
+    program: usize,
     process: Option<Process>,
 }
 
 impl Member {
-    /// A member that does not run yet.
+    /// A member that does not run yet: its program first.
     pub fn new(name: &str, place: Place, command: Vec<OsString>) -> Self {
-        Self { name: name.to_owned(), address: place.reached_at, command, process: None }
+        Self::within(name, place, Vec::new(), command)
+    }
+
+    /// The same, started by another command that comes before.
+    pub fn within(name: &str, place: Place, before: Vec<OsString>, command: Vec<OsString>) -> Self {
+        let (program, command) = (before.len(), before.into_iter().chain(command).collect());
+        Self { name: name.to_owned(), address: place.reached_at, command, program, process: None }
+    }
+
+    /// Has it run another program from its next start on.
+    pub fn install(&mut self, program: &Path) {
+        if let Some(word) = self.command.get_mut(self.program) {
+            program.as_os_str().clone_into(word);
+        }
     }
 
     /// Where others reach it.

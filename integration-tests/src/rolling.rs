@@ -1,0 +1,81 @@
+//! A cluster is brought to another version, member by member, as the runbook does it: coordinators first, the one that leads last, each
+//! back before the next one goes.
+
+use crate::cluster::TIMEOUT;
+use crate::process::Ending;
+use crate::release::Release;
+use crate::scene::Scene;
+use crate::wait::{check, wait_for};
+
+/// Operations that are answered between two members, so that load meets every mixture of versions.
+const BETWEEN: u64 = 40;
+
+impl Scene {
+    /// Brings coordinator `index`, from 0, to a version, and waits until the quorum has it back.
+    ///
+    /// # Panics
+    /// If it does not end in order or does not come back.
+    pub fn roll_coordinator(&mut self, index: usize, release: &Release) {
+        let name = format!("coordinator-{}", index + 1);
+        self.say(&format!("{name} becomes {release:?}"));
+        let ended = self.cluster.take_coordinator(index).terminate(TIMEOUT);
+        assert!(ended.success(), "{name} did not end in order: {ended}");
+        self.cluster.install(&name, release);
+        self.cluster.start_coordinator(index);
+        wait_for(&format!("the quorum to have {name} back"), TIMEOUT, || {
+            let quorum = self.cluster.json(&["quorum", "list"])?;
+            let members = quorum["coordinators"].as_array().cloned().unwrap_or_default();
+            let back = members.iter().all(|member| member["entries_behind"] == 0 && member["role"] != "unreachable");
+            check(back && quorum["spare_voters"] == 1, || quorum.to_string())
+        });
+        self.progress(BETWEEN);
+    }
+
+    /// Brings a node to a version, and waits until every partition is whole again.
+    ///
+    /// # Panics
+    /// If it does not end in order or does not come back.
+    pub fn roll_node(&mut self, name: &str, release: &Release) {
+        self.say(&format!("{name} becomes {release:?}"));
+        let ended = self.cluster.take_node(name).terminate(TIMEOUT);
+        assert!(ended.success(), "{name} did not end in order: {ended}");
+        self.cluster.install(name, release);
+        self.cluster.start_node(name);
+        self.wait_whole();
+        self.progress(BETWEEN);
+    }
+
+    /// Brings the coordinators to a version, the one that leads last.
+    ///
+    /// # Panics
+    /// As [`Scene::roll_coordinator`].
+    pub fn roll_coordinators(&mut self, release: &Release) {
+        let leader = self.cluster.wait_leader().0;
+        let count = self.cluster.coordinator_addresses().len();
+        for index in (0..count).filter(|index| *index != leader).chain([leader]) {
+            self.roll_coordinator(index, release);
+        }
+    }
+
+    /// Brings the whole cluster to a version.
+    ///
+    /// # Panics
+    /// As the others.
+    pub fn roll(&mut self, release: &Release) {
+        self.roll_coordinators(release);
+        for name in self.cluster.node_names() {
+            self.roll_node(&name, release);
+        }
+    }
+
+    /// Waits until the cluster speaks this protocol.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn wait_protocol(&self, protocol: u32) {
+        wait_for(&format!("the cluster to speak protocol {protocol}"), TIMEOUT, || {
+            let status = self.cluster.json(&["upgrade", "status"])?;
+            check(status["protocol"] == protocol, || status.to_string())
+        });
+    }
+}
