@@ -5,10 +5,11 @@ use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options, Process, Release, wait_for};
 use serde_json::Value;
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +60,12 @@ fn filled(command: &str, places: &[(&str, String)]) -> String {
     out
 }
 
+/// Stands for `ssh`: the other machines are here, and the test does there what is asked for.
+const ELSEWHERE: &str = "#!/bin/sh
+printf '%s\\n' \"$*\" > \"$ASKED.new\" && mv \"$ASKED.new\" \"$ASKED\"
+while [ -e \"$ASKED\" ]; do sleep 0.05; done
+";
+
 /// Somebody who does what a runbook says.
 struct Operator<'a> {
     cluster: &'a mut Cluster,
@@ -68,6 +75,8 @@ struct Operator<'a> {
     coordinators: String,
     /// Members that were started.
     started: Vec<Process>,
+    /// The versions of the program, by the names that a runbook has for them.
+    releases: BTreeMap<String, Release>,
 }
 
 impl<'a> Operator<'a> {
@@ -78,7 +87,10 @@ impl<'a> Operator<'a> {
         let data = ("DIR", directory.join("data").display().to_string());
         let coordinators = cluster.coordinator_list();
         let places = [places, &[data]].concat();
-        Self { cluster, directory, places, coordinators, started: Vec::new() }
+        fs::write(directory.join("bin/ssh"), ELSEWHERE).expect("a script");
+        fs::set_permissions(directory.join("bin/ssh"), Permissions::from_mode(0o755)).expect("a program");
+        let releases = BTreeMap::new();
+        Self { cluster, directory, places, coordinators, started: Vec::new(), releases }
     }
 
     /// Carries out every command of a runbook.
@@ -90,6 +102,15 @@ impl<'a> Operator<'a> {
                 "{page} names no {place}"
             );
         }
+        self.carry_out(commands);
+    }
+
+    /// Carries out commands in which nothing is to be filled in.
+    fn follow_as_it_stands(&mut self, page: &str, heading: &str) {
+        self.carry_out(commands(page, heading));
+    }
+
+    fn carry_out(&mut self, commands: Vec<String>) {
         for command in commands {
             let command = filled(&command, &self.places);
             println!("$ {command}");
@@ -102,6 +123,33 @@ impl<'a> Operator<'a> {
             } else {
                 self.run(&command);
             }
+        }
+    }
+
+    /// Does on another machine what is asked for there.
+    fn do_elsewhere(&mut self, request: &str) {
+        println!("  {request}");
+        let words: Vec<&str> = request.split(' ').collect();
+        let ("A" | "B" | "C" | "athens" | "byzantium" | "cyrene") = words[0] else { panic!("a machine: {request}") };
+        let coordinator = ["A", "B", "C"].iter().position(|host| *host == words[0]);
+        match (coordinator, &words[1..]) {
+            (_, ["apt-get", "install", "-y", .., package]) => {
+                let version = package.strip_prefix("archon=").unwrap_or_else(|| panic!("a package: {request}"));
+                let release = self.releases.get(version).unwrap_or_else(|| panic!("a version: {request}"));
+                let member =
+                    coordinator.map_or_else(|| words[0].to_owned(), |index| format!("coordinator-{}", index + 1));
+                self.cluster.install(&member, release);
+            }
+            (Some(index), ["systemctl", "restart", "archon-coordinator"]) => {
+                assert!(self.cluster.take_coordinator(index).terminate(TIMEOUT).success(), "{request}");
+                self.cluster.start_coordinator(index);
+            }
+            (None, ["systemctl", "restart", unit]) => {
+                assert_eq!(unit.strip_prefix("archon-node@"), Some(words[0]), "{request}");
+                assert!(self.cluster.take_node(words[0]).terminate(TIMEOUT).success(), "{request}");
+                self.cluster.start_node(words[0]);
+            }
+            _ => panic!("nobody said what that is: {request}"),
         }
     }
 
@@ -121,10 +169,19 @@ impl<'a> Operator<'a> {
 
     /// Runs a command, which is to end well.
     fn run(&mut self, command: &str) {
-        let environment = [("PATH", self.path()), ("ARCHON_COORDINATORS", self.coordinators.clone())];
+        let asked = self.directory.join("asked");
+        let environment = [
+            ("PATH", self.path()),
+            ("ARCHON_COORDINATORS", self.coordinators.clone()),
+            ("ASKED", asked.display().to_string()),
+        ];
         let started = Process::start("commands", &["sh", "-c", command], &environment, &self.directory);
         let mut running = started.unwrap_or_else(|error| panic!("{command}: {error}"));
         let (status, _) = wait_for(&format!("`{command}` to end"), STEP, || {
+            if let Ok(request) = fs::read_to_string(&asked) {
+                self.do_elsewhere(request.trim());
+                fs::remove_file(&asked).expect("it was there");
+            }
             for member in &mut self.started {
                 let ended = member.exited();
                 assert!(ended.is_none(), "{} ended: {}", member.name(), member.log_tail(20));
@@ -280,4 +337,61 @@ fn commands_are_taken_from_a_page_as_they_stand_there() {
         filled("archon a NEW:7101,DA:7101 --data-dir=DIR/x DIRS", &places),
         "archon a 127.0.0.1:9,DA:7101 --data-dir=/d/x DIRS"
     );
+}
+
+/// What an upgrade runbook names.
+fn releases() -> BTreeMap<String, Release> {
+    [("OLD".to_owned(), Release::speaking(1)), ("NEW".to_owned(), Release::default())].into()
+}
+
+fn protocol(cluster: &Cluster) -> Value {
+    cluster.json(&["upgrade", "status"]).expect("upgrade status")["protocol"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cluster_is_upgraded() {
+    let mut cluster = Cluster::start(EXE, &Options { release: Some(Release::speaking(1)), ..options() });
+    cluster.wait_whole(3);
+    let client = cluster.client().build().await.expect("a client");
+    fill(&client).await;
+    let load = Load::start(&client, "upgrade", 4);
+    assert_eq!(protocol(&cluster), 1);
+    let mut operator = Operator::new(&mut cluster, &[]);
+    operator.releases = releases();
+    operator.follow_as_it_stands("upgrade.md", "## Member by member");
+    assert_eq!(protocol(operator.cluster), 2);
+    let report = load.stop().await;
+    report.assert_no_failure();
+    println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
+    assert_all(&client).await;
+    operator.follow_as_it_stands("upgrade.md", "## To try the new version first");
+    assert_eq!(operator.cluster.json(&["upgrade", "status"]).expect("upgrade status")["held"], false);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cluster_goes_back_to_the_version_before() {
+    let old = Options { release: Some(Release::speaking(1)), ..options() };
+    let mut cluster = Cluster::start(EXE, &old);
+    cluster.wait_whole(3);
+    let client = cluster.client().build().await.expect("a client");
+    fill(&client).await;
+    // All but one node run the new version.
+    for index in 0..3 {
+        assert!(cluster.take_coordinator(index).terminate(TIMEOUT).success());
+        cluster.install(&format!("coordinator-{}", index + 1), &Release::default());
+        cluster.start_coordinator(index);
+        cluster.wait_leader();
+    }
+    for node in ["athens", "byzantium"] {
+        assert!(cluster.take_node(node).terminate(TIMEOUT).success());
+        cluster.install(node, &Release::default());
+        cluster.start_node(node);
+        cluster.wait_whole(3);
+    }
+    let mut operator = Operator::new(&mut cluster, &[]);
+    operator.releases = releases();
+    operator.follow_as_it_stands("upgrade.md", "## Back to the version before");
+    let status = operator.cluster.json(&["upgrade", "status"]).expect("upgrade status");
+    assert_eq!((&status["protocol"], &status["protocol_newest"]), (&1.into(), &1.into()), "{status}");
+    assert_all(&client).await;
 }

@@ -6,7 +6,7 @@ use super::call::Call;
 use super::describe::{operand, reason_now, reasons};
 use super::operate::{node_of, partition_of, settable};
 use super::voters::{unreachable, unsettled, without_changes};
-use super::{events, subjects};
+use super::{events, subjects, upgrade};
 use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
     Alert, Bar, ClusterState, Held, Liveness, Note, Order, Thresholds, alerts, check_order, not_served, refusal,
@@ -52,6 +52,7 @@ impl Admins {
             let mut found = unsettled(state);
             found.extend(without_changes(view.id, &view.voters));
             found.extend(unreachable(&view.voters));
+            found.extend(upgrade::reason(state, &view));
             found.extend(self.certificates(session, state, &view));
             let full: Vec<_> = session.loads().lock().full_disks().collect();
             found.extend(not_served(state, remembered, boot_now()).iter().map(|alert| text(state, alert)));

@@ -28,6 +28,7 @@ mod names;
 mod operate;
 mod ordered;
 mod planning;
+mod protocol_1;
 mod pushes;
 mod quorum;
 mod random;
