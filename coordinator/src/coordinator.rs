@@ -321,7 +321,7 @@ where
         }
         let quorum = identity.quorum().ok_or_else(|| IdentityError::New { dir: dir.clone() })?;
         let expected = Arc::new(identity.peers().keys().copied().collect());
-        let spoken = Spoken::new(speaks);
+        let spoken = Spoken::new(speaks, identity.protocol());
         let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected, spoken };
         let storage = open_storage(&dir, &local_voter)?;
         Ok((identity, storage, local_voter))

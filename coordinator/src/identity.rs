@@ -55,7 +55,7 @@ pub enum IdentityError {
     )]
     OlderFormat { path: PathBuf, found: u32 },
     #[error(
-        "{dir} was written by protocol {found}, and this version speaks {speaks}; start the version that the cluster was upgraded to"
+        "{dir} was written by protocol {found}, and this version speaks {speaks}; start a version that speaks {found}"
     )]
     OtherProtocol { dir: PathBuf, found: u32, speaks: ProtocolRange },
     #[error(
@@ -135,14 +135,14 @@ impl Identity {
             None => {
                 let stored = Stored {
                     magic: MAGIC.to_owned(),
-                    format: FORMAT_FIRST,
+                    format: format_of(speaks.oldest),
                     coordinator: id,
                     storage: mint(),
                     quorum: Uuid::nil(),
                     founder: false,
                     peers: BTreeMap::new(),
                     started: false,
-                    protocol: PROTOCOL_FIRST,
+                    protocol: speaks.oldest,
                 };
                 if start.is_some() {
                     write(dir, &stored)?;
@@ -238,6 +238,11 @@ impl Identity {
             write(&self.dir, &self.stored)?;
         }
         Ok(())
+    }
+
+    /// By which protocol the directory is written.
+    pub(crate) fn protocol(&self) -> u32 {
+        self.stored.protocol
     }
 
     /// Whether this protocol is newer than what the directory says.
@@ -418,7 +423,10 @@ mod tests {
         let before = text();
         assert!(before.contains("\"format\": 3"), "versions that know of no protocol refuse it: {before}");
         let error = start(ProtocolRange::FIRST).unwrap_err().to_string();
-        assert!(error.contains("written by protocol 2, and this version speaks 1; start the version"), "{error}");
+        assert!(
+            error.contains("written by protocol 2, and this version speaks 1; start a version that speaks 2"),
+            "{error}"
+        );
         assert_eq!(text(), before);
         assert!(!start(ProtocolRange::SPOKEN).unwrap().lags(2));
     }

@@ -17,11 +17,14 @@ pub(crate) type Kept = Arc<Mutex<Identity>>;
 /// Works until `stop`.
 pub(crate) async fn run(identity: Kept, quorum: Quorum, stop: CancellationToken) {
     let mut applied = quorum.replicated().applied();
+    let mut told = false;
     loop {
         applied.borrow_and_update();
         let spoken = quorum.replicated().spoken().cluster();
         if let Err(error) = record(&identity, spoken).await {
-            tracing::warn!(%error, "that the protocol rose is not kept yet; it is tried again");
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(%error, "that the protocol rose is not kept yet; it is tried again");
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(RETRY_INTERVAL) => continue,

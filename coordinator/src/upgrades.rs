@@ -7,12 +7,16 @@ use std::time::Duration;
 
 /// How often it is looked whether every member speaks a newer protocol.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// For so many looks in a row every member must have spoken it: one that was just stopped, to be started as the version before, is
+/// heard for another moment.
+const STEADY_LOOKS: u32 = 8;
 /// How long the change may take to be committed.
 const PROPOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Works until the session ends.
 pub(crate) async fn run(session: Arc<Session>) {
     let quorum = session.quorum();
+    let mut steady = 0;
     loop {
         tokio::select! {
             () = session.stop().cancelled() => return,
@@ -24,7 +28,14 @@ pub(crate) async fn run(session: Arc<Session>) {
             continue;
         }
         let speak = quorum.view().coordinators_speak();
-        let Some(raise) = quorum.replicated().read(|state| next_raise(state, &speak)) else { continue };
+        let Some(raise) = quorum.replicated().read(|state| next_raise(state, &speak)) else {
+            steady = 0;
+            continue;
+        };
+        steady += 1;
+        if steady < STEADY_LOOKS {
+            continue;
+        }
         tracing::info!(?raise, "every member speaks a newer protocol");
         let who = Actor::Coordinator(quorum.id());
         match session.propose(None, who, vec![raise], PROPOSE_DEADLINE).await {

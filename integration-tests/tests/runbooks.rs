@@ -304,6 +304,7 @@ async fn the_cluster_moves_to_other_hosts() {
     cluster.wait_whole(3);
     let client = cluster.client().build().await.expect("a client");
     fill(&client).await;
+    let load = Load::start(&client, "hosts", 4);
     let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
     let places = [old_ones(&cluster), new].concat();
     let mut operator = Operator::new(&mut cluster, &places);
@@ -323,6 +324,10 @@ async fn the_cluster_moves_to_other_hosts() {
         "{quorum}"
     );
     // A client of the first day goes on, and one of today finds everything.
+    let report = load.stop().await;
+    report.assert_no_failure();
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
     assert_all(&client).await;
     assert_all(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
 }

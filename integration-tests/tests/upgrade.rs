@@ -85,7 +85,10 @@ fn a_version_from_before_the_upgrade_was_started_all_the_same() {
     let mut refused = cluster.take_node("cyrene");
     assert_eq!(refused.wait_exit(TIMEOUT).code(), Some(4), "a restart is of no use");
     let log = refused.log_tail(5);
-    assert!(log.contains("was written by protocol 2, and this version speaks 1; start the version"), "{log}");
+    assert!(
+        log.contains("was written by protocol 2, and this version speaks 1; start a version that speaks 2"),
+        "{log}"
+    );
 
     assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
     cluster.install("coordinator-2", &older);
@@ -93,7 +96,10 @@ fn a_version_from_before_the_upgrade_was_started_all_the_same() {
     let mut refused = cluster.take_coordinator(1);
     assert_eq!(refused.wait_exit(TIMEOUT).code(), Some(4));
     let log = refused.log_tail(5);
-    assert!(log.contains("was written by protocol 2, and this version speaks 1; start the version"), "{log}");
+    assert!(
+        log.contains("was written by protocol 2, and this version speaks 1; start a version that speaks 2"),
+        "{log}"
+    );
 
     // So is a new member of that version.
     cluster.install("ephesus", &older);

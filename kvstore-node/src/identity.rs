@@ -123,7 +123,7 @@ pub enum IdentityError {
         found: u32,
     },
     /// The cluster was upgraded since this version ran on it, or is not there yet. It was not touched.
-    #[error("the data directory {} was written by protocol {found}, and this version speaks {speaks}; start the version that the cluster was upgraded to", directory.display())]
+    #[error("the data directory {} was written by protocol {found}, and this version speaks {speaks}; start a version that speaks {found}", directory.display())]
     OtherProtocol {
         /// The directory.
         directory: PathBuf,
@@ -211,7 +211,7 @@ impl DataDirectory {
                     name: name.to_owned(),
                     node_id: NodeId::ZERO,
                     last_incarnation: Incarnation::ZERO,
-                    protocol: PROTOCOL_FIRST,
+                    protocol: speaks.oldest,
                 };
                 write(path, &identity)?;
                 identity

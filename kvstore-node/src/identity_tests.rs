@@ -70,7 +70,7 @@ fn a_newer_format_is_refused_untouched_even_if_its_fields_are_unknown() {
     let root = tempfile::tempdir().unwrap();
     let newer = br#"{"magic": "archon-node", "format": 3, "who": "?"}"#;
     fs::write(root.path().join(IDENTITY_FILE), newer).unwrap();
-    assert!(matches!(open(root.path()), Err(IdentityError::NewerFormat { found: 2, .. })));
+    assert!(matches!(open(root.path()), Err(IdentityError::NewerFormat { found: 3, .. })));
     assert_eq!(fs::read(root.path().join(IDENTITY_FILE)).unwrap(), newer);
 }
 
@@ -138,7 +138,7 @@ fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_rea
     let error = old(root.path()).unwrap_err();
     assert!(matches!(error, IdentityError::OtherProtocol { found: 2, .. }), "{error}");
     assert!(
-        error.to_string().contains("written by protocol 2, and this version speaks 1; start the version"),
+        error.to_string().contains("written by protocol 2, and this version speaks 1; start a version that speaks 2"),
         "{error}"
     );
     assert_eq!(text(), before);

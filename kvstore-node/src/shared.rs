@@ -122,8 +122,13 @@ impl Shared {
         }
     }
 
-    /// Takes note of the protocol that a coordinator says the cluster speaks; it only rises.
+    /// Takes note of the protocol that a coordinator says the cluster speaks; it only rises. One that this node does not speak is
+    /// nobody's word: the cluster does not rise over a member (PROTOCOL rule 63).
     pub(crate) fn note_protocol(&self, protocol: u32) {
+        if !self.config.speaks.contains(protocol) {
+            tracing::warn!(protocol, speaks = %self.config.speaks, "a coordinator says that the cluster speaks what this node does not");
+            return;
+        }
         self.protocol.send_if_modified(|known| {
             let rises = protocol > *known;
             *known = protocol.max(*known);

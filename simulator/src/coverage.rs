@@ -33,6 +33,8 @@ coverage! {
     protocols_raised,
     /// Times that it did not, since a member of an older version had just registered.
     raises_refused,
+    /// Times that an operator held it and let it go.
+    protocols_held,
     /// Starts of a version that does not speak the protocol of its disk.
     older_refused,
     /// Leaderships granted by the coordinator.

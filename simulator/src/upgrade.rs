@@ -1,10 +1,11 @@
 //! Members are replaced by newer and older versions while everything else goes on, and the protocol rises (rules 63 and 64).
 
+use crate::check::Violation;
 use crate::coordinator::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::random::Random;
 use crate::world::World;
-use archon_coordinator_core::{Command, CoordinatorsSpeak, next_raise};
+use archon_coordinator_core::{Command, CoordinatorsSpeak, check_commands, next_raise};
 use archon_types::ProtocolRange;
 
 const fn range(oldest: u32, newest: u32) -> ProtocolRange {
@@ -41,6 +42,10 @@ impl World {
         if self.healing || self.upgrader.random.below(2) == 0 {
             return;
         }
+        if self.upgrader.random.below(6) == 0 {
+            let held = self.upgrader.random.below(2) == 0;
+            return self.hold_protocol(held);
+        }
         let version = self.upgrader.random.pick(&VERSIONS).unwrap_or(NEWEST);
         let spoken = self.quorum.state.protocol.max(1);
         let whom = self.upgrader.random.index(COORDINATORS + self.hosts.len());
@@ -59,6 +64,17 @@ impl World {
                 let down = self.upgrader.random.between(1, unit * 10);
                 self.after(down, Event::Restart { host });
             }
+        }
+    }
+
+    /// An operator wants the protocol to stay, or to rise by itself.
+    fn hold_protocol(&mut self, held: bool) {
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let (term, commands) = (session.term.number(), vec![Command::HoldProtocol { held }]);
+        if check_commands(&coordinator.state, &commands).is_ok() {
+            self.propose(leader, Proposal { term, commands, reply: None });
         }
     }
 
@@ -100,7 +116,10 @@ impl World {
     }
 
     /// What is missing until the protocol is the newest one that everybody speaks.
-    pub(crate) fn missing_protocol(&self) -> Option<String> {
+    pub(crate) fn missing_protocol(&mut self) -> Option<String> {
+        if self.plan.upgrades && self.quorum.state.protocol_held {
+            self.hold_protocol(false);
+        }
         let protocol = self.quorum.state.protocol;
         let missing = self.plan.upgrades && protocol != NEWEST.newest;
         missing.then(|| format!("the cluster speaks protocol {protocol}, and all of its members {}", NEWEST.newest))
@@ -111,10 +130,18 @@ impl World {
         if self.plan.upgrades { NEWEST } else { ProtocolRange::FIRST }
     }
 
-    /// Takes note of a change of the protocol.
-    pub(crate) fn count_raises(&mut self, commands: &[Command], before: u32) {
+    /// Takes note of a change of the protocol. Nobody but the coordinators raises it in this world.
+    pub(crate) fn count_raises(&mut self, commands: &[Command], before: u32, held: bool) {
         let raises = commands.iter().any(|command| matches!(command, Command::RaiseProtocol { .. }));
         let rose = self.quorum.state.protocol > before;
+        if held && rose {
+            let detail = format!("the protocol rose from {before}, where an operator holds it");
+            self.judge(Err(Violation::State { detail }));
+        }
+        self.coverage.protocols_held += u64::from(
+            held && before > 0
+                && commands.iter().any(|command| matches!(command, Command::HoldProtocol { held: false })),
+        );
         self.coverage.protocols_raised += u64::from(raises && rose && before > 0);
         self.coverage.raises_refused += u64::from(raises && !rose);
     }

@@ -63,6 +63,8 @@ archon_types::mutants! {
     LaterGenerationTaken = 60,
     /// The protocol rises although a member does not speak the next one.
     RaisedOverOlder = 63,
+    /// A raise that is on its way is carried out although an operator was told meanwhile that the protocol stays.
+    HoldOverridden = 63,
     /// Whoever registers is taken in, whatever it speaks.
     AnyProtocolRegisters = 64,
     /// A forced election leaves the other copies as they are.

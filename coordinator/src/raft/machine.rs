@@ -250,6 +250,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let index = meta.last_log_id.as_ref().map(|id| id.index);
         blocking(move || {
             let state = replicated.spoken.decode(&snapshot)?;
+            replicated.spoken.note(&state)?;
             replicated.publish(&meta, &snapshot)?;
             replicated.addresses.set(meta.last_membership.membership());
             *replicated.at.write() = At { state, applied: meta.last_log_id, membership: meta.last_membership };

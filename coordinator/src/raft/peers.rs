@@ -1,7 +1,6 @@
 //! The Raft service: what peers send is checked (quorum, target, sender, its data directory) and judged, then handed to
 //! openraft.
 
-use super::codec;
 use super::entries::{UnderWay, purpose};
 use super::introductions::Introductions;
 use super::judge::{self, Judged, SnapshotHeader};
@@ -9,10 +8,10 @@ use super::log_space::{Admitted, LogSpace, Refused};
 use super::machine::Replicated;
 use super::network::PEER_MESSAGE_BYTES_MAX;
 use super::snapshot::BODY_BYTES_MAX;
+use super::spoken::Spoken;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::LocalVoter;
-use archon_coordinator_core::ClusterState;
 use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
@@ -353,7 +352,7 @@ impl Raft for Peers {
         })?;
         let body = tokio::time::timeout(SNAPSHOT_DEADLINE, receive(&mut chunks, length)).await;
         let body = body.map_err(|_| Status::deadline_exceeded("the snapshot took too long"))??;
-        let body = readable(body).await?;
+        let body = readable(body, self.inner.local_voter.spoken.clone()).await?;
         self.stage(&meta, &body).await?;
         // The log may have gone on meanwhile.
         let installed = match self.may_install(&meta).await {
@@ -432,8 +431,8 @@ async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<B
 }
 
 /// Gives the bytes back if they hold a state: openraft ends when its state machine cannot take a snapshot in.
-async fn readable(body: Bytes) -> Result<Bytes, Status> {
-    let checked = tokio::task::spawn_blocking(move || codec::decode::<ClusterState>("snapshot", &body).map(|_| body));
+async fn readable(body: Bytes, spoken: Spoken) -> Result<Bytes, Status> {
+    let checked = tokio::task::spawn_blocking(move || spoken.decode(&body).map(|_| body));
     let checked = checked.await.map_err(|error| Status::internal(format!("the snapshot was not read: {error}")))?;
     checked.map_err(|error| Status::invalid_argument(error.to_string()))
 }

@@ -18,14 +18,14 @@ pub(crate) struct Spoken {
 impl Default for Spoken {
     /// All that this version speaks.
     fn default() -> Self {
-        Self::new(ProtocolRange::SPOKEN)
+        Self::new(ProtocolRange::SPOKEN, PROTOCOL_FIRST)
     }
 }
 
 impl Spoken {
-    /// Nothing is known of the cluster yet: the first protocol is spoken.
-    pub(crate) fn new(range: ProtocolRange) -> Self {
-        Self { range, cluster: Arc::new(AtomicU32::new(PROTOCOL_FIRST)) }
+    /// `known`: what the cluster spoke when this coordinator ran last.
+    pub(crate) fn new(range: ProtocolRange, known: u32) -> Self {
+        Self { range, cluster: Arc::new(AtomicU32::new(known)) }
     }
 
     /// What this coordinator speaks.
@@ -43,6 +43,16 @@ impl Spoken {
     /// # Errors
     /// `Unsupported`: this version does not speak it, and must not go on.
     pub(super) fn note(&self, state: &ClusterState) -> io::Result<()> {
+        let protocol = self.check(state)?;
+        self.cluster.fetch_max(protocol, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The protocol that a state says is spoken.
+    ///
+    /// # Errors
+    /// As [`Spoken::note`].
+    fn check(&self, state: &ClusterState) -> io::Result<u32> {
         let protocol = state.protocol.max(PROTOCOL_FIRST);
         if !self.range.contains(protocol) {
             let message = format!(
@@ -51,8 +61,7 @@ impl Spoken {
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
-        self.cluster.store(protocol, Ordering::Relaxed);
-        Ok(())
+        Ok(protocol)
     }
 
     /// Takes a state out of what a snapshot holds.
@@ -61,7 +70,7 @@ impl Spoken {
     /// `InvalidData` if it is none, and as [`Spoken::note`].
     pub(super) fn decode(&self, body: &[u8]) -> io::Result<ClusterState> {
         let state: ClusterState = codec::decode("snapshot", body)?;
-        self.note(&state)?;
+        self.check(&state)?;
         Ok(state)
     }
 }
@@ -72,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_state_of_a_newer_protocol_was_taken_in_without_what_is_new_in_it() {
-        let spoken = Spoken::new(ProtocolRange::FIRST);
+        let spoken = Spoken::new(ProtocolRange::FIRST, 1);
         let body = |protocol| codec::encode("snapshot", &ClusterState { protocol, ..ClusterState::new() }).unwrap();
         for known in [0, 1] {
             assert_eq!(spoken.decode(&body(known)).unwrap().protocol, known);
@@ -81,7 +90,7 @@ mod tests {
         assert!(error.to_string().contains("speaks protocol 2, and this version 1"), "{error}");
         assert_eq!(spoken.cluster(), 1);
         let newer = Spoken::default();
-        newer.decode(&body(2)).unwrap();
+        newer.note(&newer.decode(&body(2)).unwrap()).unwrap();
         assert_eq!(newer.clone().cluster(), 2);
     }
 }

@@ -3,6 +3,7 @@
 use super::codec;
 use super::judge::{Judged, Standard};
 use super::spoken::Spoken;
+use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};
 use bytes::Bytes;
 use serde::Serialize;
@@ -153,6 +154,17 @@ impl LocalVoter {
             let error = format!(
                 "{what} is of protocol {protocol}, and coordinator {} speaks {range}: start the version that the others are of",
                 self.id
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        let speaks = protocol_range((message.protocol_min, message.protocol_max), "RaftMessage.protocol_min");
+        let speaks = speaks.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        let cluster = self.spoken.cluster();
+        if !speaks.contains(cluster) {
+            let error = format!(
+                "{what} comes from coordinator {}, which speaks {speaks}, and the cluster speaks protocol {cluster}: start the version \
+                 there that the others are of",
+                message.sender
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }

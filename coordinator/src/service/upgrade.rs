@@ -75,7 +75,11 @@ fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> R
                         format!("the protocol stays {}: {}", state.protocol, waits_for(state, &members, newest));
                     Err(ErrorDetail::new(ErrorKind::Refused, message))
                 }
-                _ => Ok(hold(false)),
+                _ if state.protocol_held => {
+                    let message = "no member speaks a newer protocol, so there is nothing to finalize; to end the hold: `archon upgrade release`";
+                    Err(ErrorDetail::new(ErrorKind::Refused, message))
+                }
+                _ => Ok(None),
             }
         }
     }
@@ -111,9 +115,15 @@ fn waits_for(state: &ClusterState, members: &[UpgradeMember], protocol: u32) -> 
     let texts = laggards(members, protocol).map(|member| {
         let name = name_text(state, member.name);
         match (member.speaks, member.answers) {
-            (None, _) => format!("{name} does not answer"),
+            (None, _) => format!("{name} does not answer (start it, or `archon quorum remove` it)"),
             (Some(speaks), true) => format!("{name} speaks {speaks}"),
-            (Some(speaks), false) => format!("{name} is not alive and spoke {speaks}"),
+            (Some(speaks), false) => {
+                let gone = match member.name {
+                    UpgradeName::Participant(_) => "`archon node remove` it if it is gone for good",
+                    _ => "start it, or `archon node lost` it",
+                };
+                format!("{name} is not alive and spoke {speaks} ({gone})")
+            }
         }
     });
     let mut texts: Vec<String> = texts.collect();

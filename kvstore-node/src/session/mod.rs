@@ -161,6 +161,12 @@ impl Session {
         let Some(registered) = registered.map_err(|detail| SessionError::Refused { name: name(), detail })? else {
             return Ok(None);
         };
+        let speaks = self.shared.config.speaks;
+        if !speaks.contains(registered.protocol) {
+            let message = format!("the cluster speaks protocol {}, and this node {speaks}", registered.protocol);
+            let detail = ErrorDetail::new(ErrorKind::ProtocolMismatch, message);
+            return Err(SessionError::Refused { name: name(), detail });
+        }
         self.home.store(&registered).map_err(|why| SessionError::NotStored { name: name(), why })?;
         Ok(Some(registered))
     }

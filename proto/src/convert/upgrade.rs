@@ -3,7 +3,7 @@
 use super::ConvertError;
 use super::ids::{request_id, uuid_bytes};
 use crate::v1;
-use archon_types::{ProtocolRange, RequestId};
+use archon_types::{PROTOCOL_MAX, ProtocolRange, RequestId};
 
 /// What is to become of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,9 @@ impl From<ChangeUpgrade> for v1::ChangeUpgradeRequest {
 pub fn protocol_range((min, max): (u32, u32), field: &'static str) -> Result<ProtocolRange, ConvertError> {
     match (min, max) {
         (0, 0) => Ok(ProtocolRange::FIRST),
-        (oldest, newest) if 0 < oldest && oldest <= newest => Ok(ProtocolRange { oldest, newest }),
+        (oldest, newest) if 0 < oldest && oldest <= newest && newest <= PROTOCOL_MAX => {
+            Ok(ProtocolRange { oldest, newest })
+        }
         (oldest, newest) => Err(ConvertError::new(field, format!("{oldest} to {newest} is no range of protocols"))),
     }
 }
@@ -89,7 +91,7 @@ mod tests {
     fn who_says_nothing_speaks_the_first_protocol_only() {
         assert_eq!(protocol_range((0, 0), "x"), Ok(ProtocolRange::FIRST));
         assert_eq!(protocol_range((1, 2), "x"), Ok(ProtocolRange { oldest: 1, newest: 2 }));
-        for bad in [(0, 2), (2, 1), (1, 0)] {
+        for bad in [(0, 2), (2, 1), (1, 0), (1, u32::MAX)] {
             assert!(protocol_range(bad, "x").is_err(), "{bad:?}");
         }
     }

@@ -16,6 +16,9 @@ pub const PROTOCOL_FIRST: u32 = 1;
 /// The newest protocol that this version speaks. It speaks the one before as well, so that it runs beside the version before.
 pub const PROTOCOL_NEWEST: u32 = 2;
 
+/// No version speaks anything newer: whoever says so is not taken at its word.
+pub const PROTOCOL_MAX: u32 = 1_000;
+
 /// The protocols that a member speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProtocolRange {

@@ -283,7 +283,7 @@ impl World {
                 let after = &self.quorum.state;
                 let checked = check(after).and_then(|()| check_step(&before, after));
                 self.judge(checked.map_err(|violation| Violation::State { detail: violation.to_string() }));
-                self.count_raises(&batch.commands, before.protocol);
+                self.count_raises(&batch.commands, before.protocol, before.protocol_held);
                 self.count_change(&before, batch, &responses);
                 self.checks.rows_changed = true;
             }

@@ -1,6 +1,7 @@
 //! The protocol rises (PROTOCOL rule 63).
 
 use super::{Entry, refused};
+use crate::command::Actor;
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::response::Response;
@@ -13,6 +14,13 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
     if to <= state.protocol {
         return entry.done();
     }
+    // One that is on its way was decided before an operator was told that it stays.
+    if state.protocol_held && matches!(entry.who, Actor::Coordinator(_)) && !state.breaks(Mutant::HoldOverridden) {
+        return Err(refused("the protocol is held"));
+    }
+    if let Some(joining) = state.coordinators.joining() {
+        return Err(refused(format!("coordinator {joining} is joining, and is not known to speak protocol {to}")));
+    }
     let older = state.members().filter(|row| !row.is_lost()).find(|row| !row.speaks().contains(to));
     if let Some(older) = older.filter(|_| !state.breaks(Mutant::RaisedOverOlder)) {
         return Err(refused(format!("{} does not speak protocol {to}", older.node.name)));
@@ -20,6 +28,8 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
     let before = std::mem::replace(&mut state.protocol, to);
     // What it was held for is over.
     state.protocol_held = false;
+    // Whoever was judged fit to join before may not speak it.
+    state.coordinators.version = entry.version();
     entry.note(state, EventKind::ProtocolRaised { before, after: to });
     entry.done()
 }

@@ -56,6 +56,14 @@ impl Coordinators {
         voters(&self.members)
     }
 
+    /// The number of a newcomer that is let in and is no member yet.
+    pub(crate) fn joining(&self) -> Option<u64> {
+        match &self.pending.as_ref()?.wish {
+            Wish::Join(newcomer) => Some(newcomer.id),
+            Wish::Change(_) => None,
+        }
+    }
+
     /// The lowest number above all that were ever used.
     pub fn next_id(&self) -> u64 {
         let last = |map: Option<u64>| map.unwrap_or(0);

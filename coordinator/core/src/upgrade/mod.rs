@@ -50,15 +50,21 @@ pub fn laggards(members: &[UpgradeMember], protocol: u32) -> impl Iterator<Item 
 /// What raises the protocol to the newest one that all of them speak; `None` if that is spoken already.
 ///
 /// # Errors
-/// While the state is recovered: of its members nobody knows yet.
+/// While the state is recovered, or a coordinator joins: of those nobody knows yet what they speak.
 pub fn check_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Result<Option<Command>, ErrorDetail> {
     if !state.is_bootstrapped() || state.recovery.is_some() {
         let message = "the coordinators are being recovered or founded; the protocol rises once that is over";
         return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000));
     }
+    if let Some(joining) = state.coordinators.joining() {
+        let message =
+            format!("coordinator {joining} is joining, and what it speaks is not known; the protocol rises after that");
+        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message).with_retry_after_ms(1_000));
+    }
     let members = upgrade_members(state, coordinators);
-    let spoken_by_all = |protocol: &u32| laggards(&members, *protocol).next().is_none();
-    let to = (state.protocol + 1..=newest_spoken(&members)).rev().find(spoken_by_all);
+    // Nobody speaks more than the newest one of whoever speaks least.
+    let to = members.iter().filter_map(|member| member.speaks).map(|speaks| speaks.newest).min();
+    let to = to.filter(|to| *to > state.protocol && laggards(&members, *to).next().is_none());
     Ok(to.map(|to| Command::RaiseProtocol { to }))
 }
 
@@ -70,7 +76,7 @@ pub fn next_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Opt
 
 /// Refuses a member that does not speak the protocol of the cluster (PROTOCOL rule 64).
 pub(crate) fn check_speaks(state: &ClusterState, name: &str, speaks: ProtocolRange) -> Result<(), ErrorDetail> {
-    let protocol = state.protocol;
+    let protocol = state.protocol.max(PROTOCOL_FIRST);
     if speaks.contains(protocol) || state.breaks(Mutant::AnyProtocolRegisters) {
         return Ok(());
     }

@@ -5,10 +5,12 @@ use crate::bed::{TestBed, boxed, register, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
 use uuid::Uuid;
 
 archon_types::shown_by! {
     RaisedOverOlder => the_protocol_does_not_rise_over_a_member_that_registered_meanwhile,
+    HoldOverridden => a_raise_on_its_way_does_not_override_a_hold,
     AnyProtocolRegisters => nobody_is_taken_in_who_does_not_speak_the_protocol,
 }
 
@@ -132,6 +134,8 @@ fn versions_that_have_no_protocol_in_common_stay_where_they_are() {
     }
     let apart = coordinators([Some(range(1, 3)), Some(range(1, 2)), Some(range(1, 4))]);
     assert_eq!(raises(&bed, &apart), Some(2));
+    upgrade(&mut bed, "cyrene", 600, range(1, u32::MAX));
+    assert_eq!(raises(&bed, &apart), Some(2), "whatever a member says of itself");
     let gap = coordinators([Some(range(1, 4)), Some(range(3, 3)), Some(range(1, 4))]);
     assert_eq!(raises(&bed, &gap), Some(3), "the one that cannot speak 2 waits for nobody");
 }
@@ -148,6 +152,17 @@ fn the_protocol_does_not_rise_over_a_member_that_registered_meanwhile(mutant: Op
     let refused = apply(&mut bed.state, index, &batch)[0].refusal().is_some();
     assert_eq!(check(&bed.state).is_ok(), refused);
     refused
+}
+
+fn a_raise_on_its_way_does_not_override_a_hold(mutant: Option<Mutant>) -> bool {
+    let mut bed = bed(mutant);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 3));
+    }
+    bed.ok(Command::RaiseProtocol { to: 2 });
+    let raise = next_raise(&bed.state, &coordinators([Some(range(1, 3)); 3])).expect("nobody holds it yet");
+    bed.ok(Command::HoldProtocol { held: true });
+    bed.one(raise).refusal().is_some()
 }
 
 fn nobody_is_taken_in_who_does_not_speak_the_protocol(mutant: Option<Mutant>) -> bool {
@@ -174,6 +189,33 @@ fn nobody_is_taken_in_who_does_not_speak_the_protocol(mutant: Option<Mutant>) ->
     assert!(old.message.contains("coordinator 4 speaks 1"), "{old}");
     check_coordinator_speaks(&bed.state, 4, range(1, 2)).expect("it speaks 2");
     true
+}
+
+#[test]
+fn a_coordinator_that_was_just_joining_could_not_read_what_came_after() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    let storage = StorageId::new(Uuid::from_u128(4));
+    let newcomer = Newcomer { id: 4, address: "127.0.0.1:4".into(), storage, voter: true };
+    check_coordinator_speaks(&bed.state, 4, ProtocolRange::FIRST).expect("the cluster speaks 1 yet");
+    let raise = check_raise(&bed.state, &upgraded()).expect("a cluster that runs").expect("all speak it");
+    let join = check_join(&bed.state, &newcomer).expect("it may join").expect("it is new");
+    // It is let in first: the raise waits for it.
+    let mut first = bed.state.clone();
+    let batch = bed.batch(vec![join.clone()]);
+    apply(&mut first, bed.state.applied + 1, &batch);
+    assert!(check_raise(&first, &upgraded()).is_err() && next_raise(&first, &upgraded()).is_none());
+    let batch = bed.batch(vec![raise.clone()]);
+    let refused = apply(&mut first, bed.state.applied + 2, &batch);
+    assert!(
+        refused[0].refusal().is_some_and(|error| error.message.contains("coordinator 4 is joining")),
+        "{refused:?}"
+    );
+    // The raise comes first: whoever was judged before is judged anew.
+    bed.ok(raise);
+    assert_eq!(bed.refused(join), ErrorKind::StaleVersion);
 }
 
 #[test]
@@ -213,7 +255,9 @@ fn a_protocol_that_is_held_rises_when_an_operator_says_so_and_by_itself_after_th
     bed.round_trip();
     assert_eq!(next_raise(&bed.state, &all(3)), None);
     assert_eq!(raises(&bed, &all(3)), Some(3));
-    bed.ok(Command::RaiseProtocol { to: 3 });
+    let (index, mut finalize) = (bed.state.applied + 1, bed.batch(vec![Command::RaiseProtocol { to: 3 }]));
+    finalize.who = Actor::Admin { identity: None, from: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    assert!(apply(&mut bed.state, index, &finalize)[0].refusal().is_none());
     assert_eq!(next_raise(&bed.state, &all(4)), Some(Command::RaiseProtocol { to: 4 }));
     bed.ok(Command::HoldProtocol { held: true });
     bed.ok(Command::HoldProtocol { held: false });
