@@ -1,198 +1,26 @@
 //! Runbooks are followed word for word: the commands that stand in them are run on real clusters, with what is in capitals filled in, and what
 //! they promise is looked at. A command that the program does not know, refuses or does not end well makes a test fail.
 
+mod operator;
+
 use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
+use archon_integration_tests::disk::{self, SmallDisk};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, Process, Release, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, Release, wait_for};
+use archon_skip::skipped;
+use futures::future::join_all;
+use operator::Operator;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-/// How long one command of a runbook may take.
-const STEP: Duration = Duration::from_secs(90);
-
-/// The commands in the blocks of `sh` below a heading, up to the next one of its level, in order.
-fn commands(page: &str, heading: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runbooks").join(page);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    commands_in(&text, heading)
-}
-
-fn commands_in(text: &str, heading: &str) -> Vec<String> {
-    let level = heading.split(' ').next().expect("a heading").len();
-    let is_heading =
-        |line: &str| line.starts_with('#') && line.bytes().take_while(|byte| *byte == b'#').count() <= level;
-    let mut lines = text.lines().skip_while(|line| *line != heading);
-    assert!(lines.next().is_some(), "there is no heading {heading:?}");
-    let (mut found, mut within) = (Vec::new(), false);
-    for line in lines {
-        match line.trim() {
-            "```sh" => within = true,
-            "```" => within = false,
-            command if within && !command.is_empty() => found.push(command.to_owned()),
-            _ if !within && is_heading(line) => break,
-            _ => {}
-        }
-    }
-    assert!(!found.is_empty(), "there are no commands below {heading:?}");
-    found
-}
-
-/// Fills in what stands in capitals. Addresses are given as they stand there, `A:7101`.
-fn filled(command: &str, places: &[(&str, String)]) -> String {
-    let part = |c: char| c.is_ascii_alphanumeric() || c == ':' || c == '_';
-    let mut out = String::new();
-    let mut rest = command;
-    while !rest.is_empty() {
-        let length = rest.find(|c: char| !part(c)).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(length);
-        out.push_str(places.iter().find(|(place, _)| *place == word).map_or(word, |(_, with)| with));
-        let next = after.chars().next();
-        out.extend(next);
-        rest = &after[next.map_or(0, char::len_utf8)..];
-    }
-    out
-}
-
-/// Stands for `ssh`: the other machines are here, and the test does there what is asked for.
-const ELSEWHERE: &str = "#!/bin/sh
-printf '%s\\n' \"$*\" > \"$ASKED.new\" && mv \"$ASKED.new\" \"$ASKED\"
-while [ -e \"$ASKED\" ]; do sleep 0.05; done
-";
-
-/// Somebody who does what a runbook says.
-struct Operator<'a> {
-    cluster: &'a mut Cluster,
-    /// Where `archon` is found, and data of new members goes.
-    directory: PathBuf,
-    places: Vec<(&'static str, String)>,
-    coordinators: String,
-    /// Members that were started.
-    started: Vec<Process>,
-    /// The versions of the program, by the names that a runbook has for them.
-    releases: BTreeMap<String, Release>,
-}
-
-impl<'a> Operator<'a> {
-    fn new(cluster: &'a mut Cluster, places: &[(&'static str, String)]) -> Self {
-        let directory = cluster.directory().join("operator");
-        fs::create_dir_all(directory.join("bin")).expect("a directory");
-        symlink(EXE, directory.join("bin/archon")).expect("a link");
-        let data = ("DIR", directory.join("data").display().to_string());
-        let coordinators = cluster.coordinator_list();
-        let places = [places, &[data]].concat();
-        fs::write(directory.join("bin/ssh"), ELSEWHERE).expect("a script");
-        fs::set_permissions(directory.join("bin/ssh"), Permissions::from_mode(0o755)).expect("a program");
-        let releases = BTreeMap::new();
-        Self { cluster, directory, places, coordinators, started: Vec::new(), releases }
-    }
-
-    /// Carries out every command of a runbook.
-    fn follow(&mut self, page: &str, heading: &str) {
-        let commands = commands(page, heading);
-        for (place, _) in &self.places {
-            assert!(
-                commands.iter().any(|command| filled(command, &[(place, String::new())]) != *command),
-                "{page} names no {place}"
-            );
-        }
-        self.carry_out(commands);
-    }
-
-    /// Carries out commands in which nothing is to be filled in.
-    fn follow_as_it_stands(&mut self, page: &str, heading: &str) {
-        self.carry_out(commands(page, heading));
-    }
-
-    fn carry_out(&mut self, commands: Vec<String>) {
-        for command in commands {
-            let command = filled(&command, &self.places);
-            println!("$ {command}");
-            if let Some(value) = command.strip_prefix("export ARCHON_COORDINATORS=") {
-                value.clone_into(&mut self.coordinators);
-            } else if command.starts_with("archon coordinator ") || command.starts_with("archon node --name ") {
-                self.start(&command);
-            } else if let Some(name) = command.strip_prefix("systemctl stop archon-node@") {
-                assert!(self.cluster.take_node(name).terminate(TIMEOUT).success(), "{name} stops in order");
-            } else {
-                self.run(&command);
-            }
-        }
-    }
-
-    /// Does on another machine what is asked for there.
-    fn do_elsewhere(&mut self, request: &str) {
-        println!("  {request}");
-        let words: Vec<&str> = request.split(' ').collect();
-        let ("A" | "B" | "C" | "athens" | "byzantium" | "cyrene") = words[0] else { panic!("a machine: {request}") };
-        let coordinator = ["A", "B", "C"].iter().position(|host| *host == words[0]);
-        match (coordinator, &words[1..]) {
-            (_, ["apt-get", "install", "-y", .., package]) => {
-                let version = package.strip_prefix("archon=").unwrap_or_else(|| panic!("a package: {request}"));
-                let release = self.releases.get(version).unwrap_or_else(|| panic!("a version: {request}"));
-                let member =
-                    coordinator.map_or_else(|| words[0].to_owned(), |index| format!("coordinator-{}", index + 1));
-                self.cluster.install(&member, release);
-            }
-            (Some(index), ["systemctl", "restart", "archon-coordinator"]) => {
-                assert!(self.cluster.take_coordinator(index).terminate(TIMEOUT).success(), "{request}");
-                self.cluster.start_coordinator(index);
-            }
-            (None, ["systemctl", "restart", unit]) => {
-                assert_eq!(unit.strip_prefix("archon-node@"), Some(words[0]), "{request}");
-                assert!(self.cluster.take_node(words[0]).terminate(TIMEOUT).success(), "{request}");
-                self.cluster.start_node(words[0]);
-            }
-            _ => panic!("nobody said what that is: {request}"),
-        }
-    }
-
-    fn path(&self) -> String {
-        let path = std::env::var("PATH").unwrap_or_default();
-        format!("{}:{path}", self.directory.join("bin").display())
-    }
-
-    /// Starts a member, which goes on.
-    fn start(&mut self, command: &str) {
-        let name = format!("started-{}", self.started.len());
-        let script = ["sh", "-c", &format!("exec {command}")];
-        let environment = [("PATH", self.path())];
-        let started = Process::start(&name, &script, &environment, &self.directory);
-        self.started.push(started.unwrap_or_else(|error| panic!("{command}: {error}")));
-    }
-
-    /// Runs a command, which is to end well.
-    fn run(&mut self, command: &str) {
-        let asked = self.directory.join("asked");
-        let environment = [
-            ("PATH", self.path()),
-            ("ARCHON_COORDINATORS", self.coordinators.clone()),
-            ("ASKED", asked.display().to_string()),
-        ];
-        let started = Process::start("commands", &["sh", "-c", command], &environment, &self.directory);
-        let mut running = started.unwrap_or_else(|error| panic!("{command}: {error}"));
-        let (status, _) = wait_for(&format!("`{command}` to end"), STEP, || {
-            if let Ok(request) = fs::read_to_string(&asked) {
-                self.do_elsewhere(request.trim());
-                fs::remove_file(&asked).expect("it was there");
-            }
-            for member in &mut self.started {
-                let ended = member.exited();
-                assert!(ended.is_none(), "{} ended: {}", member.name(), member.log_tail(20));
-            }
-            running.exited().ok_or_else(|| running.log_tail(20))
-        });
-        // What kind of machine a test is run on is no fault of a runbook.
-        let looked = command.starts_with("archon doctor ") && status.code() == Some(11);
-        assert!(status.success() || looked, "`{command}` ended with {status}:\n{}", running.log_tail(20));
-    }
-}
 
 /// What runbooks say is said of plaintext on this machine.
 fn options() -> Options {
@@ -253,8 +81,8 @@ async fn a_node_is_lost() {
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
     let places = [old_ones(&cluster), addresses(["NEW:7201"])].concat();
-    let mut operator = Operator::new(&mut cluster, &places);
-    operator.follow("node-lost.md", "# A node is lost");
+    let mut operator = Operator::new(EXE, &mut cluster, &places);
+    operator.follow("node-lost.md", &["# A node is lost"]);
     let coordinators = operator.coordinators.clone();
     assert_eq!(holders(operator.cluster, &coordinators), ["byzantium", "cyrene", "delos"]);
     assert_all(&client).await;
@@ -269,8 +97,8 @@ async fn a_coordinator_is_lost() {
     // Here the name under which others reach it is its address.
     let mut places = [old_ones(&cluster), vec![("IP:7101", new.1.clone()), new]].concat();
     places.retain(|(place, _)| *place != "C:7101");
-    let mut operator = Operator::new(&mut cluster, &places);
-    operator.follow("README.md", "## A coordinator is lost");
+    let mut operator = Operator::new(EXE, &mut cluster, &places);
+    operator.follow("README.md", &["## A coordinator is lost"]);
     let quorum = operator.cluster.json(&["quorum", "list"]).expect("a quorum");
     let voters = quorum["coordinators"].as_array().expect("a list").iter().map(|one| one["coordinator_id"].as_u64());
     assert_eq!(voters.collect::<Vec<_>>(), [Some(1), Some(2), Some(4)], "{quorum}");
@@ -289,8 +117,8 @@ async fn the_majority_is_lost() {
     assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
     let old = ("OLD", cluster.directory().join("coordinator-2").display().to_string());
     let places = [old_ones(&cluster), vec![old]].concat();
-    let mut operator = Operator::new(&mut cluster, &places);
-    operator.follow("majority-lost.md", "# The majority is lost");
+    let mut operator = Operator::new(EXE, &mut cluster, &places);
+    operator.follow("majority-lost.md", &["# The majority is lost"]);
     let quorum = operator.cluster.json(&["quorum", "list"]).expect("a quorum");
     assert_eq!((&quorum["spare_voters"], &quorum["generation"]), (&1.into(), &2.into()), "{quorum}");
     let coordinators = operator.coordinators.clone();
@@ -307,8 +135,8 @@ async fn the_cluster_moves_to_other_hosts() {
     let load = Load::start(&client, "hosts", 4);
     let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
     let places = [old_ones(&cluster), new].concat();
-    let mut operator = Operator::new(&mut cluster, &places);
-    operator.follow("other-hosts.md", "# The cluster moves to other hosts");
+    let mut operator = Operator::new(EXE, &mut cluster, &places);
+    operator.follow("other-hosts.md", &["# The cluster moves to other hosts"]);
     // Whoever was replaced has ended by itself.
     for index in 0..3 {
         let ended = operator.cluster.take_coordinator(index).wait_exit(TIMEOUT);
@@ -332,16 +160,191 @@ async fn the_cluster_moves_to_other_hosts() {
     assert_all(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
 }
 
-#[test]
-fn commands_are_taken_from_a_page_as_they_stand_there() {
-    let page = "# A\n\n1. x:\n\n   ```sh\n   archon a NEW:7101 --data-dir DIR/x\n\n   b\n   ```\n\n## C\n\n```sh\nc\n```\n\n# D\n\n```sh\nd\n```\n";
-    assert_eq!(commands_in(page, "# A"), ["archon a NEW:7101 --data-dir DIR/x", "b", "c"]);
-    assert_eq!(commands_in(page, "## C"), ["c"]);
-    let places = [("NEW:7101", "127.0.0.1:9".to_owned()), ("DIR", "/d".to_owned()), ("A:7101", "wrong".to_owned())];
-    assert_eq!(
-        filled("archon a NEW:7101,DA:7101 --data-dir=DIR/x DIRS", &places),
-        "archon a 127.0.0.1:9,DA:7101 --data-dir=/d/x DIRS"
-    );
+/// A cluster in which athens has a disk of its own, which is full, beside some other nodes.
+struct Full {
+    cluster: Cluster,
+    client: Client,
+    /// Where athens keeps its data.
+    data: PathBuf,
+    /// What fills its disk, if not its own data.
+    file: Option<PathBuf>,
+    _disk: SmallDisk,
+}
+
+impl Full {
+    /// `None` if this machine does not let a test mount a file system.
+    async fn start(others: &[&'static str], by_a_file: bool) -> Option<Self> {
+        // None is assigned anything before athens is there.
+        let nodes_min = others.len() + 1;
+        let mut cluster = Cluster::start(EXE, &Options { nodes: others.to_vec(), nodes_min, ..options() });
+        let mounted = cluster.directory().join("small");
+        let Some(disk) = SmallDisk::mount(&mounted, if by_a_file { 512 } else { 256 }) else {
+            skipped("this machine does not let a test mount a file system");
+            return None;
+        };
+        let data = mounted.join("athens");
+        fs::create_dir(&data).expect("a directory");
+        symlink(&data, cluster.directory().join("node-athens")).expect("a link");
+        cluster.start_node("athens");
+        cluster.wait_whole(3);
+        let client = cluster.client().build().await.expect("a client");
+        fill(&client).await;
+        let file = by_a_file.then(|| disk::fill(&mounted));
+        let full = Self { cluster, client, data, file, _disk: disk };
+        full.write_until_it_is_told().await;
+        Some(full)
+    }
+
+    /// Rows until a write is refused: with a full disk as many as the log made space ready for beforehand.
+    async fn write_until_it_is_told(&self) {
+        let hasty = self.client.with_timeout(Duration::from_millis(500));
+        let (value, began) = ("x".repeat(200_000), Instant::now());
+        for round in 0.. {
+            let puts = (0..32).map(|number| hasty.put(format!("ballast/{round}/{number}"), value.clone()));
+            let refused = join_all(puts).await.into_iter().filter_map(Result::err);
+            if refused.into_iter().any(|error| format!("{error:?}").contains("ReadOnly")) {
+                break;
+            }
+            assert!(began.elapsed() < TIMEOUT, "it was never full");
+        }
+        wait_for("the node to be said to be full", TIMEOUT, || {
+            let status = self.cluster.archon(&["status"]);
+            check(status.stdout.contains("DiskFull"), || status.stdout)
+        });
+    }
+
+    /// Follows some parts of the page, and says who holds what then.
+    async fn follow(&mut self, places: &[(&'static str, String)], headings: &[&str]) -> Vec<String> {
+        let places = [places, &[("OLD", self.data.display().to_string())]].concat();
+        let mut operator = Operator::new(EXE, &mut self.cluster, &places);
+        operator.follow("full-disk.md", &[&["## Which one, and what fills it"], headings].concat());
+        let coordinators = operator.coordinators.clone();
+        let holders = holders(operator.cluster, &coordinators);
+        assert_all(&self.client).await;
+        // Everything can be written again, wherever it is led.
+        fill(&self.client).await;
+        let check = operator.cluster.archon(&["check"]);
+        assert_eq!(check.code, 0, "{check:?}");
+        holders
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_is_full_and_space_is_freed() {
+    let Some(mut full) = Full::start(&["byzantium", "cyrene"], true).await else { return };
+    let file = ("FILE", full.file.take().expect("a file").display().to_string());
+    assert_eq!(full.follow(&[file], &["## Space can be freed"]).await, ["athens", "byzantium", "cyrene"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_is_full_and_a_larger_one_takes_its_place() {
+    let Some(mut full) = Full::start(&["byzantium", "cyrene"], true).await else { return };
+    let larger = full.cluster.directory().join("larger");
+    fs::create_dir(&larger).expect("a directory");
+    let address = full.cluster.node_address("athens").to_owned();
+    let places = [vec![("NEW", larger.display().to_string()), ("A:7201", address)], old_ones(&full.cluster)].concat();
+    assert_eq!(full.follow(&places, &["## There is a larger disk"]).await, ["athens", "byzantium", "cyrene"]);
+    assert!(!full.data.exists(), "nobody starts the old one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_is_full_and_others_take_its_data() {
+    let Some(mut full) = Full::start(&["byzantium", "cyrene", "delos"], false).await else { return };
+    let address = full.cluster.node_address("athens").to_owned();
+    let places = [vec![("A:7201", address)], old_ones(&full.cluster)].concat();
+    let holders = full.follow(&places, &["## Others take its data"]).await;
+    assert_eq!(holders, ["athens", "byzantium", "cyrene", "delos"]);
+    let listed = full.cluster.json(&["node", "describe", "athens"]).expect("a node");
+    let copies = listed["copies"].as_array().map_or(0, Vec::len);
+    assert!((1..=2).contains(&copies), "{listed}");
+}
+
+/// Programs that write to a table, stopped and started by whoever follows a runbook.
+struct Programs {
+    load: Option<Load>,
+    table: &'static str,
+    coordinators: String,
+    /// What those did that were stopped.
+    reports: Vec<LoadReport>,
+}
+
+impl Programs {
+    fn obey(&mut self, order: &str) {
+        block_in_place(|| {
+            Handle::current().block_on(async {
+                match order {
+                    "stop" => self.reports.push(self.load.take().expect("they run").stop().await),
+                    "start" => {
+                        let client = Client::builder(self.coordinators.split(',')).table(self.table);
+                        let client = client.build().await.expect("a client");
+                        self.load = Some(Load::start(&client, &format!("run-{}", self.reports.len()), 2));
+                    }
+                    other => panic!("programs are stopped and started, not {other:?}"),
+                }
+            });
+        });
+    }
+}
+
+/// Has orders written, backed up, and written over by somebody who should not have.
+async fn backed_up(cluster: &Cluster) -> String {
+    cluster.done(&["table", "create", "orders", "--partitions", "6", "--replication", "3"]);
+    let orders = cluster.client().table("orders").timeout(TIMEOUT).build().await.expect("a client");
+    fill(&orders).await;
+    let backup = cluster.directory().join("monday").display().to_string();
+    cluster.done(&["backup", "create", "--to", &backup]);
+    for number in 0..KEYS {
+        orders.put(format!("k/{number}"), "nonsense").await.expect("written");
+    }
+    backup
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_restored_where_it_was() {
+    let mut cluster = Cluster::start(EXE, &options());
+    cluster.wait_whole(3);
+    let backup = backed_up(&cluster).await;
+    let coordinators = cluster.coordinator_list();
+    let mut programs = Programs { load: None, table: "orders", coordinators, reports: Vec::new() };
+    programs.obey("start");
+    let kept = cluster.directory().join("kept").display().to_string();
+    let mut operator = Operator::new(EXE, &mut cluster, &[("BACKUP", backup), ("KEPT", kept.clone())])
+        .with_programs(|order| programs.obey(order));
+    operator.follow("restore.md", &["## One table, where it was"]);
+    operator.order_programs("stop");
+    drop(operator);
+    let [before, after] = &programs.reports[..] else { panic!("they were stopped and started once") };
+    [before, after].into_iter().for_each(LoadReport::assert_no_failure);
+    let orders = cluster.client().table("orders").build().await.expect("a client");
+    assert_all(&orders).await;
+    assert_eq!(after.missing(&orders).await, Vec::<String>::new());
+    // Of what was written meanwhile nothing is in the table, and everything in what was kept of it.
+    assert_eq!(before.missing(&orders).await.len(), before.acknowledged.len());
+    cluster.done(&["backup", "restore", &kept, "--table", "orders", "--as", "kept"]);
+    let kept = cluster.client().table("kept").build().await.expect("a client");
+    assert_eq!(before.missing(&kept).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_tables_are_restored_in_a_new_cluster() {
+    let mut cluster = Cluster::start(EXE, &options());
+    cluster.wait_whole(3);
+    let backup = backed_up(&cluster).await;
+    cluster.kill_everything();
+    let new = addresses(["A:7101", "B:7101", "C:7101", "A:7201", "B:7201", "C:7201"]);
+    let coordinators: Vec<String> = new[..3].iter().map(|(_, address)| address.clone()).collect();
+    let coordinators = coordinators.join(",");
+    let places = [new, vec![("BACKUP", backup)]].concat();
+    let mut programs =
+        Programs { load: None, table: "orders", coordinators: coordinators.clone(), reports: Vec::new() };
+    let mut operator = Operator::new(EXE, &mut cluster, &places).with_programs(|order| programs.obey(order));
+    operator.follow("restore.md", &["## All tables, in a new cluster"]);
+    assert_eq!(holders(operator.cluster, &coordinators), ["athens", "byzantium", "cyrene"]);
+    let orders = Client::builder(coordinators.split(',')).table("orders").build().await.expect("a client");
+    assert_all(&orders).await;
+    operator.order_programs("stop");
+    drop(operator);
+    programs.reports[0].assert_no_failure();
 }
 
 /// What an upgrade runbook names.
@@ -361,15 +364,15 @@ async fn the_cluster_is_upgraded() {
     fill(&client).await;
     let load = Load::start(&client, "upgrade", 4);
     assert_eq!(protocol(&cluster), 1);
-    let mut operator = Operator::new(&mut cluster, &[]);
+    let mut operator = Operator::new(EXE, &mut cluster, &[]);
     operator.releases = releases();
-    operator.follow_as_it_stands("upgrade.md", "## Member by member");
+    operator.follow("upgrade.md", &["## Member by member"]);
     assert_eq!(protocol(operator.cluster), 2);
     let report = load.stop().await;
     report.assert_no_failure();
     println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
     assert_all(&client).await;
-    operator.follow_as_it_stands("upgrade.md", "## To try the new version first");
+    operator.follow("upgrade.md", &["## To try the new version first"]);
     assert_eq!(operator.cluster.json(&["upgrade", "status"]).expect("upgrade status")["held"], false);
 }
 
@@ -393,9 +396,9 @@ async fn the_cluster_goes_back_to_the_version_before() {
         cluster.start_node(node);
         cluster.wait_whole(3);
     }
-    let mut operator = Operator::new(&mut cluster, &[]);
+    let mut operator = Operator::new(EXE, &mut cluster, &[]);
     operator.releases = releases();
-    operator.follow_as_it_stands("upgrade.md", "## Back to the version before");
+    operator.follow("upgrade.md", &["## Back to the version before"]);
     let status = operator.cluster.json(&["upgrade", "status"]).expect("upgrade status");
     assert_eq!((&status["protocol"], &status["protocol_newest"]), (&1.into(), &1.into()), "{status}");
     assert_all(&client).await;
