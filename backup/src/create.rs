@@ -8,6 +8,7 @@ use crate::manifest::{BEGUN, DATA, Done, JOURNAL, MANIFEST, Manifest, Piece, Tab
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::store::{Sink, Store};
+use crate::unfinished::Note;
 use archon_client::{Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, SnapshotOf, TableSummary};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +89,9 @@ pub async fn create(
             Some(any) => any.table(name).await?,
             None => client.clone().table(name).build().await?,
         };
+        if let Some((note, _)) = Note::of(&own).await? {
+            return Err(note.error(name));
+        }
         let mut pieces = done.remove(&table.table.id).unwrap_or_default();
         progress.expect(stored(admin, name).await);
         let left = match table.is_range() {
@@ -327,7 +331,7 @@ async fn clean(store: &Store, manifest: &Manifest) -> Result<(), BackupError> {
     store.delete(BEGUN).await
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

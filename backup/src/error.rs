@@ -50,6 +50,16 @@ pub enum BackupError {
         /// Its name.
         table: String,
     },
+    /// A table is not whole: a restore of it was interrupted, or goes on.
+    #[error("table {table} is not whole: a restore into it has written {done} of {total} files and has not ended")]
+    Unfinished {
+        /// Its name.
+        table: String,
+        /// How many files are written.
+        done: u32,
+        /// Of how many.
+        total: u32,
+    },
     /// A table wants more copies than there are nodes.
     #[error("table {table} has {copies} copies of each partition, and {nodes} nodes are alive; nothing was changed")]
     TooFewNodes {
@@ -88,9 +98,7 @@ pub enum BackupError {
         last: Box<Error>,
     },
     /// A table was restored in part.
-    #[error(
-        "table {table} was restored in part only ({entries} entries): {source}; drop it (`archon table drop {table} --yes`) and restore again"
-    )]
+    #[error("table {table} was restored in part only ({entries} entries): {source}")]
     Partial {
         /// The table.
         table: String,

@@ -8,6 +8,7 @@
 //! | `create` | takes one from a running cluster: per partition one snapshot |
 //! | `verify` | reads all of one, without a cluster |
 //! | `restore` | writes one into new tables |
+//! | `unfinished` | how a table says that it is not restored to its end, and which files are |
 
 mod block;
 mod create;
@@ -18,6 +19,7 @@ mod pace;
 mod progress;
 mod restore;
 mod store;
+mod unfinished;
 mod verify;
 
 pub use block::{BLOCK_BYTES_MAX, FORMAT};

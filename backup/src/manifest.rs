@@ -96,6 +96,11 @@ impl Manifest {
         self.tables.iter().flat_map(|table| &table.pieces)
     }
 
+    /// What tells it from other backups, wherever it lies.
+    pub(crate) fn id(&self) -> Result<String, BackupError> {
+        Ok(format!("{:08x}-{}", crc32c(&seal(self)?), self.finished_at_ms))
+    }
+
     pub(crate) fn named(&self, name: &str) -> Result<&TableBackup, BackupError> {
         let found = self.tables.iter().find(|table| table.table.name == name);
         found.ok_or_else(|| BackupError::NoTable {

@@ -1,12 +1,14 @@
-//! Writes a backup into new tables, by the client library: any cluster of any size takes it.
+//! Writes a backup into new tables, by the client library: any cluster of any size takes it. A restore that was interrupted goes on: see
+//! `unfinished`.
 
 use crate::error::BackupError;
 use crate::manifest::{Manifest, Piece, TableBackup};
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::store::Store;
+use crate::unfinished::{KEY, Note, Unfinished};
 use crate::verify::{PieceReader, verify};
-use archon_client::{Admin, Client, ClientBuilder, Error, ErrorKind, Op, RangeLimits, TableSummary};
+use archon_client::{Admin, Client, ClientBuilder, Error, ErrorKind, Op, RangeLimits, Revision, TableSummary};
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{RANGES_FIRST_MAX, op};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -40,6 +42,8 @@ pub struct RestoreOptions {
     pub replication: Option<u8>,
     /// How many bytes per second may pass, all files together.
     pub bytes_per_second: Option<u64>,
+    /// Whether tables that a restore of the same backup has left unfinished are gone on with.
+    pub resume: bool,
 }
 
 /// A table that was restored.
@@ -50,15 +54,15 @@ pub struct RestoredTable {
     pub table: TableSummary,
     /// What it was called in the backup.
     pub from_table: String,
-    /// How many entries were written.
+    /// How many entries of the backup are in it.
     pub entries_total: u64,
 }
 
 /// Restores tables into new ones. All of the backup is verified first, and nothing is made if anything is in the way.
 ///
 /// # Errors
-/// [`BackupError::TableExists`], [`BackupError::Damaged`] and others before anything was changed; [`BackupError::Partial`] if a table was
-/// made and not filled.
+/// [`BackupError::TableExists`], [`BackupError::Unfinished`], [`BackupError::Damaged`] and others before anything was changed;
+/// [`BackupError::Partial`] if a table was made and not filled: to be gone on with by [`RestoreOptions::resume`].
 pub async fn restore(
     admin: &Admin,
     client: ClientBuilder,
@@ -71,17 +75,24 @@ pub async fn restore(
     }
     // What can be said at once is said before everything is read.
     let manifest = crate::verify::show(store).await?;
+    let restoring = Restoring { admin, client, store, options, progress, backup: manifest.id()? };
     let chosen = chosen(&manifest, options)?;
-    check_cluster(admin, &chosen, options).await?;
+    restoring.places(&chosen).await?;
     let verified = verify(store, &Progress::default()).await?;
     if verified != manifest {
         return Err(BackupError::damaged(crate::manifest::MANIFEST, None, "it was changed while it was read"));
     }
-    check_cluster(admin, &chosen, options).await?;
+    let places = restoring.places(&chosen).await?;
     progress.expect(chosen.iter().flat_map(|table| &table.pieces).map(|piece| piece.file_bytes).sum());
-    let mut restored = Vec::new();
-    for table in chosen {
-        restored.push(one(admin, client.clone(), store, table, options, progress).await?);
+    let (mut restored, mut unfinished) = (Vec::new(), Vec::new());
+    for (table, place) in chosen.into_iter().zip(places) {
+        let (one, said) = restoring.one(table, place).await?;
+        restored.push(one);
+        unfinished.extend(said);
+    }
+    // Not before all are there: what was interrupted is then known from what was in the way before.
+    for said in unfinished {
+        said.end().await?;
     }
     Ok(restored)
 }
@@ -93,48 +104,108 @@ fn chosen<'a>(manifest: &'a Manifest, options: &RestoreOptions) -> Result<Vec<&'
     }
 }
 
-/// Refuses what the cluster has in the way, or has too few nodes for.
-async fn check_cluster(admin: &Admin, chosen: &[&TableBackup], options: &RestoreOptions) -> Result<(), BackupError> {
-    let (present, nodes) = (admin.list_tables().await?, admin.status().await?.nodes_alive);
-    for table in chosen {
-        let name = options.rename.as_ref().unwrap_or(&table.table.name);
-        let copies = options.replication.map_or(table.table.replication, u32::from);
-        if table.holds_data() && copies > nodes {
-            return Err(BackupError::TooFewNodes { table: name.clone(), copies, nodes });
-        }
-        if present.iter().any(|table| table.name == *name) {
-            return Err(BackupError::TableExists { table: name.clone() });
-        }
-    }
-    Ok(())
+/// Where a table goes.
+enum Place {
+    /// It is made.
+    New,
+    /// It is there, of a restore that did not end: what is noted of that, if it came so far.
+    Begun(Box<TableSummary>, Option<(Note, Revision)>),
 }
 
-async fn one(
-    admin: &Admin,
+struct Restoring<'a> {
+    admin: &'a Admin,
     client: ClientBuilder,
-    store: &Store,
-    table: &TableBackup,
-    options: &RestoreOptions,
-    progress: &Progress,
-) -> Result<RestoredTable, BackupError> {
-    let name = options.rename.as_ref().unwrap_or(&table.table.name);
-    let made = make(admin, name, table, options).await?;
-    let entries = AtomicU64::new(0);
-    if table.holds_data() {
-        let pace = Pace::new(options.bytes_per_second);
-        let filling = Filling { store, table, pace: &pace, progress, entries: &entries };
-        let filled = async { filling.fill(&open(client.table(name)).await?).await };
-        filled.await.map_err(|source| BackupError::Partial {
-            table: name.clone(),
-            entries: entries.load(Ordering::Relaxed),
-            source: Box::new(source),
-        })?;
+    store: &'a Store,
+    options: &'a RestoreOptions,
+    progress: &'a Progress,
+    /// Which backup it is.
+    backup: String,
+}
+
+impl Restoring<'_> {
+    fn name<'b>(&'b self, table: &'b TableBackup) -> &'b str {
+        self.options.rename.as_deref().unwrap_or(&table.table.name)
     }
-    Ok(RestoredTable {
-        table: made,
-        from_table: table.table.name.clone(),
-        entries_total: entries.load(Ordering::Relaxed),
-    })
+
+    fn note(&self, table: &TableBackup) -> Note {
+        let files_total = u32::try_from(table.pieces.len()).unwrap_or(u32::MAX);
+        Note::new(self.backup.clone(), &table.table.name, files_total)
+    }
+
+    /// Where the tables go; refuses what the cluster has in the way, or has too few nodes for.
+    async fn places(&self, chosen: &[&TableBackup]) -> Result<Vec<Place>, BackupError> {
+        let (present, nodes) = (self.admin.list_tables().await?, self.admin.status().await?.nodes_alive);
+        let mut places = Vec::new();
+        for table in chosen {
+            let name = self.name(table);
+            if let Some(there) = present.iter().find(|table| table.name == name) {
+                places.push(self.begun(table, there).await?);
+                continue;
+            }
+            let copies = self.options.replication.map_or(table.table.replication, u32::from);
+            if table.holds_data() && copies > nodes {
+                return Err(BackupError::TooFewNodes { table: name.to_owned(), copies, nodes });
+            }
+            places.push(Place::New);
+        }
+        Ok(places)
+    }
+
+    /// A table that is there, if a restore of the same may go on in it.
+    async fn begun(&self, table: &TableBackup, there: &TableSummary) -> Result<Place, BackupError> {
+        let exists = || BackupError::TableExists { table: there.name.clone() };
+        if there.holds != table.table.holds {
+            return Err(exists());
+        }
+        if !table.holds_data() {
+            return if self.options.resume { Ok(Place::Begun(Box::new(there.clone()), None)) } else { Err(exists()) };
+        }
+        let read = async {
+            let client = open(self.client.clone().table(&there.name)).await?;
+            Ok::<_, BackupError>((Note::of(&client).await?, client))
+        };
+        match read.await {
+            Ok((Some((note, revision)), _)) => match self.options.resume && note.is_of(&self.note(table)) {
+                true => Ok(Place::Begun(Box::new(there.clone()), Some((note, revision)))),
+                false => Err(note.error(&there.name)),
+            },
+            // It was made, and nothing written yet.
+            Ok((None, client)) if self.options.resume && client.scan("").limit(1).page().await?.entries.is_empty() => {
+                Ok(Place::Begun(Box::new(there.clone()), None))
+            }
+            Err(error) if self.options.resume => Err(error),
+            Ok(_) | Err(_) => Err(exists()),
+        }
+    }
+
+    /// Restores a table, and gives the row that says that it is not whole.
+    async fn one(&self, table: &TableBackup, place: Place) -> Result<(RestoredTable, Option<Unfinished>), BackupError> {
+        let name = self.name(table);
+        let (made, noted, is_new) = match place {
+            Place::New => (make(self.admin, name, table, self.options).await?, None, true),
+            Place::Begun(there, noted) => (*there, noted, false),
+        };
+        let entries = AtomicU64::new(0);
+        let mut unfinished = None;
+        if table.holds_data() {
+            let pace = Pace::new(self.options.bytes_per_second);
+            let filled = async {
+                let client = open(self.client.clone().table(name)).await?;
+                let (done, before) = noted.map_or_else(Default::default, |(note, at)| (note.files_done(), at));
+                let unfinished = unfinished.insert(Unfinished::begin(&client, self.note(table), done, before).await?);
+                let Self { store, progress, .. } = *self;
+                let filling = Filling { store, table, pace: &pace, progress, entries: &entries, is_new, unfinished };
+                filling.fill(&client).await
+            };
+            filled.await.map_err(|source| BackupError::Partial {
+                table: name.to_owned(),
+                entries: entries.load(Ordering::Relaxed),
+                source: Box::new(source),
+            })?;
+        }
+        let entries_total = entries.load(Ordering::Relaxed);
+        Ok((RestoredTable { table: made, from_table: table.table.name.clone(), entries_total }, unfinished))
+    }
 }
 
 /// A client of a table that was made a moment ago, of which not every coordinator has heard yet.
@@ -191,33 +262,47 @@ struct Filling<'a> {
     pace: &'a Pace,
     progress: &'a Progress,
     entries: &'a AtomicU64,
+    /// Whether nothing was in the table before.
+    is_new: bool,
+    unfinished: &'a Unfinished,
 }
 
 impl Filling<'_> {
     async fn fill(&self, client: &Client) -> Result<(), BackupError> {
-        let pieces = self.table.pieces.iter().map(|piece| self.piece(client, piece));
+        let pieces = (0..).zip(&self.table.pieces).map(|(number, piece)| self.piece(client, number, piece));
         stream::iter(pieces).buffer_unordered(PIECES_AT_ONCE).try_collect::<Vec<()>>().await?;
-        Ok(())
+        self.unfinished.note(true).await
     }
 
-    async fn piece(&self, client: &Client, piece: &Piece) -> Result<(), BackupError> {
+    async fn piece(&self, client: &Client, number: u32, piece: &Piece) -> Result<(), BackupError> {
+        if self.unfinished.is_done(number) {
+            self.entries.fetch_add(piece.entries, Ordering::Relaxed);
+            self.progress.came(usize::try_from(piece.file_bytes).unwrap_or(usize::MAX), piece.entries);
+            self.progress.piece_done();
+            return Ok(());
+        }
         let entries = PieceReader::open(self.store, self.table, piece).await?;
         let blocks = stream::try_unfold(entries, async |mut entries| {
             let Some((bytes, found)) = entries.next().await? else { return Ok::<_, BackupError>(None) };
             self.pace.pass(bytes).await;
-            Ok(Some((batches(found), entries)))
+            let of_table = found.into_iter().filter(|entry| entry.key != KEY).collect();
+            Ok(Some((batches(of_table), entries)))
         });
         let batches = blocks.map_ok(|batches| stream::iter(batches.into_iter().map(Ok))).try_flatten();
         let written = batches.map_ok(|batch| self.write(client, batch)).try_buffer_unordered(BATCHES_AT_ONCE);
         written.try_collect::<Vec<()>>().await?;
         self.progress.piece_done();
-        Ok(())
+        self.unfinished.file_done(number).await
     }
 
-    /// Writes entries, each as often as it takes: written again it is the same, and nobody else writes to a table that is new.
+    /// Writes entries, each as often as it takes: written again it is the same, and nobody else writes to a table that is new. Where a
+    /// restore goes on, what is there stays: it was written before, or is newer.
     async fn write(&self, client: &Client, mut left: Vec<op::Entry>) -> Result<(), BackupError> {
         for attempt in 1.. {
-            let put = |entry: &op::Entry| Op::Put { key: entry.key.clone(), value: entry.value.clone() };
+            let put = |entry: &op::Entry| match (entry.key.clone(), entry.value.clone()) {
+                (key, value) if self.is_new => Op::Put { key, value },
+                (key, value) => Op::CompareAndSet { key, expected: Revision::ZERO, value },
+            };
             let outcomes = client.batch(left.iter().map(put).collect()).await?;
             let (mut again, mut last) = (Vec::new(), None);
             for (entry, outcome) in left.into_iter().zip(outcomes) {

@@ -3,6 +3,7 @@
 
 use archon_client::{Client, Role};
 use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
+use archon_types::{partition_of, slot_of};
 use futures::TryStreamExt as _;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,16 +143,20 @@ fn in_directory(directory: &Path, name: &str) -> String {
 
 /// Begins `archon backup create`.
 fn begin_backup(cluster: &Cluster, to: &str, flags: &[&str]) -> Process {
+    let name = Path::new(to).file_name().and_then(|name| name.to_str()).expect("a name");
+    begin(cluster, &format!("backup-{name}"), &[&["backup", "create", "--to", to], flags].concat())
+}
+
+/// Begins a command.
+fn begin(cluster: &Cluster, name: &str, words: &[&str]) -> Process {
     let coordinators = cluster.coordinator_list();
-    let mut arguments = vec!["backup", "create", "--to", to, "--coordinators", &coordinators, "--timeout", "20s"];
-    arguments.extend(flags);
+    let arguments = [words, &["--coordinators", &coordinators, "--timeout", "20s"]].concat();
     let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     if std::env::var_os("ARCHON_TEST_TLS").is_some() {
         let credentials = cluster.credentials(Role::Admin, "backups");
         arguments.extend(["--tls-dir".to_owned(), credentials.to_str().expect("UTF-8").to_owned()]);
     }
-    let name = Path::new(to).file_name().and_then(|name| name.to_str()).expect("a name");
-    cluster.spawn(&format!("backup-{name}"), &arguments)
+    cluster.spawn(name, &arguments)
 }
 
 fn end_backup(mut backup: Process) {
@@ -295,4 +300,94 @@ fn a_backup_that_was_killed_goes_on_with_what_is_done() {
     let verified = cluster.json(&["backup", "verify", &backup]).expect("it is as it was written");
     assert_eq!(verified["entries_total"], 16, "{verified}");
     assert_eq!(files(&backup, "data").len(), 4, "nothing else is left");
+}
+
+#[test]
+fn a_restore_that_was_killed_left_a_table_that_looked_whole_and_nothing_went_on_with_it() {
+    const KEYS: usize = 32;
+    let cluster = small_cluster();
+    cluster.done(&["table", "create", "orders", "--partitions", "16", "--replication", "1"]);
+    cluster.done(&["table", "create", "jobs", "--partitions", "4", "--lease"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let of = |table: &str| runtime.block_on(cluster.client().table(table).build()).expect("a client");
+    let orders = of("orders");
+    for number in 0..KEYS {
+        runtime.block_on(orders.put(format!("key/{number}"), vec![7; 256 * 1024])).expect("a put");
+    }
+    let kept = tempfile::tempdir().expect("a directory");
+    let [backup, other] = ["monday", "tuesday"].map(|name| in_directory(kept.path(), name));
+    for to in [&backup, &other] {
+        cluster.done(&["backup", "create", "--to", to, "--table", "orders,jobs"]);
+    }
+    for table in ["orders", "jobs"] {
+        cluster.done(&["table", "drop", table, "--yes"]);
+    }
+    let mut killed = begin(&cluster, "restore", &["backup", "restore", &backup, "--max-rate", "1MiB"]);
+    let told = "a restore has not ended";
+    // Which files are written stands in a row; of a table whose keys are hashed they are numbered as its partitions are.
+    let noted = || {
+        let rows = cluster.json(&["kv", "scan", "--table", "orders", "--limit", "1"])?;
+        let note: Value =
+            rows[0]["value"].as_str().and_then(|note| serde_json::from_str(note).ok()).unwrap_or_default();
+        let done = note["files_done"].as_str().unwrap_or_default().to_owned();
+        let number = |text: &str| text.parse::<u32>().expect("a number");
+        let range = |part: &str| {
+            part.split_once('-').map_or_else(|| number(part)..=number(part), |(a, b)| number(a)..=number(b))
+        };
+        let done: BTreeSet<u32> = done.split(',').filter(|part| !part.is_empty()).flat_map(range).collect();
+        if done.is_empty() { Err(rows.to_string()) } else { Ok(done) }
+    };
+    wait_for("a file to be written and noted", TIMEOUT, || noted().map_err(|error| format!("{error}{}", killed.log())));
+    killed.kill();
+
+    // It says of itself that it is not whole, to whoever lists it and to whoever comes with a backup.
+    let refused = |arguments: &[&str], says: &str| {
+        let ran = cluster.archon(arguments);
+        assert!(ran.code == 4 && ran.stderr.contains(says), "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+    };
+    let listed = cluster.archon(&["kv", "scan", "--table", "orders", "--limit", "1"]);
+    assert!(listed.stdout.contains(told), "{listed:?}");
+    refused(&["backup", "restore", &backup, "--table", "orders"], "of 16 files and has not ended");
+    refused(&["backup", "restore", &backup, "--table", "orders"], "--resume");
+    refused(&["backup", "restore", &other, "--resume"], "is not whole");
+    refused(&["backup", "create", "--to", &in_directory(kept.path(), "half")], "table orders is not whole");
+
+    // Somebody who should not have has written to what is there already, and deleted some.
+    let (orders, done) = (of("orders"), noted().expect("files that are written"));
+    let is_done = |number: usize| done.contains(&partition_of(slot_of(format!("key/{number}").as_bytes()), 16));
+    let present: Vec<usize> = (0..KEYS)
+        .filter(|number| runtime.block_on(orders.get(format!("key/{number}"))).expect("a get").is_some())
+        .collect();
+    assert!(!present.is_empty() && present.len() < KEYS, "it was killed in the middle: {present:?}");
+    for number in &present {
+        let key = format!("key/{number}");
+        match is_done(*number) {
+            true => drop(runtime.block_on(orders.delete(key)).expect("a delete")),
+            false => drop(runtime.block_on(orders.put(key, "newer")).expect("a put")),
+        }
+    }
+    let restored = cluster.json(&["backup", "restore", &backup, "--resume"]).expect("it goes on");
+    let orders_restored = restored.as_array().into_iter().flatten().find(|table| table["table"] == "orders");
+    assert_eq!(orders_restored.map(|table| &table["entries_total"]), Some(&Value::from(KEYS)), "{restored}");
+    for number in 0..KEYS {
+        let found = runtime.block_on(orders.get(format!("key/{number}"))).expect("a get");
+        let found = found.map(|found| found.value.to_vec());
+        let expected = match (is_done(number), present.contains(&number)) {
+            (true, _) => None,
+            (false, true) => Some(b"newer".to_vec()),
+            (false, false) => Some(vec![7; 256 * 1024]),
+        };
+        assert!(
+            found == expected,
+            "key/{number} has {:?} bytes, {:?}",
+            found.map(|found| found.len()),
+            is_done(number)
+        );
+    }
+    let listed = cluster.archon(&["kv", "scan", "--table", "orders", "--limit", "1"]);
+    assert!(!listed.stdout.contains(told), "nothing says any more that it is not whole: {listed:?}");
+    let tables = cluster.json(&["table", "list"]).expect("tables");
+    assert!(tables.as_array().into_iter().flatten().any(|table| table["table"] == "jobs"), "{tables}");
+    refused(&["backup", "restore", &backup, "--table", "orders", "--resume"], "exists already");
+    cluster.done(&["backup", "restore", &backup, "--table", "orders", "--as", "made_by_resume", "--resume"]);
 }

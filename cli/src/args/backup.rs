@@ -31,10 +31,10 @@ pub(crate) enum BackupVerb {
     ///
     /// The backup is verified first. Tables are made as they were: with as many partitions and copies, or split at the same keys; a lease
     /// table holds nothing and is made anew. A table that is there already is refused, and nothing is changed. Values keep their bytes;
-    /// their revisions are new, and no write that a client repeats is known any more. A table that was restored in part is dropped and
-    /// restored again.
+    /// their revisions are new, and no write that a client repeats is known any more. A restore that was interrupted goes on with --resume;
+    /// until it has ended, the table has a row that says so.
     #[command(
-        after_help = "Examples:\n  archon backup restore /backups/monday\n  archon backup restore /backups/monday --table orders --as orders_monday\n  archon backup restore /backups/monday --replication 1        into a cluster of one node"
+        after_help = "Examples:\n  archon backup restore /backups/monday\n  archon backup restore /backups/monday --table orders --as orders_monday\n  archon backup restore /backups/monday --replication 1        into a cluster of one node\n  archon backup restore /backups/monday --resume               after it was interrupted"
     )]
     Restore(RestoreBackupArgs),
 }
@@ -88,6 +88,10 @@ pub(crate) struct RestoreBackupArgs {
     /// Copies of each partition, 1 to 7, instead of as many as before.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) replication: Option<u8>,
+    /// Go on with tables that a restore of this backup has left unfinished, and make those that are not there. Rows that are there
+    /// already stay as they are.
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Read the backup no faster, per second: 1MiB at least.
     #[arg(long, value_name = "SIZE", value_parser = pace)]
     pub(crate) max_rate: Option<u64>,

@@ -115,6 +115,7 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
         partitions: args.partitions,
         replication: args.replication,
         bytes_per_second: args.max_rate,
+        resume: args.resume,
     };
     let progress = Progress::default();
     let restored = archon_backup::restore(&admin, client, &store, &options, &progress);
@@ -157,6 +158,12 @@ fn failure(error: BackupError) -> Failure {
             let remedy = format!("give it another name: --table {table} --as {table}_restored");
             Failure { kind, ..refused(message) }.with_remedy(remedy)
         }
+        BackupError::Unfinished { table, .. } => refused(message).with_remedy(format!(
+            "`archon backup restore --resume` of the backup that it comes from goes on with it; `archon table drop {table} --yes` gives it up"
+        )),
+        BackupError::Partial { table, .. } => Failure::failed(message).with_remedy(format!(
+            "the same command with --resume goes on with it; `archon table drop {table} --yes` gives it up"
+        )),
         BackupError::TooFewNodes { nodes, .. } => refused(message)
             .with_remedy(format!("give it fewer copies (--replication {}), or start more nodes", nodes.max(1))),
         BackupError::NoTable { .. } => Failure::new(Exit::NotFound, message),

@@ -1,0 +1,186 @@
+//! A table that is being restored says so itself: in a row that is there from the beginning to the end of the restore, and holds which files
+//! of which backup are written. So whoever lists the table sees that it is not whole, a restore that was interrupted goes on from any
+//! machine, and of two restores of one table the later one ends the earlier.
+
+use crate::error::BackupError;
+use archon_client::{Bytes, Client, Error, Revision};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// The row's key: it comes first in a listing, and says what it is.
+pub(crate) const KEY: &[u8] = b"\0archon: not whole, a restore has not ended";
+/// How often it is noted at most what is done: what is done since is looked at again.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
+/// How often a note is tried again.
+const ATTEMPTS_MAX: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What the row holds, as JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// Which backup: the checksum of its manifest, and when it was done.
+    pub(crate) backup: String,
+    /// The table's name in it.
+    pub(crate) from_table: String,
+    /// How many files it has of it.
+    pub(crate) files_total: u32,
+    /// Those that are written, by their places in the manifest: `0-3,7`.
+    files_done: String,
+    /// Who writes, so that two know of each other.
+    by: String,
+}
+
+/// The row of a table that is being restored.
+pub(crate) struct Unfinished {
+    client: Client,
+    state: tokio::sync::Mutex<State>,
+    done: Mutex<BTreeSet<u32>>,
+}
+
+struct State {
+    note: Note,
+    revision: Revision,
+    noted_at: Instant,
+}
+
+impl Note {
+    pub(crate) fn new(backup: String, from_table: &str, files_total: u32) -> Self {
+        let by = format!("{}-{}", std::process::id(), crate::create::now_ms());
+        Self { backup, from_table: from_table.to_owned(), files_total, files_done: String::new(), by }
+    }
+
+    /// What a table says of itself; `None` if no restore of it is open.
+    pub(crate) async fn of(client: &Client) -> Result<Option<(Self, Revision)>, BackupError> {
+        let found = client.get(KEY).await?;
+        Ok(found.and_then(|found| Some((serde_json::from_slice(&found.value).ok()?, found.revision))))
+    }
+
+    pub(crate) fn files_done(&self) -> BTreeSet<u32> {
+        let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number < self.files_total);
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(number(first)?..=number(last)?)
+        };
+        self.files_done.split(',').filter_map(range).flatten().collect()
+    }
+
+    /// The table as an error has it.
+    pub(crate) fn error(&self, table: &str) -> BackupError {
+        let done = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
+        BackupError::Unfinished { table: table.to_owned(), done, total: self.files_total }
+    }
+
+    /// Whether it is of the same restore, whoever carries it out.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        (&self.backup, &self.from_table, self.files_total) == (&other.backup, &other.from_table, other.files_total)
+    }
+}
+
+/// Numbers, those that follow each other together.
+fn in_ranges(numbers: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let text = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    ranges.into_iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+impl Unfinished {
+    /// Says so, in place of what the row said before: [`Revision::ZERO`]: nothing.
+    pub(crate) async fn begin(
+        client: &Client,
+        note: Note,
+        done: BTreeSet<u32>,
+        before: Revision,
+    ) -> Result<Self, BackupError> {
+        let state = State { note, revision: before, noted_at: Instant::now() };
+        let begun = Self { client: client.clone(), state: tokio::sync::Mutex::new(state), done: Mutex::new(done) };
+        begun.note(true).await?;
+        Ok(begun)
+    }
+
+    pub(crate) fn is_done(&self, file: u32) -> bool {
+        self.done.lock().contains(&file)
+    }
+
+    /// A file was written.
+    pub(crate) async fn file_done(&self, file: u32) -> Result<(), BackupError> {
+        self.done.lock().insert(file);
+        self.note(false).await
+    }
+
+    /// Notes what is done, if that is due.
+    pub(crate) async fn note(&self, at_once: bool) -> Result<(), BackupError> {
+        let mut state = self.state.lock().await;
+        if !at_once && state.noted_at.elapsed() < NOTE_EVERY {
+            return Ok(());
+        }
+        state.note.files_done = in_ranges(&self.done.lock());
+        let value = serde_json::to_vec(&state.note);
+        let value = Bytes::from(value.map_err(|error| BackupError::Usage(format!("no note of a restore: {error}")))?);
+        state.revision = self.written(state.revision, &value).await?;
+        state.noted_at = Instant::now();
+        Ok(())
+    }
+
+    async fn written(&self, before: Revision, value: &Bytes) -> Result<Revision, BackupError> {
+        for attempt in 1.. {
+            let error = match self.client.compare_and_set(KEY, before, value.clone()).await {
+                Ok(revision) => return Ok(revision),
+                Err(error) => error,
+            };
+            let condition = matches!(error, Error::ConditionFailed { .. });
+            if condition || error.outcome_unknown() {
+                match self.client.get(KEY).await {
+                    Ok(Some(found)) if found.value == *value => return Ok(found.revision),
+                    Ok(_) if condition => {
+                        let why = "another restore of it has begun".to_owned();
+                        return Err(BackupError::Occupied { place: "the table".to_owned(), why });
+                    }
+                    _ => {}
+                }
+            }
+            if attempt >= ATTEMPTS_MAX || !(condition || error.is_retryable() || error.outcome_unknown()) {
+                return Err(error.into());
+            }
+            tokio::time::sleep(PAUSE * attempt).await;
+        }
+        Ok(before)
+    }
+
+    /// All of it is there.
+    pub(crate) async fn end(&self) -> Result<(), BackupError> {
+        for attempt in 1.. {
+            match self.client.delete(KEY).await {
+                Err(error) if attempt < ATTEMPTS_MAX && (error.is_retryable() || error.outcome_unknown()) => {}
+                ended => return Ok(ended.map(|_| ())?),
+            }
+            tokio::time::sleep(PAUSE * attempt).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_files_are_done_is_read_as_it_was_written() {
+        let mut note = Note::new("crc".to_owned(), "orders", 12);
+        for done in [vec![], vec![0], vec![0, 1, 2, 5, 7, 8], (0..12).collect()] {
+            let done: BTreeSet<u32> = done.into_iter().collect();
+            note.files_done = in_ranges(&done);
+            assert_eq!(note.files_done(), done, "{}", note.files_done);
+        }
+        assert_eq!(note.files_done, "0-11");
+        note.files_done = "3-99999999,x,1-,7".to_owned();
+        assert_eq!(note.files_done(), BTreeSet::from([7]), "no file that there is not");
+    }
+}
