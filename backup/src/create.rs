@@ -1,15 +1,20 @@
 //! Takes a backup from a running cluster: of each partition one snapshot, some at a time. What is done is noted, so that a backup
-//! that was interrupted goes on; a snapshot that is over before its end is begun anew.
+//! that was interrupted goes on; a snapshot that is over before its end is begun anew. What has not changed since an earlier backup is taken
+//! from there (`earlier`).
 
+use crate::begun::{carried_on, chosen, look};
 use crate::block::{FORMAT, FileWriter};
+use crate::earlier::Earlier;
 use crate::error::BackupError;
 use crate::left::{left_of_hashed, left_of_ranges};
-use crate::manifest::{BEGUN, DATA, Done, JOURNAL, MANIFEST, Manifest, Piece, TableBackup, names, seal, unseal};
+use crate::manifest::{BEGUN, DATA, Done, JOURNAL, MANIFEST, Manifest, Piece, TableBackup, seal, unseal};
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::store::{Sink, Store};
 use crate::unfinished::Note;
-use archon_client::{Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, SnapshotOf, TableSummary};
+use archon_client::{
+    Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, Snapshot, SnapshotOf, TableSummary,
+};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +39,19 @@ pub struct CreateOptions {
     pub bytes_per_second: Option<u64>,
     /// How many partitions are read at once.
     pub partitions_at_once: usize,
+    /// An earlier backup, from which files of partitions are taken over that nothing was written to since.
+    pub since: Option<Store>,
+}
+
+/// A backup that was taken.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// What is in it.
+    pub manifest: Manifest,
+    /// How many of its files were taken over from an earlier backup.
+    pub files_taken_over: u32,
+    /// How many bytes these have, which no node had to give.
+    pub bytes_taken_over: u64,
 }
 
 impl CreateOptions {
@@ -54,34 +72,47 @@ pub async fn create(
     store: &Store,
     options: &CreateOptions,
     progress: &Progress,
-) -> Result<Manifest, BackupError> {
+) -> Result<Taken, BackupError> {
     look(store).await?;
     let _held = store.hold().await?;
     look(store).await?;
     let begun_at_ms = now_ms();
-    let cluster_id = admin.status().await?.cluster_id;
+    let (cluster_id, generation) = (admin.status().await?.cluster_id, admin.quorum_of_leader().await?.generation);
     let present = admin.list_tables().await?;
     let wanted = chosen(&present, &options.tables)?;
-    let mut manifest = match store.read(BEGUN).await? {
-        Some(begun) => carried_on(unseal(BEGUN, &begun)?, &cluster_id, &present, options, store)?,
-        None => {
-            let tables = wanted.into_iter().map(|table| TableBackup { table, pieces: Vec::new() }).collect();
-            let archon_version = env!("CARGO_PKG_VERSION").to_owned();
-            let manifest =
-                Manifest { format: FORMAT, archon_version, cluster_id, begun_at_ms, finished_at_ms: 0, tables };
-            store.make(&[DATA, JOURNAL]).await?;
-            store.write(BEGUN, seal(&manifest)?).await?;
-            manifest
-        }
+    let begun = store.read(BEGUN).await?;
+    let is_new = begun.is_none();
+    let mut manifest = match begun {
+        Some(begun) => carried_on(unseal(BEGUN, &begun)?, (&cluster_id, generation), &present, options, store)?,
+        None => Manifest {
+            format: FORMAT,
+            archon_version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster_id,
+            generation,
+            begun_at_ms,
+            finished_at_ms: 0,
+            tables: wanted.into_iter().map(|table| TableBackup { table, pieces: Vec::new() }).collect(),
+        },
+    };
+    let earlier = match &options.since {
+        Some(since) => Some(Earlier::open(since, &manifest).await?),
+        None => None,
     };
     store.make(&[DATA, JOURNAL]).await?;
-    let mut done = done_before(store, progress).await?;
+    if is_new {
+        store.write(BEGUN, seal(&manifest)?).await?;
+    }
+    let (files_taken_over, bytes_taken_over) = Default::default();
     let taking = Taking {
         store,
+        earlier,
         progress,
+        files_taken_over,
+        bytes_taken_over,
         pace: Pace::new(options.bytes_per_second),
         next_file: AtomicU64::new(next_file(store).await?),
     };
+    let mut done = taking.done_before().await?;
     let mut clients: Option<Client> = None;
     for table in manifest.tables.iter_mut().filter(|table| table.holds_data()) {
         let name = &table.table.name;
@@ -110,78 +141,8 @@ pub async fn create(
     manifest.check()?;
     store.write(MANIFEST, seal(&manifest)?).await?;
     clean(store, &manifest).await?;
-    Ok(manifest)
-}
-
-/// Refuses a place with a finished backup, or with something else.
-async fn look(store: &Store) -> Result<(), BackupError> {
-    let occupied = |why: &str| Err(BackupError::Occupied { place: store.place(), why: why.to_owned() });
-    if store.read(MANIFEST).await?.is_some() {
-        return occupied("a finished backup is there; name another directory");
-    }
-    if store.read(BEGUN).await?.is_none() && !store.is_empty().await? {
-        return occupied("something else is there; name an empty or a new directory");
-    }
-    Ok(())
-}
-
-fn chosen(present: &[TableSummary], wanted: &[String]) -> Result<Vec<TableSummary>, BackupError> {
-    if wanted.is_empty() {
-        return Ok(present.to_vec());
-    }
-    let wanted: BTreeSet<&String> = wanted.iter().collect();
-    let find = |name: &&String| {
-        let found = present.iter().find(|table| table.name == **name).cloned();
-        let (place, has) = ("the cluster".to_owned(), names(present.iter()));
-        found.ok_or_else(|| BackupError::NoTable { place, table: (*name).clone(), has })
-    };
-    wanted.iter().map(find).collect()
-}
-
-/// A backup that was begun before, if it can go on.
-fn carried_on(
-    begun: Manifest,
-    cluster_id: &str,
-    present: &[TableSummary],
-    options: &CreateOptions,
-    store: &Store,
-) -> Result<Manifest, BackupError> {
-    let occupied = |why: String| Err(BackupError::Occupied { place: store.place(), why });
-    if begun.cluster_id != cluster_id {
-        return occupied(format!("a backup of cluster {} was begun there, this is {cluster_id}", begun.cluster_id));
-    }
-    let of: BTreeSet<&String> = begun.tables.iter().map(|table| &table.table.name).collect();
-    if !options.tables.is_empty() && of != options.tables.iter().collect() {
-        let names = names(begun.tables.iter().map(|table| &table.table));
-        return occupied(format!(
-            "a backup of other tables was begun there: {names}; say the same, or name another directory"
-        ));
-    }
-    if let Some(gone) = begun.tables.iter().find(|begun| !present.iter().any(|table| table.id == begun.table.id)) {
-        let name = &gone.table.name;
-        return occupied(format!(
-            "the backup that was begun there is of table {name}, which was dropped; name another directory"
-        ));
-    }
-    Ok(begun)
-}
-
-/// The pieces that are done, by table.
-async fn done_before(store: &Store, progress: &Progress) -> Result<BTreeMap<u64, Vec<Piece>>, BackupError> {
-    let mut done: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
-    for name in store.list(JOURNAL).await? {
-        let Some(bytes) = store.read(&name).await? else { continue };
-        let Ok(Done { table_id, piece }) = unseal(&name, &bytes) else {
-            tracing::warn!(name, "what says that a piece is done is damaged; the piece is taken anew");
-            continue;
-        };
-        if store.length(&piece.file).await? == Some(piece.file_bytes) {
-            progress.came(usize::try_from(piece.file_bytes).unwrap_or(usize::MAX), piece.entries);
-            progress.piece_done();
-            done.entry(table_id).or_default().push(piece);
-        }
-    }
-    Ok(done)
+    let (files_taken_over, bytes_taken_over) = taking.taken_over();
+    Ok(Taken { manifest, files_taken_over, bytes_taken_over })
 }
 
 /// The number of the next file: above those of all that are there.
@@ -203,12 +164,47 @@ async fn stored(admin: &Admin, name: &str) -> u64 {
 
 struct Taking<'a> {
     store: &'a Store,
+    earlier: Option<Earlier<'a>>,
+    files_taken_over: AtomicU64,
+    bytes_taken_over: AtomicU64,
     progress: &'a Progress,
     pace: Pace,
     next_file: AtomicU64,
 }
 
 impl Taking<'_> {
+    /// The pieces that are done, by table.
+    async fn done_before(&self) -> Result<BTreeMap<u64, Vec<Piece>>, BackupError> {
+        let mut done: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
+        for name in self.store.list(JOURNAL).await? {
+            let Some(bytes) = self.store.read(&name).await? else { continue };
+            let Ok(found) = unseal::<Done>(&name, &bytes) else {
+                tracing::warn!(name, "what says that a piece is done is damaged; the piece is taken anew");
+                continue;
+            };
+            if self.store.length(&found.piece.file).await? == Some(found.piece.file_bytes) {
+                self.count(&found);
+                done.entry(found.table_id).or_default().push(found.piece);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Counts a piece of which nothing was counted while it was taken.
+    fn count(&self, Done { piece, taken_over, .. }: &Done) {
+        self.progress.came(usize::try_from(piece.file_bytes).unwrap_or(usize::MAX), piece.entries);
+        self.progress.piece_done();
+        if *taken_over {
+            self.files_taken_over.fetch_add(1, Ordering::Relaxed);
+            self.bytes_taken_over.fetch_add(piece.file_bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn taken_over(&self) -> (u32, u64) {
+        let files = self.files_taken_over.load(Ordering::Relaxed);
+        (u32::try_from(files).unwrap_or(u32::MAX), self.bytes_taken_over.load(Ordering::Relaxed))
+    }
+
     /// Takes a partition, or keys that were in one a moment ago and are in several by now.
     async fn all_of(&self, client: &Client, table: &TableSummary, of: SnapshotOf) -> Result<Vec<Piece>, BackupError> {
         let mut rest = of;
@@ -251,17 +247,28 @@ impl Taking<'_> {
     }
 
     async fn attempt(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {
+        let snapshot = begin(client, of).await?;
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         let file = format!("{DATA}t{}-{number:06}.entries", table.id);
+        let (partition, keys) = (snapshot.partition.index, &snapshot.keys);
+        let same = self.earlier.as_ref().and_then(|earlier| earlier.same(table.id, partition, keys, snapshot.position));
+        if let Some(same) = same {
+            drop(snapshot);
+            let piece = same.take_over(self.store, file).await?;
+            let done = Done { table_id: table.id, piece, taken_over: true };
+            self.note(number, &done).await?;
+            self.count(&done);
+            return Ok(done.piece);
+        }
         let mut sink = self.store.create(&file).await?;
         let (mut bytes, mut entries) = (0, 0);
-        match self.fill(client, of, &mut sink, &file, (&mut bytes, &mut entries)).await {
+        match self.fill(snapshot, &mut sink, &file, (&mut bytes, &mut entries)).await {
             Ok(piece) => {
                 sink.finish().await?;
-                let done = seal(&Done { table_id: table.id, piece: piece.clone() })?;
-                self.store.write(&format!("{JOURNAL}t{}-{number:06}.json", table.id), done).await?;
+                let done = Done { table_id: table.id, piece, taken_over: false };
+                self.note(number, &done).await?;
                 self.progress.piece_done();
-                Ok(piece)
+                Ok(done.piece)
             }
             Err(error) => {
                 self.progress.in_vain(bytes, entries);
@@ -271,21 +278,18 @@ impl Taking<'_> {
         }
     }
 
+    /// Notes that a piece is done.
+    async fn note(&self, number: u64, done: &Done) -> Result<(), BackupError> {
+        self.store.write(&format!("{JOURNAL}t{}-{number:06}.json", done.table_id), seal(done)?).await
+    }
+
     async fn fill(
         &self,
-        client: &Client,
-        of: &SnapshotOf,
+        mut snapshot: Snapshot,
         sink: &mut Sink,
         file: &str,
         (bytes, entries): (&mut u64, &mut u64),
     ) -> Result<Piece, BackupError> {
-        let mut snapshot = client.snapshot(of).await?;
-        if let SnapshotOf::Keys(keys) = of
-            && snapshot.keys.begin != keys.begin
-        {
-            let why = "the node gives other keys than those that were asked for; its version and this one's do not fit";
-            return Err(Error::from(ErrorDetail::new(ErrorKind::Internal, why)).into());
-        }
         let (mut writer, head) = FileWriter::begin();
         sink.write(&head).await?;
         while let Some(page) = snapshot.next().await? {
@@ -309,6 +313,18 @@ impl Taking<'_> {
         let seen = (snapshot.partition.index, position.epoch.get(), position.seq.get(), snapshot.log_time_ms);
         Ok(Piece::new(seen, &snapshot.keys, file.to_owned(), sum))
     }
+}
+
+/// Begins a snapshot.
+async fn begin(client: &Client, of: &SnapshotOf) -> Result<Snapshot, BackupError> {
+    let snapshot = client.snapshot(of).await?;
+    if let SnapshotOf::Keys(keys) = of
+        && snapshot.keys.begin != keys.begin
+    {
+        let why = "the node gives other keys than those that were asked for; its version and this one's do not fit";
+        return Err(Error::from(ErrorDetail::new(ErrorKind::Internal, why)).into());
+    }
+    Ok(snapshot)
 }
 
 /// Whether a snapshot that ended so may come to its end if it is begun anew.
@@ -343,7 +359,7 @@ mod tests {
     #[test]
     fn sixteen_partitions_at_a_low_rate_were_each_read_too_slowly() {
         let at_once = |bytes_per_second, partitions_at_once| {
-            CreateOptions { tables: Vec::new(), bytes_per_second, partitions_at_once }.at_once()
+            CreateOptions { tables: Vec::new(), bytes_per_second, partitions_at_once, since: None }.at_once()
         };
         assert_eq!((at_once(Some(1 << 20), 16), at_once(Some(64 << 20), 16), at_once(None, 16)), (2, 16, 16));
         assert_eq!((at_once(Some(1), 16), at_once(None, 0)), (1, 1));

@@ -44,6 +44,14 @@ pub enum BackupError {
         /// What is there.
         why: String,
     },
+    /// An earlier backup is of no use for the one that is taken.
+    #[error("nothing can be taken over from the earlier backup at {place}: {why}")]
+    Earlier {
+        /// Where it is.
+        place: String,
+        /// Why.
+        why: String,
+    },
     /// A table is in the way.
     #[error("table {table} exists already: a backup is restored into a new table only; nothing was changed")]
     TableExists {

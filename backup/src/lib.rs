@@ -5,13 +5,17 @@
 //! | `block` | files of entries: blocks with checksums |
 //! | `manifest` | what says which files there are, and what is in them |
 //! | `store` | where a backup is kept |
+//! | `begun` | where a backup may begin or go on |
 //! | `create` | takes one from a running cluster: per partition one snapshot |
+//! | `earlier` | which files of an earlier backup are taken over, where nothing has changed since |
 //! | `verify` | reads all of one, without a cluster |
 //! | `restore` | writes one into new tables |
 //! | `unfinished` | how a table says that it is not restored to its end, and which files are |
 
+mod begun;
 mod block;
 mod create;
+mod earlier;
 mod error;
 mod left;
 mod manifest;
@@ -23,7 +27,7 @@ mod unfinished;
 mod verify;
 
 pub use block::{BLOCK_BYTES_MAX, FORMAT};
-pub use create::{CreateOptions, create};
+pub use create::{CreateOptions, Taken, create};
 pub use error::BackupError;
 pub use manifest::{Manifest, Piece, TableBackup};
 pub use progress::Progress;

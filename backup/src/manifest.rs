@@ -28,6 +28,8 @@ pub struct Manifest {
     pub archon_version: String,
     /// The UUID of the cluster that it was taken from.
     pub cluster_id: String,
+    /// The generation of the cluster: a recovery from a lost majority of coordinators begins another.
+    pub generation: u64,
     /// When it was begun, in milliseconds since 1970: every write that was acknowledged before is in it.
     pub begun_at_ms: u64,
     /// When it was done, in milliseconds since 1970.
@@ -78,6 +80,8 @@ pub struct Piece {
 pub(crate) struct Done {
     pub(crate) table_id: u64,
     pub(crate) piece: Piece,
+    /// Whether its file was taken over from an earlier backup.
+    pub(crate) taken_over: bool,
 }
 
 impl Manifest {
@@ -247,4 +251,4 @@ pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T,
 
 #[cfg(test)]
 #[path = "manifest_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -1,13 +1,13 @@
 use super::*;
 
-fn piece(partition: u32, begin: &str, end: Option<&str>) -> Piece {
+pub(crate) fn piece(partition: u32, begin: &str, end: Option<&str>) -> Piece {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let keys = KeyRange { begin: bytes(begin), end: end.map(bytes) };
     let sum = FileSum { bytes: 40, blocks: 1, entries: 2, crc32c: 7 };
     Piece::new((partition, 3, 9, 1_000), &keys, format!("data/t1-{partition:06}.entries"), sum)
 }
 
-fn table(keys: KeysBy, partitions_total: u32, pieces: Vec<Piece>) -> TableBackup {
+pub(crate) fn table(keys: KeysBy, partitions_total: u32, pieces: Vec<Piece>) -> TableBackup {
     let table = TableSummary {
         id: 1,
         name: "orders".into(),
@@ -28,6 +28,7 @@ pub(crate) fn manifest(tables: Vec<TableBackup>) -> Manifest {
         format: FORMAT,
         archon_version: "0.1.0".into(),
         cluster_id: "a cluster".into(),
+        generation: 1,
         begun_at_ms: 1,
         finished_at_ms: 2,
         tables,

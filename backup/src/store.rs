@@ -166,6 +166,23 @@ impl Store {
         let _ = fs::remove_dir(self.path(folder)).await;
     }
 
+    /// Has a file of another place here, too, which is not changed any more: as a second name, or copied where that is not possible.
+    pub(crate) async fn take_over(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
+        let (source, path) = (from.path(name), self.path(as_name));
+        blocking(move || {
+            let temporary = temporary_path(&path);
+            let linked = std::fs::hard_link(&source, &temporary);
+            if linked.is_err() {
+                let copied = std::fs::copy(&source, &temporary);
+                copied.map_err(failed(&temporary, "the file cannot be made"))?;
+                let synced = std::fs::File::open(&temporary).and_then(|file| file.sync_all());
+                synced.map_err(failed(&temporary, "the file cannot be brought to the disk"))?;
+            }
+            rename(&temporary, &path).map_err(failed(&path, "the file cannot be brought to the disk"))
+        })
+        .await
+    }
+
     /// Begins a file, which is there once [`Sink::finish`] says so.
     pub(crate) async fn create(&self, name: &str) -> Result<Sink, BackupError> {
         let path = self.path(name);

@@ -63,7 +63,8 @@ fn backups(seen: &mut Seen<'_>, directory: &std::path::Path) {
     let backup = directory.join("monday").to_str().expect("UTF-8").to_owned();
     let taken = seen.done(&["backup", "create", "--to", &backup]);
     assert_eq!((&taken["tables_total"], &taken["files_total"]), (&json!(3), &json!(16)), "{taken}");
-    assert_eq!(seen.done(&["backup", "verify", &backup]), taken);
+    let verified = seen.done(&["backup", "verify", &backup]);
+    assert!(verified.as_object().is_some_and(|found| found.iter().all(|(key, value)| taken[key] == *value)), "{taken}");
     assert_eq!(seen.done(&["backup", "show", &backup])["tables"][0]["table"], "default");
     assert_eq!(seen.run(&["backup", "restore", &backup], 4)["error"]["kind"], "already_exists");
     let restored = seen.done(&["backup", "restore", &backup, "--table", "single", "--as", "monday"]);

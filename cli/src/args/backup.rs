@@ -12,7 +12,7 @@ pub(crate) enum BackupVerb {
     /// acknowledged before it began, and of each partition nothing but a committed prefix. The cluster goes on meanwhile. A backup
     /// that was interrupted goes on with the same --to; one that is done is never changed. By TLS it takes an admin.
     #[command(
-        after_help = "Examples:\n  archon backup create --to /backups/monday\n  archon backup create --to /backups/monday --table orders --max-rate 50MiB\n  archon backup verify /backups/monday"
+        after_help = "Examples:\n  archon backup create --to /backups/monday\n  archon backup create --to /backups/monday --table orders --max-rate 50MiB\n  archon backup create --to /backups/tuesday --since /backups/monday\n  archon backup verify /backups/monday"
     )]
     Create(CreateBackupArgs),
     /// Read all of a backup and say whether it is as it was written; it takes no cluster.
@@ -45,6 +45,11 @@ pub(crate) struct CreateBackupArgs {
     /// The directory: an empty one, a new one, or one in which a backup was begun.
     #[arg(long, value_name = "DIR")]
     pub(crate) to: String,
+    /// An earlier backup of this cluster. Files of partitions that nothing was written to since are taken over from it, once they were
+    /// read and found whole: as a second name of the same file, or copied. This goes by partitions, not by rows; of a partition with one
+    /// new row everything is read. The new backup stands on its own, and the earlier one may be deleted.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) since: Option<String>,
     /// Only these tables, with commas between them.
     #[arg(long = "table", value_name = "T", value_delimiter = ',', value_parser = name)]
     pub(crate) tables: Vec<String>,

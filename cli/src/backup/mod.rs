@@ -4,6 +4,7 @@ mod progress;
 
 use crate::args::{BackupVerb, Connection, CreateBackupArgs, LookAtBackupArgs, RestoreBackupArgs};
 use crate::connect;
+use crate::documents::BackupTaken;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_backup::{
@@ -25,15 +26,17 @@ pub(crate) async fn run(verb: &BackupVerb, connection: &Connection) -> Result<Ex
 
 async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let store = Store::at(&args.to).map_err(failure)?;
+    let since = args.since.as_deref().map(Store::at).transpose().map_err(failure)?;
     let (admin, client) = (connect::admin(connection)?, connect::builder(connection)?);
     let options = CreateOptions {
         tables: args.tables.clone(),
         bytes_per_second: args.max_rate,
         partitions_at_once: args.parallel.into(),
+        since,
     };
     let progress = Progress::default();
     let taken = archon_backup::create(&admin, client, &store, &options, &progress);
-    let manifest = shown(taken, &progress, args.progress, output).await.map_err(|error| {
+    let taken = shown(taken, &progress, args.progress, output).await.map_err(|error| {
         let goes_on = matches!(error, BackupError::Cluster(_) | BackupError::GaveUp { .. } | BackupError::Io { .. });
         let failure = failure(error);
         let remedy = failure.remedy.clone().map_or_else(String::new, |remedy| format!("{remedy}; then "));
@@ -42,7 +45,21 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
             false => failure,
         }
     })?;
-    told(&store, &manifest, "backed up", output)?;
+    let (files_taken_over, bytes_taken_over) = (taken.files_taken_over, taken.bytes_taken_over);
+    if output.is_json() {
+        output.json(&BackupTaken {
+            summary: BackupSummary::of(&taken.manifest),
+            files_taken_over,
+            bytes_taken_over,
+        })?;
+        return Ok(Exit::Done);
+    }
+    told(&store, &taken.manifest, "backed up", output)?;
+    if let Some(since) = &args.since {
+        let files = count_text(files_taken_over as usize, "file", "files");
+        let bytes = bytes_text(bytes_taken_over);
+        output.line(format!("taken over from {since}: {files}, {bytes} that no node had to give"))?;
+    }
     output.talk(format!("next: archon backup verify {}", store.place()));
     Ok(Exit::Done)
 }
@@ -153,6 +170,9 @@ fn failure(error: BackupError) -> Failure {
             Failure::new(Exit::NotFound, message).with_remedy("name the directory that --to named")
         }
         BackupError::Newer { .. } | BackupError::Occupied { .. } => refused(message),
+        BackupError::Earlier { .. } => {
+            refused(message).with_remedy("name another earlier backup, or leave --since out: then all is read from the nodes")
+        }
         BackupError::TableExists { table } => {
             let kind = ErrorKind::AlreadyExists.as_str();
             let remedy = format!("give it another name: --table {table} --as {table}_restored");

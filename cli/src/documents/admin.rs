@@ -1,10 +1,23 @@
 //! Documents of the verbs that look at a cluster or change it.
 
+use archon_backup::BackupSummary;
 use archon_client::{
     DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, Quorum, RebalanceStatus, ReplicaState, Word,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+
+/// A backup that was taken.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct BackupTaken {
+    /// What it holds.
+    #[serde(flatten)]
+    pub(crate) summary: BackupSummary,
+    /// How many of its files were taken over from the earlier backup that --since names; they are files of this one now.
+    pub(crate) files_taken_over: u32,
+    /// How many bytes these have.
+    pub(crate) bytes_taken_over: u64,
+}
 
 /// What a node is and holds, and what could be done to it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]

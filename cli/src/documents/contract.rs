@@ -1,8 +1,8 @@
 //! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
 
 use super::{
-    Applied, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry, ErrorDocument, Key,
-    MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
+    Applied, BackupTaken, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry,
+    ErrorDocument, Key, MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
 use super::{Exported, Imported, Row};
 use super::{LeadTransferred, QuorumChanged, QuorumRecovered};
@@ -93,7 +93,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("rebalance apply", one::<Applied>),
         ("rebalance status", one::<Rebalance>),
         ("rebalance cancel", one::<Cancelled>),
-        ("backup create", one::<BackupSummary>),
+        ("backup create", one::<BackupTaken>),
         ("backup verify", one::<BackupSummary>),
         ("backup show", one::<Manifest>),
         ("backup restore", list::<RestoredTable>),

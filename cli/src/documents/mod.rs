@@ -13,8 +13,8 @@ pub(crate) mod testing;
 mod version;
 
 pub(crate) use admin::{
-    Applied, HostedCopy, LeadTransferred, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered, QuorumChanged,
-    QuorumRecovered,
+    Applied, BackupTaken, HostedCopy, LeadTransferred, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered,
+    QuorumChanged, QuorumRecovered,
 };
 pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,

@@ -1,0 +1,67 @@
+//! Where a backup may begin, and where one may go on that was begun before.
+
+use crate::create::CreateOptions;
+use crate::error::BackupError;
+use crate::manifest::{BEGUN, MANIFEST, Manifest, names};
+use crate::store::Store;
+use archon_client::TableSummary;
+use std::collections::BTreeSet;
+
+/// Refuses a place with a finished backup, or with something else.
+pub(crate) async fn look(store: &Store) -> Result<(), BackupError> {
+    let occupied = |why: &str| Err(BackupError::Occupied { place: store.place(), why: why.to_owned() });
+    if store.read(MANIFEST).await?.is_some() {
+        return occupied("a finished backup is there; name another directory");
+    }
+    if store.read(BEGUN).await?.is_none() && !store.is_empty().await? {
+        return occupied("something else is there; name an empty or a new directory");
+    }
+    Ok(())
+}
+
+pub(crate) fn chosen(present: &[TableSummary], wanted: &[String]) -> Result<Vec<TableSummary>, BackupError> {
+    if wanted.is_empty() {
+        return Ok(present.to_vec());
+    }
+    let wanted: BTreeSet<&String> = wanted.iter().collect();
+    let find = |name: &&String| {
+        let found = present.iter().find(|table| table.name == **name).cloned();
+        let (place, has) = ("the cluster".to_owned(), names(present.iter()));
+        found.ok_or_else(|| BackupError::NoTable { place, table: (*name).clone(), has })
+    };
+    wanted.iter().map(find).collect()
+}
+
+/// A backup that was begun before, if it can go on.
+pub(crate) fn carried_on(
+    begun: Manifest,
+    (cluster_id, generation): (&str, u64),
+    present: &[TableSummary],
+    options: &CreateOptions,
+    store: &Store,
+) -> Result<Manifest, BackupError> {
+    let occupied = |why: String| Err(BackupError::Occupied { place: store.place(), why });
+    if begun.cluster_id != cluster_id {
+        return occupied(format!("a backup of cluster {} was begun there, this is {cluster_id}", begun.cluster_id));
+    }
+    if begun.generation != generation {
+        let was = begun.generation;
+        return occupied(format!(
+            "a backup of generation {was} of the cluster was begun there, this is {generation}; name another directory"
+        ));
+    }
+    let of: BTreeSet<&String> = begun.tables.iter().map(|table| &table.table.name).collect();
+    if !options.tables.is_empty() && of != options.tables.iter().collect() {
+        let names = names(begun.tables.iter().map(|table| &table.table));
+        return occupied(format!(
+            "a backup of other tables was begun there: {names}; say the same, or name another directory"
+        ));
+    }
+    if let Some(gone) = begun.tables.iter().find(|begun| !present.iter().any(|table| table.id == begun.table.id)) {
+        let name = &gone.table.name;
+        return occupied(format!(
+            "the backup that was begun there is of table {name}, which was dropped; name another directory"
+        ));
+    }
+    Ok(begun)
+}

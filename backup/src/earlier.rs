@@ -1,0 +1,115 @@
+//! An earlier backup of the same cluster, of which files are taken over where nothing has changed since: a partition whose log ends where it
+//! ended then holds what it held then. What is taken over is read and held to its checksums, and is a file of the new backup like any other:
+//! the earlier one may be deleted.
+
+use crate::error::BackupError;
+use crate::manifest::{Manifest, Piece, TableBackup};
+use crate::store::Store;
+use crate::verify::{PieceReader, show};
+use archon_client::{KeyRange, Position};
+
+/// An earlier backup.
+pub(crate) struct Earlier<'a> {
+    store: &'a Store,
+    manifest: Manifest,
+}
+
+impl<'a> Earlier<'a> {
+    /// Reads what the earlier backup says of itself. It is refused if nothing of it can be of use for `manifest`.
+    pub(crate) async fn open(store: &'a Store, of: &Manifest) -> Result<Self, BackupError> {
+        let earlier = Self { store, manifest: show(store).await.map_err(|error| useless(store, error.to_string()))? };
+        let manifest = &earlier.manifest;
+        if manifest.cluster_id != of.cluster_id {
+            let why = format!("it is of cluster {}, and this is {}", manifest.cluster_id, of.cluster_id);
+            return Err(useless(store, why));
+        }
+        if manifest.generation != of.generation {
+            let why = format!(
+                "it is of generation {} of the cluster, and this is {}: what was recovered may have lost what it has",
+                manifest.generation, of.generation
+            );
+            return Err(useless(store, why));
+        }
+        let is_of_use = |table: &TableBackup| table.holds_data() && earlier.table(table.table.id).is_some();
+        if of.tables.iter().any(TableBackup::holds_data) && !of.tables.iter().any(is_of_use) {
+            let names = crate::manifest::names(manifest.tables.iter().map(|table| &table.table));
+            let why = format!("it has none of the tables that are backed up; it has {names}, perhaps dropped since");
+            return Err(useless(store, why));
+        }
+        Ok(earlier)
+    }
+
+    /// By number: a table that was dropped and made anew under its name is another one.
+    fn table(&self, id: u64) -> Option<&TableBackup> {
+        self.manifest.tables.iter().find(|table| table.table.id == id)
+    }
+
+    /// The piece that holds what a snapshot of this partition, with these keys and as of this position, would. No two entries of a
+    /// partition's log have the same position, in whatever life of the cluster.
+    pub(crate) fn same(
+        &self,
+        table: u64,
+        partition: u32,
+        keys: &KeyRange,
+        position: Position,
+    ) -> Option<Unchanged<'_>> {
+        let table = self.table(table)?;
+        let is_same = |piece: &&Piece| {
+            (piece.partition, piece.epoch, piece.seq) == (partition, position.epoch.get(), position.seq.get())
+                && piece.keys().is_ok_and(|found| found == *keys)
+        };
+        Some(Unchanged { store: self.store, table, piece: table.pieces.iter().find(is_same)? })
+    }
+}
+
+/// A piece of an earlier backup that is as it would be taken now.
+pub(crate) struct Unchanged<'a> {
+    store: &'a Store,
+    table: &'a TableBackup,
+    piece: &'a Piece,
+}
+
+impl Unchanged<'_> {
+    /// Has the file in the new backup, once all of it was read and found whole. Gives the piece.
+    pub(crate) async fn take_over(&self, into: &Store, file: String) -> Result<Piece, BackupError> {
+        let read = async {
+            let mut entries = PieceReader::open(self.store, self.table, self.piece).await?;
+            while entries.next().await?.is_some() {}
+            Ok::<_, BackupError>(())
+        };
+        read.await.map_err(|error| useless(self.store, error.to_string()))?;
+        into.take_over(self.store, &self.piece.file, &file).await?;
+        Ok(Piece { file, ..self.piece.clone() })
+    }
+}
+
+fn useless(store: &Store, why: String) -> BackupError {
+    BackupError::Earlier { place: store.place(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::{manifest, piece, table};
+    use archon_client::{Bytes, KeysBy};
+    use archon_types::{Epoch, Seq};
+
+    #[test]
+    fn a_file_was_taken_over_of_a_partition_that_was_not_the_same() {
+        let store = Store::at("/nowhere").unwrap();
+        let pieces = vec![piece(4, "", Some("m")), piece(2, "m", None)];
+        let earlier = Earlier { store: &store, manifest: manifest(vec![table(KeysBy::Range, 9, pieces)]) };
+        let position = |epoch, seq| Position { epoch: Epoch::new(epoch), seq: Seq::new(seq) };
+        let keys = |begin: &'static str| KeyRange { begin: Bytes::from_static(begin.as_bytes()), end: None };
+        let same = |table, partition, keys: &KeyRange, position| {
+            earlier.same(table, partition, keys, position).map(|found| found.piece.partition)
+        };
+        assert_eq!(same(1, 2, &keys("m"), position(3, 9)), Some(2));
+        assert_eq!(same(7, 2, &keys("m"), position(3, 9)), None, "another table");
+        assert_eq!(same(1, 4, &keys("m"), position(3, 9)), None, "another partition");
+        assert_eq!(same(1, 2, &keys("n"), position(3, 9)), None, "fewer keys: it was split");
+        assert_eq!(same(1, 2, &keys(""), position(3, 9)), None, "more keys: it was merged");
+        assert_eq!(same(1, 2, &keys("m"), position(3, 10)), None, "one more write");
+        assert_eq!(same(1, 2, &keys("m"), position(4, 9)), None, "another leader");
+    }
+}
