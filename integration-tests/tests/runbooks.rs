@@ -162,13 +162,14 @@ async fn the_cluster_moves_to_other_hosts() {
 
 /// A cluster in which athens has a disk of its own, which is full, beside some other nodes.
 struct Full {
+    /// Goes first: the directory of the cluster cannot be removed while it is there.
+    _disk: SmallDisk,
     cluster: Cluster,
     client: Client,
     /// Where athens keeps its data.
     data: PathBuf,
     /// What fills its disk, if not its own data.
     file: Option<PathBuf>,
-    _disk: SmallDisk,
 }
 
 impl Full {
