@@ -165,6 +165,50 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_without_it() {
+    let mut cluster = Cluster::start(EXE, &Options { partitions: 8, ..Options::replicated() });
+    cluster.wait_whole(3);
+    let client = cluster.client().build().await.expect("a client");
+    let load = Load::start(&client, "restarted", 4);
+    for lost in [0, 2] {
+        cluster.take_coordinator(lost).kill();
+    }
+    // Without this one nobody can tell whether more was acknowledged.
+    cluster.take_node("cyrene").kill();
+    let report = load.stop().await;
+    assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
+    let left = cluster.directory().join("left");
+    std::fs::rename(data(&cluster, 2), &left).expect("the directory moves");
+    recover(&mut cluster, 2, &left);
+    let waits_for_cyrene = |cluster: &Cluster, when: &str| {
+        wait_for(&format!("all but cyrene to have told, {when}"), TIMEOUT, || {
+            let quorum = quorum(cluster)?;
+            let doubts = quorum["recovery"]["doubts"].as_array().cloned().unwrap_or_default();
+            let unheard: Vec<_> = doubts.iter().filter(|doubt| doubt["may_be_accepted"] == json!(false)).collect();
+            check(matches!(unheard[..], [one] if one["about"] == "cyrene"), || quorum.to_string())
+        });
+        let settled = cluster.archon(&["quorum", "settle", "--accept-data-loss"]);
+        assert!(settled.code == 4 && settled.stderr.contains("cyrene"), "{when}: {settled:?}");
+    };
+    waits_for_cyrene(&cluster, "at first");
+    cluster.take_coordinator(1).kill();
+    cluster.start_coordinator(1);
+    waits_for_cyrene(&cluster, "after a restart of the coordinator");
+    cluster.take_node("byzantium").kill();
+    cluster.start_node("byzantium");
+    waits_for_cyrene(&cluster, "after a restart of a node");
+    // Both at once, and the one that is missing comes meanwhile.
+    cluster.take_coordinator(1).kill();
+    cluster.take_node("athens").kill();
+    cluster.start_node("cyrene");
+    cluster.start_coordinator(1);
+    cluster.start_node("athens");
+    wait_recovered(&cluster, 2);
+    cluster.wait_whole(3);
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+}
+
 #[test]
 fn what_is_no_coordinators_directory_was_recovered() {
     let mut cluster = Cluster::start(EXE, &Options { nodes: vec![], ..Options::default() });

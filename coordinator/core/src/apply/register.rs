@@ -102,7 +102,13 @@ pub(super) fn register(
     let older = known.as_ref().is_some_and(|known| is_rolled_back(known, register.last_incarnation));
     if let Some(recovery) = &mut state.recovery {
         let copies = register.held.iter().map(|placement| (*placement, None)).collect();
-        recovery.inventories.insert(id, Inventory { incarnation, told: told(register), older, copies });
+        let told = match recovery.inventories.get(&id) {
+            // It registers again: what it was told of this generation, it was told of this state.
+            Some(before) if generation_of(told(register).get()) == state.generation => before.told,
+            Some(before) => told(register).max(before.told),
+            None => told(register),
+        };
+        recovery.inventories.insert(id, Inventory { incarnation, told, older, copies });
     }
     if state.breaks(Mutant::CondemnedEndsWithLife) {
         forget_node(state, id); // rule 26

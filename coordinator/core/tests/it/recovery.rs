@@ -128,6 +128,23 @@ fn a_partition_goes_on_from_the_copy_with_the_most_entries(mutant: Option<Mutant
     is_over(&bed) && counts == [cyrene]
 }
 
+#[test]
+fn a_node_that_was_started_again_meanwhile_was_behind_what_it_was_told_since() {
+    let behind = |first: u64| {
+        let mut bed = recovered(None);
+        tells(&mut bed, "athens", |_| {}, (1, 5));
+        tells(&mut bed, "byzantium", |register| register.told = Version::new(first), (1, 5));
+        // It is killed, and was told of what the coordinators have done since they began anew.
+        let told = |register: &mut Register| register.told = Version::new(first_number(2) + 1);
+        tells(&mut bed, "byzantium", told, (1, 5));
+        tells(&mut bed, "cyrene", |_| {}, (1, 5));
+        wait(&mut bed);
+        !is_over(&bed)
+    };
+    assert!(!behind(0), "nothing is lost");
+    assert!(behind(first_number(2) - 1), "what it was told of before it began is lost, however often it is started");
+}
+
 fn a_node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
     let mut bed = recovered(mutant);
     let mut later = said(&bed, "athens");
