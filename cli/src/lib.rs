@@ -27,7 +27,8 @@ mod version;
 mod wanted;
 
 use args::{
-    Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, QuorumVerb, RebalanceVerb, TableVerb, Verb,
+    Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, QuorumSnapshotVerb, QuorumVerb,
+    RebalanceVerb, TableVerb, Verb,
 };
 use exit::{Exit, Failure};
 use output::{Format, Output};
@@ -74,6 +75,9 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Version => version::run(&Output::new(connection.output)),
         Verb::Cert(verb) => cert::run(&verb, &connection, &Output::new(connection.output)),
         Verb::Quorum(QuorumVerb::Recover(args)) => recover::run(&args, &Output::new(connection.output)),
+        Verb::Quorum(QuorumVerb::Snapshot(QuorumSnapshotVerb::Verify(args))) => {
+            recover::verify(&args, &Output::new(connection.output))
+        }
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),

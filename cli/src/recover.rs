@@ -1,11 +1,13 @@
-//! `archon quorum recover`: a new generation from what is left of a quorum. It asks nobody.
+//! `archon quorum recover`: a new generation from what is left of a quorum, which asks nobody; and `archon quorum snapshot`, which keeps what
+//! one can begin with.
 
 use crate::admin::{short_time, since};
-use crate::args::QuorumRecoverArgs;
-use crate::documents::QuorumRecovered;
+use crate::args::{QuorumRecoverArgs, QuorumSaveArgs, QuorumVerifyArgs};
+use crate::documents::{QuorumRecovered, QuorumSnapshotFile};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_coordinator::{NewGeneration, RecoverError, Survivor, SurvivorSummary};
+use archon_client::Admin;
+use archon_coordinator::{NewGeneration, RecoverError, SnapshotFile, Survivor, SurvivorSummary};
 use std::path::Path;
 
 /// Says what is left, and begins anew with it if that is accepted.
@@ -45,6 +47,42 @@ pub(crate) fn run(args: &QuorumRecoverArgs, output: &Output) -> Result<Exit, Fai
         into.display()
     ));
     Ok(Exit::Done)
+}
+
+/// Has all that the coordinators hold written into a file.
+pub(crate) async fn save(args: &QuorumSaveArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let mut file = SnapshotFile::create(&args.to).map_err(failure)?;
+    let mut snapshot = admin.snapshot_quorum().await?;
+    while let Some(bytes) = snapshot.next().await? {
+        file.write(&bytes).map_err(failure)?;
+    }
+    let summary = file.finish().map_err(failure)?;
+    told(&args.to, &summary, "saved", output)?;
+    output.talk("next: keep it apart from the coordinators' disks, with a backup of the tables (archon backup create)");
+    Ok(Exit::Done)
+}
+
+/// Reads all of such a file.
+pub(crate) fn verify(args: &QuorumVerifyArgs, output: &Output) -> Result<Exit, Failure> {
+    let summary = Survivor::read_file(&args.file).map_err(failure)?.summary();
+    told(&args.file, &summary, "as it was written", output)?;
+    Ok(Exit::Done)
+}
+
+fn told(file: &Path, summary: &SurvivorSummary, what: &str, output: &Output) -> Result<(), Failure> {
+    if !output.is_json() {
+        show(file, summary, output)?;
+        return output.line(what);
+    }
+    output.json(&QuorumSnapshotFile {
+        cluster_id: summary.cluster.clone(),
+        generation: summary.generation,
+        last_index: summary.last_index,
+        last_event_at_ms: summary.last_event_at_ms,
+        nodes_total: summary.nodes,
+        tables_total: summary.tables,
+        partitions_total: summary.partitions,
+    })
 }
 
 fn show(from: &Path, summary: &SurvivorSummary, output: &Output) -> Result<(), Failure> {
@@ -87,8 +125,8 @@ fn document(summary: &SurvivorSummary, generation: u64, into: Option<&Path>) -> 
 fn failure(error: RecoverError) -> Failure {
     let exit = match error {
         RecoverError::Nothing { .. } => Exit::NotFound,
-        RecoverError::NotNew { .. } | RecoverError::Useless { .. } => Exit::Refused,
-        RecoverError::Address { .. } => Exit::Usage,
+        RecoverError::NotNew { .. } | RecoverError::Taken { .. } | RecoverError::Useless { .. } => Exit::Refused,
+        RecoverError::Address { .. } | RecoverError::NoFile { .. } => Exit::Usage,
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

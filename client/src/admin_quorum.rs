@@ -1,14 +1,18 @@
 //! Administration of the quorum.
 
-use crate::admin::{Admin, client, request_id};
+use crate::admin::{Admin, client, incomplete, request_id};
 use crate::admin_call::Effect;
 use crate::admin_types::Quorum;
 use crate::error::Error;
+use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::v1;
-use archon_types::QuorumChange;
+use archon_types::{ErrorDetail, ErrorKind, QuorumChange};
+use bytes::Bytes;
 use std::time::Duration;
+use tokio::time::timeout;
+use tonic::Streaming;
 
 /// How long a coordinator that is said to lead may take to answer, before another one's view is taken instead.
 const LEADER_DEADLINE: Duration = Duration::from_secs(2);
@@ -68,6 +72,23 @@ impl Admin {
         Ok(wire.changed)
     }
 
+    /// Begins a snapshot of all that the coordinators hold, as of one position of their log: a file from which `archon quorum recover`
+    /// begins. It has what is written nowhere else: who may do what, settings, which node holds what. It does not have rows of tables.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn snapshot_quorum(&self) -> Result<QuorumSnapshot, Error> {
+        let request = v1::SnapshotQuorumRequest { cluster: None, request_id: uuid_bytes(request_id().get()) };
+        let call = |channel, request| async move { client(channel).snapshot_quorum(request).await };
+        let pages: Streaming<v1::SnapshotQuorumPage> =
+            self.coordinator_client().call(Effect::Reads, request, call).await?;
+        let mut snapshot = QuorumSnapshot { index: 0, bytes_total: 0, came: 0, pages };
+        let head = snapshot.page().await?.and_then(|page| page.head);
+        let head = head.ok_or_else(|| incomplete("SnapshotQuorumPage.head"))?;
+        (snapshot.index, snapshot.bytes_total) = (head.index, head.bytes);
+        Ok(snapshot)
+    }
+
     /// Has another voter lead the quorum: this one, or the one whose log is nearest to the end of the leader's. Returns who leads then,
     /// if that is known at once.
     ///
@@ -79,5 +100,45 @@ impl Admin {
         let call = |channel, request| async move { client(channel).transfer_lead(request).await };
         let wire: v1::TransferLeadResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(wire.leader)
+    }
+}
+
+/// How long the next page is waited for.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// All that the coordinators hold, on its way.
+#[derive(Debug)]
+pub struct QuorumSnapshot {
+    /// The last entry of the log that is in it.
+    pub index: u64,
+    /// How many bytes the file has.
+    pub bytes_total: u64,
+    came: u64,
+    pages: Streaming<v1::SnapshotQuorumPage>,
+}
+
+impl QuorumSnapshot {
+    /// The next bytes of the file, which has a checksum of its own; `None` once all have come.
+    ///
+    /// # Errors
+    /// See [`Error`]; what came so far is of no use then.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.page().await? {
+            Some(page) => {
+                self.came = self.came.saturating_add(page.content.len() as u64);
+                Ok(Some(page.content))
+            }
+            None if self.came == self.bytes_total => Ok(None),
+            None => {
+                let what = format!("the snapshot ended after {} of {} bytes", self.came, self.bytes_total);
+                Err(ErrorDetail::new(ErrorKind::Unreachable, what).into())
+            }
+        }
+    }
+
+    async fn page(&mut self) -> Result<Option<v1::SnapshotQuorumPage>, Error> {
+        let late = |_| Error::from(ErrorDetail::new(ErrorKind::Unreachable, "no page of the snapshot came in time"));
+        let page = timeout(PAGE_TIMEOUT, self.pages.message()).await.map_err(late)?;
+        page.map_err(|status| detail_of(&status).into())
     }
 }

@@ -63,6 +63,7 @@ mod via;
 
 pub use access_types::{AccessChanged, AccessRight, AccessSummary};
 pub use admin::Admin;
+pub use admin_quorum::QuorumSnapshot;
 pub use admin_types::{
     CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, PendingQuorumChange,
     Quorum, QuorumRecovery, RangeSummary, Reason, RecoveryDoubt, Status, TableSummary,

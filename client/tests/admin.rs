@@ -171,6 +171,16 @@ macro_rules! empty {
                 Ok(Response::new(v1::LoseNodeResponse { copies: 3, counting: 2, last_copies: 1 }))
             }
 
+            type SnapshotQuorumStream = futures::stream::Empty<Result<v1::SnapshotQuorumPage, Status>>;
+
+            async fn snapshot_quorum(
+                &self,
+                request: Request<v1::SnapshotQuorumRequest>,
+            ) -> Result<Response<Self::SnapshotQuorumStream>, Status> {
+                self.0.begin(&request.get_ref().request_id).await?;
+                Ok(Response::new(futures::stream::empty()))
+            }
+
             $(async fn $method(&self, _: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
                 self.0.begin(b"").await?;
                 Ok(Response::new(v1::$response::default()))

@@ -43,7 +43,7 @@ pub use identity::IdentityError;
 #[cfg(feature = "fuzzing")]
 pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
-pub use recovery::{NewGeneration, RecoverError, Survivor, SurvivorSummary};
+pub use recovery::{NewGeneration, RecoverError, SnapshotFile, Survivor, SurvivorSummary};
 
 use archon_security::Refusals;
 use raft::Storage;

@@ -235,6 +235,11 @@ fn every_verb_prints_what_is_documented() {
     // Who the coordinators are.
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
     let quorum = seen.done(&["quorum", "list"]);
+    let kept = tempfile::tempdir().expect("a directory");
+    let file = kept.path().join("quorum").display().to_string();
+    let saved = seen.done(&["quorum", "snapshot", "save", "--to", &file]);
+    assert_eq!(seen.done(&["quorum", "snapshot", "verify", &file]), saved);
+    assert_eq!(saved["cluster_id"], quorum["cluster_id"]);
     assert_eq!((&quorum["spare_voters"], &quorum["retired_ids"]), (&json!(1), &json!([])), "{quorum}");
     assert_eq!(seen.done(&["quorum", "demote", "3", "--force", "--wait"])["coordinators"][2]["learner"], true);
     assert_eq!(seen.done(&["quorum", "promote", "3", "--wait"])["coordinators"][2]["learner"], false);

@@ -15,6 +15,7 @@ use operator::Operator;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;

@@ -55,6 +55,7 @@ const CALLS: &[(&str, Methods)] = &[
             ("TransferLead", ADMINS),
             ("ShowUpgrade", READERS),
             ("ChangeUpgrade", ADMINS),
+            ("SnapshotQuorum", ADMINS),
             ("Events", READERS),
         ],
     ),
@@ -135,7 +136,16 @@ mod tests {
 
     #[test]
     fn an_operator_changes_nothing_and_a_client_is_no_member() {
-        let changes = ["SetNode", "ForceLeader", "DropTable", "ApplyPlan", "Configure", "Order", "SplitPartition"];
+        let changes = [
+            "SetNode",
+            "ForceLeader",
+            "DropTable",
+            "ApplyPlan",
+            "Configure",
+            "Order",
+            "SplitPartition",
+            "SnapshotQuorum",
+        ];
         for method in changes {
             assert_eq!(callers(&format!("/archon.v1.Admin/{method}")), ADMINS, "{method}");
         }

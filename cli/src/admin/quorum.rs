@@ -3,10 +3,11 @@
 use super::orders::with_list;
 use super::wait::{Waited, Watched, wait};
 use super::{short_time, since};
-use crate::args::{QuorumVerb, QuorumWaitArgs};
+use crate::args::{QuorumSnapshotVerb, QuorumVerb, QuorumWaitArgs};
 use crate::documents::{LeadTransferred, QuorumChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
+use crate::recover::save;
 use archon_client::{
     Admin, CoordinatorRole, CoordinatorStatus, Error, ErrorKind, Quorum, QuorumChange, QuorumRecovery, RecoveryDoubt,
 };
@@ -19,6 +20,10 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         QuorumVerb::TransferLeader(args) => return transfer(args.member, admin, output).await,
         QuorumVerb::Cancel => return cancel(admin, output).await,
         QuorumVerb::Settle(args) => return settle(args.accept_data_loss, admin, output).await,
+        QuorumVerb::Snapshot(QuorumSnapshotVerb::Save(args)) => return save(args, admin, output).await,
+        QuorumVerb::Snapshot(QuorumSnapshotVerb::Verify(_)) => {
+            return Err(Failure::failed("a file is read by nobody else"));
+        }
         QuorumVerb::Recover(_) => return Err(Failure::failed("a recovery asks nobody")),
         QuorumVerb::Promote(args) => (QuorumChange::Promote { id: args.member }, false, &args.wait),
         QuorumVerb::Demote(args) => (QuorumChange::Demote { id: args.of.member }, args.force, &args.of.wait),

@@ -48,9 +48,13 @@ pub(crate) enum QuorumVerb {
     ///
     /// Without --accept-data-loss it only says what is there (exit 4).
     #[command(after_help = "Examples:\n  archon quorum recover --from /var/lib/archon/c2\n  \
+        archon quorum recover --from /backups/quorum-monday\n  \
         archon quorum recover --from /var/lib/archon/c2 --into /var/lib/archon/c2-new --id 2 --address 10.0.0.2:7101 --accept-data-loss\n  \
         archon coordinator --id 2 --listen 10.0.0.2:7101 --data-dir /var/lib/archon/c2-new")]
     Recover(QuorumRecoverArgs),
+    /// Keep all that the coordinators hold in a file, while they run, and look at such a file.
+    #[command(subcommand)]
+    Snapshot(QuorumSnapshotVerb),
     /// End a recovery, and go on from what the nodes hold.
     ///
     /// It ends by itself once every node has told, unless changes were lost that nodes had been told of: `archon quorum list` says so.
@@ -60,6 +64,42 @@ pub(crate) enum QuorumVerb {
     /// Take back the change that is under way. A newcomer that copies the log already stays a learner.
     #[command(after_help = "Examples:\n  archon quorum cancel")]
     Cancel,
+}
+
+/// `archon quorum snapshot …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum QuorumSnapshotVerb {
+    /// Write all that the coordinators hold into a file, as of one position of their log.
+    ///
+    /// The leading coordinator gives it, and goes on meanwhile. It has what is written nowhere else: tables, nodes and their copies, settings,
+    /// rights of clients, orders, events. Rows of tables are not in it: `archon backup create` keeps these. `archon quorum recover
+    /// --from FILE` begins anew with it. The file is there once it was read again and found whole. By TLS it takes an admin, and who did
+    /// it is kept.
+    #[command(
+        after_help = "Examples:\n  archon quorum snapshot save --to /backups/quorum-monday\n  archon quorum snapshot verify /backups/quorum-monday"
+    )]
+    Save(QuorumSaveArgs),
+    /// Read all of such a file, and say of which state it is; it takes no cluster.
+    ///
+    /// Ends with 0 if it is as it was written, with 1 if it is damaged.
+    #[command(after_help = "Examples:\n  archon quorum snapshot verify /backups/quorum-monday")]
+    Verify(QuorumVerifyArgs),
+}
+
+/// Options of `archon quorum snapshot save`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumSaveArgs {
+    /// The file to make.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
+}
+
+/// Options of `archon quorum snapshot verify`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct QuorumVerifyArgs {
+    /// The file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// Whether the command waits.
@@ -122,7 +162,8 @@ pub(crate) struct QuorumAddressArgs {
 /// Options of `archon quorum recover`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct QuorumRecoverArgs {
-    /// The data directory of a coordinator that is stopped, best the one that was written to last; or a snapshot file of one.
+    /// The data directory of a coordinator that is stopped, best the one that was written to last; or a file that
+    /// `archon quorum snapshot save` wrote, or a snapshot file of a coordinator.
     #[arg(long, value_name = "PATH")]
     pub(crate) from: PathBuf,
     /// The data directory to make, where nothing is yet.

@@ -81,6 +81,26 @@ pub(crate) struct QuorumRecovered {
     pub(crate) data_dir: Option<String>,
 }
 
+/// What a file holds that was saved of the coordinators.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct QuorumSnapshotFile {
+    /// The cluster's UUID.
+    pub(crate) cluster_id: String,
+    /// The cluster's generation.
+    pub(crate) generation: u64,
+    /// The last entry of the log that is in it.
+    pub(crate) last_index: u64,
+    /// When the last of the events in it happened. Unix time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_event_at_ms: Option<u64>,
+    /// How many nodes are known.
+    pub(crate) nodes_total: usize,
+    /// How many tables are known.
+    pub(crate) tables_total: usize,
+    /// How many partitions are known.
+    pub(crate) partitions_total: usize,
+}
+
 /// Who was made to lead.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct LeadTransferred {

@@ -5,7 +5,7 @@ use super::{
     ErrorDocument, Key, MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
 };
 use super::{Exported, Imported, Row};
-use super::{LeadTransferred, QuorumChanged, QuorumRecovered};
+use super::{LeadTransferred, QuorumChanged, QuorumRecovered, QuorumSnapshotFile};
 use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
@@ -37,7 +37,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 85] = [
+    let all: [(&'static str, Schema); 87] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("doctor", one::<Diagnosis>),
@@ -69,6 +69,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("upgrade hold", one::<UpgradeChanged>),
         ("upgrade release", one::<UpgradeChanged>),
         ("upgrade finalize", one::<UpgradeChanged>),
+        ("quorum snapshot save", one::<QuorumSnapshotFile>),
+        ("quorum snapshot verify", one::<QuorumSnapshotFile>),
         ("access grant", one::<AccessChanged>),
         ("access revoke", one::<AccessChanged>),
         ("access list", one::<AccessSummary>),

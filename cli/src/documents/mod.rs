@@ -14,7 +14,7 @@ mod version;
 
 pub(crate) use admin::{
     Applied, BackupTaken, HostedCopy, LeadTransferred, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered,
-    QuorumChanged, QuorumRecovered,
+    QuorumChanged, QuorumRecovered, QuorumSnapshotFile,
 };
 pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,

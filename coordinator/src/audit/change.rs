@@ -110,6 +110,7 @@ change! {
     ChangeUpgradeRequest: |_it| "protocol".to_owned(), wants {
         _it.ask().as_str_name().trim_start_matches("UPGRADE_ASK_").to_lowercase()
     };
+    SnapshotQuorumRequest: |_it| "quorum".to_owned(), wants "all that it holds, as a file".to_owned();
     ConfigureRequest: |_it| "settings".to_owned(), wants settings(
         _it.changes.iter().take(SETTINGS_MAX).map(|change| (change.setting.as_str(), Some(change.value.to_string())))
     ), trial _it.dry_run;

@@ -156,15 +156,26 @@ impl Replicated {
         self.ended.cancel();
     }
 
-    /// Takes and publishes a snapshot of what is applied now. Blocks.
-    fn take_snapshot(&self) -> io::Result<Result<Snapshot, SnapshotError>> {
+    /// What is applied now. Blocks.
+    fn encoded(&self) -> io::Result<(SnapshotMeta, Bytes)> {
         // An image is taken so that encoding does not hold up what is being applied.
         let (state, meta) = {
             let at = self.at.read();
             let meta = SnapshotMeta { last_log_id: at.applied, last_membership: at.membership.clone() };
             (at.state.image(), meta)
         };
-        let snapshot = codec::encode("snapshot", &state)?;
+        Ok((meta, codec::encode("snapshot", &state)?))
+    }
+
+    /// What is applied now, as a snapshot's file for somebody else's disk, and the last entry that is in it. Blocks.
+    pub(crate) fn file(&self) -> io::Result<(u64, Bytes)> {
+        let (meta, snapshot) = self.encoded()?;
+        Ok((meta.last_log_id.map_or(0, |id| id.index), self.snapshots.file(&meta, &snapshot)?))
+    }
+
+    /// Takes and publishes a snapshot of what is applied now. Blocks.
+    fn take_snapshot(&self) -> io::Result<Result<Snapshot, SnapshotError>> {
+        let (meta, snapshot) = self.encoded()?;
         Ok(self.publish(&meta, &snapshot).map(|()| Snapshot { meta, snapshot }))
     }
 }

@@ -184,8 +184,7 @@ impl SnapshotDir {
 
     /// Writes a snapshot, durably but for its name. Of one that fails nothing is left.
     fn write(&self, name: &str, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
-        let header = codec::encode("snapshot header", &Header { cluster: self.cluster, meta: meta.clone() })
-            .map_err(|source| self.failed("encode", name, source))?;
+        let header = self.header(meta).map_err(|source| self.failed("encode", name, source))?;
         // What an earlier attempt may have left.
         self.clear(UNFINISHED)?;
         let written = self.write_pieces(name, &[&prefix(&header, body), &header, body]);
@@ -197,6 +196,16 @@ impl SnapshotDir {
             tracing::warn!(%error, "an unfinished snapshot stays until the next one is taken");
         }
         written
+    }
+
+    fn header(&self, meta: &SnapshotMeta) -> io::Result<Bytes> {
+        codec::encode("snapshot header", &Header { cluster: self.cluster, meta: meta.clone() })
+    }
+
+    /// A snapshot's file, for somebody else's disk.
+    pub(super) fn file(&self, meta: &SnapshotMeta, body: &[u8]) -> io::Result<Bytes> {
+        let header = self.header(meta)?;
+        Ok([&prefix(&header, body)[..], &header[..], body].concat().into())
     }
 
     fn write_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<(), SnapshotError> {

@@ -477,6 +477,15 @@ impl Admin for Admins {
         change!(self, "ChangeUpgrade", request, changed_upgrade)
     }
 
+    type SnapshotQuorumStream = quorum::Pages;
+
+    async fn snapshot_quorum(
+        &self,
+        request: Request<v1::SnapshotQuorumRequest>,
+    ) -> Result<Response<Self::SnapshotQuorumStream>, Status> {
+        change!(self, "SnapshotQuorum", request, saved)
+    }
+
     async fn events(&self, request: Request<v1::EventsRequest>) -> Result<Response<v1::EventsResponse>, Status> {
         let within = budget(request.metadata());
         let request = request.into_inner();

@@ -15,6 +15,28 @@ use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
 use archon_types::{DoubtKind, ErrorDetail, ErrorKind, QuorumChange};
+use bytes::Bytes;
+use futures::stream;
+use std::sync::Arc;
+use tonic::Status;
+
+/// Pages of a file.
+pub(super) type Pages = stream::Iter<std::vec::IntoIter<Result<v1::SnapshotQuorumPage, Status>>>;
+
+/// Bytes of the file in each.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// A file in pages: the first one says what follows, and has none of it.
+fn pages(index: u64, file: &Bytes) -> Vec<Result<v1::SnapshotQuorumPage, Status>> {
+    let head = v1::QuorumSnapshotHead { index, bytes: file.len() as u64 };
+    let first = v1::SnapshotQuorumPage { head: Some(head), content: Bytes::new() };
+    let begins = (0..file.len()).step_by(PAGE_BYTES);
+    let page = |begin: usize| v1::SnapshotQuorumPage {
+        head: None,
+        content: file.slice(begin..file.len().min(begin.saturating_add(PAGE_BYTES))),
+    };
+    [first].into_iter().chain(begins.map(page)).map(Ok).collect()
+}
 
 impl Admins {
     /// Lets a newcomer in.
@@ -66,6 +88,22 @@ impl Admins {
         };
         let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
         Ok(v1::ChangeQuorumResponse { changed })
+    }
+
+    /// All that is held here, as of now, as a file in pages.
+    pub(super) async fn saved(&self, request: v1::SnapshotQuorumRequest, call: &Call<'_>) -> Result<Pages> {
+        request_id(&request.request_id, "SnapshotQuorumRequest.request_id")?;
+        let session = self.context().confirmed(call.within).await?;
+        call.reaches(Stage::Judged);
+        let replicated = Arc::clone(session.quorum().replicated());
+        replicated.read(|state| check_named(request.cluster.as_ref(), state))?;
+        let failed =
+            |what: String| ErrorDetail::new(ErrorKind::Internal, format!("the state cannot be written: {what}"));
+        let made = tokio::task::spawn_blocking(move || replicated.file()).await;
+        let (index, file) =
+            made.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+        call.reaches(Stage::Done);
+        Ok(stream::iter(pages(index, &file)))
     }
 
     /// Has another voter lead.
