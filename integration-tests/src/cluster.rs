@@ -139,6 +139,11 @@ impl Cluster {
         self.issuer.as_ref().map_or(insecure, |issuer| issuer.transport(role, YOU).expect("a certificate"))
     }
 
+    /// Whether its members talk by TLS.
+    pub const fn talks_by_tls(&self) -> bool {
+        self.issuer.is_some()
+    }
+
     /// What vouches for members.
     ///
     /// # Panics
@@ -281,7 +286,11 @@ impl Cluster {
     /// # Panics
     /// If the path of the data is no text.
     pub fn node_arguments(&self, name: &str, listen: &str, data: &Path) -> Vec<String> {
-        let arguments = node_arguments(name, &listen.to_owned().into(), &self.coordinator_addresses(), data);
+        let place = listen.to_owned().into();
+        let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), data);
+        if let Some(issuer) = &self.issuer {
+            arguments.extend(issuer.member_arguments(Role::Node, name, &place).expect("a certificate"));
+        }
         arguments.into_iter().map(|word| word.into_string().expect("paths of tests are text")).collect()
     }
 

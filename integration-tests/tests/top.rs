@@ -1,5 +1,6 @@
 //! `archon top` on a real terminal: what stands there, that it does not flicker, and that the terminal is given back.
 
+use archon_client::Role;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -10,6 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
@@ -35,7 +37,13 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    fn start(coordinators: &str, arguments: &[&str]) -> Self {
+    /// Looks at a cluster as an operator, whose certificate that takes where it talks by TLS.
+    fn of(cluster: &Cluster, arguments: &[&str]) -> Self {
+        let shown = cluster.talks_by_tls().then(|| cluster.credentials(Role::Operator, "top"));
+        Self::start(&cluster.coordinator_list(), shown, arguments)
+    }
+
+    fn start(coordinators: &str, shown: Option<PathBuf>, arguments: &[&str]) -> Self {
         // The program must not have this end too: its terminal would never go away.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keys = openpt(flags).expect("a pseudo-terminal");
@@ -51,6 +59,9 @@ impl OnTerminal {
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(EXE).arg("top").args(arguments).args(["--coordinators", coordinators]);
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        if let Some(directory) = shown {
+            command.arg("--tls-dir").arg(directory);
+        }
         let program = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().expect("setsid of util-linux");
         Self { program, keys: keys.into(), terminal, modes, shown: String::new() }
     }
@@ -149,7 +160,7 @@ fn screen(written: &str) -> String {
 #[test]
 fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
     let mut cluster = Cluster::start(EXE, &Options::default());
-    let mut top = OnTerminal::start(&cluster.coordinator_list(), &["--every", "200ms", "--timeout", "1s"]);
+    let mut top = OnTerminal::of(&cluster, &["--every", "200ms", "--timeout", "1s"]);
     top.wait_screen("the nodes, with what they lead", |screen| {
         let alive = |name: &str| screen.lines().any(|line| line.starts_with(name) && line.contains(" alive "));
         ["athens", "byzantium", "cyrene"].into_iter().all(alive) && screen.contains("9 of 9 online")
@@ -189,7 +200,7 @@ fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
 fn control_c_a_signal_and_a_terminal_that_goes_away_end_it() {
     let cluster = Cluster::start(EXE, &Options::default());
     let begin = || {
-        let mut top = OnTerminal::start(&cluster.coordinator_list(), &[]);
+        let mut top = OnTerminal::of(&cluster, &[]);
         top.wait_screen("a node", |screen| screen.contains("\nathens "));
         top
     };
@@ -210,7 +221,7 @@ fn control_c_a_signal_and_a_terminal_that_goes_away_end_it() {
 #[test]
 fn where_nobody_answers_it_ends_before_it_takes_the_terminal() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
-    let mut top = OnTerminal::start(&nobody.to_string(), &["--timeout", "500ms"]);
+    let mut top = OnTerminal::start(&nobody.to_string(), None, &["--timeout", "500ms"]);
     let code = top.wait_exit().code();
     assert!(matches!(code, Some(5 | 6)), "{code:?}: {}", top.screen());
     assert!(!top.shown().contains(OTHER_SCREEN[0]) && top.shown().contains("next: "), "{:?}", top.shown());
