@@ -4,7 +4,7 @@ use crate::figures::Figures;
 use crate::world::World;
 use anyhow::Context;
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, CommandBatch, Edit, Goal, PartitionChange, apply, duties, on_stopping, plan,
+    Actor, ClusterState, Command, CommandBatch, Edit, Goal, PartitionChange, Totals, apply, duties, on_stopping, plan,
     rows_piece, table_piece, turn,
 };
 use archon_proto::v1;
@@ -16,6 +16,8 @@ use std::io::Write as _;
 const REPEATS: usize = 2_000;
 /// Applied changes over which the mean of a whole turn is taken; a turn may be dear.
 const TURNS: usize = 50;
+/// Turns in which all leaderships end, at most.
+const TURNS_OF_LOSS_MAX: usize = 1_000;
 
 /// Measures one size.
 pub(crate) fn measure(nodes: usize, partitions: usize, replication: u8) -> anyhow::Result<Figures> {
@@ -68,6 +70,9 @@ fn small_changes(figures: &mut Figures, world: &mut World) -> anyhow::Result<()>
     });
     figures.mean("turn without a change", TURNS, |_| {
         let _ = world.turn();
+    });
+    figures.mean("what a scrape counts", TURNS, |_| {
+        std::hint::black_box(Totals::of(&world.state));
     });
     figures.mean("version of all tables", REPEATS, |_| {
         std::hint::black_box(world.state.table_version());
@@ -204,6 +209,18 @@ fn failure(figures: &mut Figures, world: &mut World, heavy: NodeId) -> anyhow::R
     let drained = *world.state.nodes.keys().nth(1).context("no second node")?;
     world.commit(vec![Command::SetNode { node: drained, goal: NodeGoal::Drain, if_nodes: None }])?;
     figures.timed("first turn of a drain", || world.turn());
+    // At worst nothing is as it should be: no node was heard for long.
+    world.now = world.now.plus(world.state.settings.timing.failure_timeout_ms + 1);
+    for _ in 0..TURNS_OF_LOSS_MAX {
+        let commands = world.turn();
+        if commands.is_empty() {
+            break;
+        }
+        commit_any(world, commands);
+    }
+    figures.mean("what a scrape counts, all nodes failed", TURNS, |_| {
+        std::hint::black_box(Totals::of(&world.state));
+    });
     Ok(())
 }
 
