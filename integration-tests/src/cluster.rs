@@ -294,6 +294,17 @@ impl Cluster {
         arguments.into_iter().map(|word| word.into_string().expect("paths of tests are text")).collect()
     }
 
+    /// The arguments by which a process that a test starts by itself shows who it is, reached at 127.0.0.1; none where nobody shows that.
+    ///
+    /// # Panics
+    /// If there can be no certificate for that.
+    pub fn credentials_arguments(&self, role: Role, name: &str) -> Vec<String> {
+        if !self.talks_by_tls() {
+            return Vec::new();
+        }
+        vec!["--tls-dir".to_owned(), self.credentials(role, name).display().to_string()]
+    }
+
     /// Starts a process of the program under test that is not a member.
     pub fn spawn(&self, name: &str, arguments: &[String]) -> Process {
         spawn(&self.exe, name, arguments, self.directory.path())

@@ -1,5 +1,6 @@
 //! What bad input gets: a typed error with a remedy, and unchanged state.
 
+use archon_client::Role;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
@@ -77,6 +78,7 @@ fn a_node_of_another_cluster_is_refused() {
         .map(str::to_owned)
         .into_iter()
         .chain([cluster.directory().join("other").display().to_string()])
+        .chain(cluster.credentials_arguments(Role::Coordinator, "1"))
         .collect::<Vec<_>>();
     let _other = cluster.spawn("other-coordinator", &other);
     wait_for("the other quorum to answer", Duration::from_secs(30), || {
@@ -113,7 +115,8 @@ fn a_coordinator_whose_disk_was_wiped_is_refused() {
     let addresses = cluster.coordinator_addresses();
     let spawn = |name: &str, more: [&str; 5]| {
         let arguments = [&["coordinator", "--listen", &addresses[2]], &more[..]].concat();
-        cluster.spawn(name, &arguments.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        let shown = cluster.credentials_arguments(Role::Coordinator, more[1]);
+        cluster.spawn(name, &arguments.into_iter().map(str::to_owned).chain(shown).collect::<Vec<_>>())
     };
     std::fs::remove_dir_all(&data).expect("wiping the disk");
     // Neither founded anew nor joined anew: its number is that of a voter with another directory.

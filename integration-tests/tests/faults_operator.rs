@@ -1,6 +1,6 @@
 //! What an operator may do wrong, or stop doing.
 
-use archon_client::Client;
+use archon_client::{Client, Role};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
@@ -27,7 +27,8 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     // A target that stands still keeps every move under way for as long as somebody waits.
     cluster.node("ephesus").pause();
     let list = cluster.coordinator_list();
-    let arguments = ["rebalance", "apply", "--wait", "--coordinators", &list].map(str::to_owned);
+    let arguments = ["rebalance", "apply", "--wait", "--coordinators", &list].map(str::to_owned).into_iter();
+    let arguments: Vec<String> = arguments.chain(cluster.credentials_arguments(Role::Admin, "somebody")).collect();
     let mut waiting = cluster.spawn("waiting", &arguments);
     let (status, _) = wait_for("moves under way", TIMEOUT, || {
         let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
@@ -68,7 +69,8 @@ async fn a_node_pointed_at_another_clusters_coordinators() {
     let data = cluster.directory().join("other").display().to_string();
     let peers = format!("1={address}");
     let other = ["coordinator", "--id", "1", "--listen", &address, "--peers", &peers, "--min-nodes", "1", "--data-dir"];
-    let other: Vec<String> = other.into_iter().chain([data.as_str()]).map(str::to_owned).collect();
+    let shown = cluster.credentials_arguments(Role::Coordinator, "1");
+    let other: Vec<String> = other.into_iter().chain([data.as_str()]).map(str::to_owned).chain(shown).collect();
     let _other = cluster.spawn("other-coordinator", &other);
     let status = || {
         let ran = cluster.archon_at(&address, &["status", "--timeout", "1s", "-o", "json"]);
