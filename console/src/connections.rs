@@ -89,6 +89,7 @@ async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) 
         }
         Err(error) if error.is_refusal() => {
             // Nobody is told but those who watch: the other side has heard why from its own library.
+            caller.identity = error.refused().cloned().map(Arc::new);
             let _ = caller.refused("a connection to the console", None, error.to_string());
             None
         }

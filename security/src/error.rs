@@ -2,6 +2,7 @@
 
 use crate::expected::Expected;
 use crate::identity::Identity;
+use crate::withdrawn::Revoked;
 use rustls::{CertificateError, InvalidMessage};
 use std::io;
 use std::time::Duration;
@@ -22,6 +23,9 @@ pub enum TlsError {
     /// The other side's certificate is not one to be believed.
     #[error("its certificate is refused: {0}")]
     Certificate(String),
+    /// The other side's certificate was withdrawn.
+    #[error("its certificate is refused: {0}")]
+    Revoked(Revoked),
     /// The other side refuses our certificate.
     #[error("it refuses this process's certificate: {0}")]
     Refused(String),
@@ -48,7 +52,30 @@ impl TlsError {
     /// Whether the other side is refused for whom it shows that it is, or does not show: what those who watch over the cluster are to
     /// hear of. All else is a connection that came to nothing.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Certificate(_) | Self::Nobody(_) | Self::NoCertificate)
+        matches!(self, Self::Certificate(_) | Self::Nobody(_) | Self::NoCertificate | Self::Revoked(_))
+    }
+
+    /// Who is refused, if it could be seen.
+    pub const fn refused(&self) -> Option<&Identity> {
+        match self {
+            Self::Revoked(revoked) => Some(&revoked.identity),
+            _ => None,
+        }
+    }
+
+    /// What is to be done where one side does not take the other's certificate; `own` is who this process is.
+    pub(crate) fn remedy(&self, own: &Identity) -> Option<String> {
+        match self {
+            Self::Refused(why) if why.contains(EXPIRED) => Some("renew it: docs/CERTIFICATES.md, Renewing".to_owned()),
+            Self::Refused(why) if why.contains(WITHDRAWN) => Some(format!(
+                "issue it again, or, if nobody else has its key, have it count again by `archon access readmit {own}`"
+            )),
+            Self::Refused(_) | Self::Certificate(_) | Self::Nobody(_) | Self::Stranger { .. } => {
+                Some(COMPARE.to_owned())
+            }
+            Self::Revoked(_) => Some("whoever runs that process has to be given a new certificate".to_owned()),
+            _ => None,
+        }
     }
 
     /// What a failed handshake means; `host` was dialled, if any was.
@@ -57,6 +84,12 @@ impl TlsError {
             return Self::Broken(error);
         };
         match cause {
+            rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {
+                match other.0.downcast_ref::<Revoked>() {
+                    Some(revoked) => Self::Revoked(revoked.clone()),
+                    None => Self::Certificate(other.to_string()),
+                }
+            }
             rustls::Error::InvalidCertificate(why) => Self::Certificate(reason(why, host)),
             rustls::Error::InvalidMessage(
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
@@ -82,6 +115,11 @@ fn reason(why: &CertificateError, host: Option<&str>) -> String {
     }
 }
 
+/// Of a certificate that holds no more: the alert's name.
+const EXPIRED: &str = "CertificateExpired";
+/// Of one that was withdrawn: the library knows lists of its own, and for ours it sends what is left.
+const WITHDRAWN: &str = "CertificateUnknown";
+
 /// What the other side means by an alert, of which the library tells no more than the name.
 fn refusal(alert: &str) -> String {
     match alert {
@@ -89,7 +127,8 @@ fn refusal(alert: &str) -> String {
         "UnknownCA" | "DecryptError" | "BadCertificate" => {
             format!("no certificate authority that it believes has signed it ({alert})")
         }
-        "CertificateExpired" => format!("it has expired ({alert}); renew it"),
+        WITHDRAWN => format!("it was withdrawn ({alert})"),
+        EXPIRED => format!("it has expired ({alert}); renew it"),
         "CertificateRequired" => format!("it was shown none ({alert})"),
         _ => alert.to_owned(),
     }

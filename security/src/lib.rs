@@ -13,6 +13,7 @@
 mod behalf;
 mod caller;
 mod certificate;
+mod complaints;
 mod credentials;
 mod error;
 mod expected;
@@ -24,6 +25,7 @@ mod stream;
 mod tls;
 mod transport;
 mod verified_peer;
+mod withdrawn;
 
 pub use behalf::ON_BEHALF_OF;
 pub use caller::{Caller, counted_address};
@@ -42,3 +44,4 @@ pub use rights::{callers, known_calls};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;
 pub use transport::{Connector, Transport};
+pub use withdrawn::{Revoked, WithdrawnCertificates};

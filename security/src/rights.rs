@@ -48,6 +48,7 @@ const CALLS: &[(&str, Methods)] = &[
             ("Configure", ADMINS),
             ("ListAccess", READERS),
             ("SetAccess", ADMINS),
+            ("Withdraw", ADMINS),
             ("Explain", READERS),
             ("Quorum", READERS),
             ("ChangeQuorum", ADMINS),
@@ -145,6 +146,8 @@ mod tests {
             "Order",
             "SplitPartition",
             "SnapshotQuorum",
+            "Withdraw",
+            "ChangeUpgrade",
         ];
         for method in changes {
             assert_eq!(callers(&format!("/archon.v1.Admin/{method}")), ADMINS, "{method}");

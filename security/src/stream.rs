@@ -1,6 +1,7 @@
 //! A connection, plain or encrypted.
 
 use crate::identity::Identity;
+use crate::tls::Tls;
 use crate::verified_peer::VerifiedPeer;
 use rustls::pki_types::CertificateDer;
 use std::io;
@@ -73,6 +74,13 @@ impl Stream {
         Some(if agreed == Some(Protocol::Frames.alpn()) { Protocol::Frames } else { Protocol::Grpc })
     }
 
+    /// It was dialled at this address.
+    pub(crate) fn set_dialled(&mut self, by: &Arc<Tls>, address: &str) {
+        if let Io::Tls(_, peer) = &mut self.io {
+            peer.set_dialled(by, address);
+        }
+    }
+
     /// Both directions, to be used at the same time.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self.io {
@@ -113,7 +121,11 @@ impl AsyncRead for ReadHalf {
             Half::Plain(half) => Pin::new(half).poll_read(context, into),
             Half::Tls(half, peer) => {
                 peer.check()?;
-                Pin::new(half).poll_read(context, into)
+                let read = Pin::new(half).poll_read(context, into);
+                if let Poll::Ready(Err(error)) = &read {
+                    peer.heard(error);
+                }
+                read
             }
         }
     }
@@ -125,7 +137,11 @@ impl AsyncRead for Stream {
             Io::Plain(stream) => Pin::new(stream).poll_read(context, into),
             Io::Tls(stream, peer) => {
                 peer.check()?;
-                Pin::new(stream).poll_read(context, into)
+                let read = Pin::new(stream).poll_read(context, into);
+                if let Poll::Ready(Err(error)) = &read {
+                    peer.heard(error);
+                }
+                read
             }
         }
     }

@@ -1,12 +1,14 @@
 //! TLS as a member speaks it: both sides show certificates of the cluster's authority, and each looks at whom the other's names.
 
 use crate::certificate::{Certificate, date};
+use crate::complaints::Complaints;
 use crate::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE};
 use crate::error::TlsError;
 use crate::expected::Expected;
-use crate::identity::Identity;
+use crate::identity::{Identity, Role};
 use crate::stream::{Io, Protocol, Stream};
 use crate::verified_peer::{Authorities, VerifiedPeer};
+use crate::withdrawn::{ClientVerifier, Withdrawn, WithdrawnCertificates};
 use arc_swap::ArcSwap;
 use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;
@@ -33,6 +35,8 @@ pub struct Tls {
     directory: PathBuf,
     now: ArcSwap<Loaded>,
     authorities: Arc<Authorities>,
+    withdrawn: Arc<Withdrawn>,
+    complaints: Complaints,
     looks: Mutex<Looks>,
     /// Whether `looks` says why something is not taken; without waiting for whoever looks.
     is_not_taken: AtomicBool,
@@ -72,11 +76,17 @@ impl Tls {
     /// If they cannot be used now.
     pub fn open(directory: &Path) -> Result<Arc<Self>, CredentialsError> {
         let seen = seen(directory);
-        let loaded = Loaded::load(directory)?;
+        let withdrawn = Arc::<Withdrawn>::default();
+        let loaded = Loaded::load(directory, &withdrawn)?;
         let looks = Looks { next: Instant::now() + LOOK_INTERVAL, seen, not_taken: None };
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
-            authorities: Arc::new(Authorities::new(Arc::clone(&loaded.credentials.authorities))),
+            authorities: Arc::new(Authorities::new(
+                Arc::clone(&loaded.credentials.authorities),
+                Arc::clone(&withdrawn),
+            )),
+            withdrawn,
+            complaints: Complaints::default(),
             now: ArcSwap::from_pointee(loaded),
             looks: Mutex::new(looks),
             is_not_taken: AtomicBool::new(false),
@@ -159,16 +169,17 @@ impl Tls {
             return;
         }
         let identity = self.identity();
-        let taken = Loaded::load(&self.directory).map_err(|error| error.to_string()).and_then(|loaded| {
-            match loaded.credentials.identity == identity {
-                true => Ok(loaded),
-                false => Err(format!(
-                    "{} is of {}, and this process is {identity}: restart it to change who it is",
-                    self.directory.join(CERTIFICATE_FILE).display(),
-                    loaded.credentials.identity
-                )),
-            }
-        });
+        let taken =
+            Loaded::load(&self.directory, &self.withdrawn).map_err(|error| error.to_string()).and_then(|loaded| {
+                match loaded.credentials.identity == identity {
+                    true => Ok(loaded),
+                    false => Err(format!(
+                        "{} is of {}, and this process is {identity}: restart it to change who it is",
+                        self.directory.join(CERTIFICATE_FILE).display(),
+                        loaded.credentials.identity
+                    )),
+                }
+            });
         match taken {
             Ok(loaded) => {
                 let until = date(loaded.credentials.certificate.not_after);
@@ -189,6 +200,36 @@ impl Tls {
         }
     }
 
+    /// These certificates count no more, and all others do that the authority vouches for: nobody who shows one is let in, and whoever
+    /// is connected by one is turned away at its next word.
+    pub fn withdraw(&self, withdrawn: WithdrawnCertificates) {
+        if self.withdrawn.replace(withdrawn) {
+            self.authorities.changed();
+        }
+    }
+
+    /// Tells that somebody at `address` does not take this member's certificate, or shows one that this member does not take, unless that
+    /// was told lately. Whoever is no member hears it as the answer to what was asked.
+    pub(crate) fn complain(&self, address: &str, error: &TlsError) {
+        let credentials = self.credentials();
+        let is_member = matches!(credentials.identity.role(), Role::Coordinator | Role::Node | Role::Participant);
+        let (Some(remedy), true) = (error.remedy(&credentials.identity), is_member) else { return };
+        if !self.complaints.is_news(address, &error.to_string(), Instant::now()) {
+            return;
+        }
+        let file = self.directory.join(CERTIFICATE_FILE);
+        let (identity, ends) = (&credentials.identity, date(credentials.certificate.not_after));
+        match error {
+            TlsError::Refused(_) => {
+                tracing::warn!(
+                    "{address}: {error}; it was shown {}, of {identity}, until {ends}: {remedy}",
+                    file.display()
+                );
+            }
+            _ => tracing::warn!("{address}: {error}; {remedy}"),
+        }
+    }
+
     /// Shakes hands with whoever has connected.
     ///
     /// # Errors
@@ -203,7 +244,7 @@ impl Tls {
         let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
         let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
         let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
-        let peer = peer(&stream)?;
+        let peer = self.peer(&stream)?;
         Ok(self.stream(stream, peer, seen))
     }
 
@@ -230,11 +271,25 @@ impl Tls {
         let shaken = timeout(HANDSHAKE_TIMEOUT, connecting).await;
         let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
         let stream = TlsStream::Client(shaken.map_err(|error| TlsError::of_handshake(error, Some(host)))?);
-        let peer = peer(&stream)?;
+        let peer = self.peer(&stream)?;
         if !expected.is(&peer) {
             return Err(TlsError::Stranger { expected: expected.clone(), found: peer });
         }
         Ok(self.stream(stream, peer, seen))
+    }
+
+    /// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to, or the one
+    /// before, if this takes up its session again: so whether it still holds is seen to here.
+    fn peer(&self, stream: &TlsStream<TcpStream>) -> Result<Identity, TlsError> {
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
+        let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
+        let Certificate { subject, not_before, not_after, identity, .. } = certificate;
+        if not_after < SystemTime::now() {
+            return Err(TlsError::Certificate(format!("that of {subject} expired {}; renew it", date(not_after))));
+        }
+        let identity = identity.map_err(|error| TlsError::Nobody(format!("{subject}: {error}")))?;
+        self.withdrawn.check(&identity, not_before).map_err(TlsError::Revoked)?;
+        Ok(identity)
     }
 
     /// A connection to somebody who was believed as of that version of the authorities.
@@ -252,27 +307,16 @@ fn millis(time: SystemTime) -> Millis {
     Millis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to, or the one
-/// before, if this takes up its session again: so whether it still holds is seen to here.
-fn peer(stream: &TlsStream<TcpStream>) -> Result<Identity, TlsError> {
-    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
-    let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
-    if certificate.not_after < SystemTime::now() {
-        let Certificate { subject, not_after, .. } = certificate;
-        return Err(TlsError::Certificate(format!("that of {subject} expired {}; renew it", date(not_after))));
-    }
-    certificate.identity.map_err(|error| TlsError::Nobody(format!("{}: {error}", certificate.subject)))
-}
-
 impl Loaded {
-    fn load(directory: &Path) -> Result<Self, CredentialsError> {
+    fn load(directory: &Path, withdrawn: &Arc<Withdrawn>) -> Result<Self, CredentialsError> {
         let credentials = Credentials::load(directory, SystemTime::now())?;
         let wrong = |why: String| CredentialsError::Content { file: directory.join(AUTHORITIES_FILE), why };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let shown = Arc::new(SingleCertAndKey::from(Arc::clone(&credentials.certified)));
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&credentials.authorities), Arc::clone(&provider));
-        let verifier = verifier.build().map_err(|error| wrong(error.to_string()))?;
+        let authorities = verifier.build().map_err(|error| wrong(error.to_string()))?;
+        let verifier = Arc::new(ClientVerifier { authorities, withdrawn: Arc::clone(withdrawn) });
         let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| wrong(error.to_string()))?;

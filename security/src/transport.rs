@@ -155,9 +155,16 @@ impl Transport {
             stream.set_nodelay(true)?;
             match self {
                 Self::Plaintext { .. } => Ok(stream.into()),
-                Self::Tls(tls) => {
-                    tls.connect(stream, host_of(address), expected, protocol).await.map_err(io::Error::other)
-                }
+                Self::Tls(tls) => match tls.connect(stream, host_of(address), expected, protocol).await {
+                    Ok(mut stream) => {
+                        stream.set_dialled(tls, address);
+                        Ok(stream)
+                    }
+                    Err(error) => {
+                        tls.complain(address, &error);
+                        Err(io::Error::other(error))
+                    }
+                },
             }
         };
         tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| {

@@ -1,10 +1,14 @@
 //! Whether the certificate of whoever is at the other end of a connection is still believed while the connection stands.
 //!
-//! A handshake looks at the authorities that are believed at that moment. When one is removed, because its key was stolen or another has
-//! taken over, those whom it has let in are still connected: at their next word they are looked at again.
+//! A handshake looks at the authorities that are believed at that moment, and at the certificates that were withdrawn. When an authority is
+//! removed, because its key was stolen or another has taken over, those whom it has let in are still connected: at their next word they
+//! are looked at again. So are all when a certificate is withdrawn.
 
 use crate::credentials::verify;
+use crate::error::{TlsError, in_words};
 use crate::identity::Identity;
+use crate::tls::Tls;
+use crate::withdrawn::Withdrawn;
 use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -18,19 +22,20 @@ use std::time::{Duration, Instant, SystemTime};
 /// authorities that may be nearly everybody, who connects again at once.
 const SPREAD: Duration = Duration::from_secs(20);
 
-/// The authorities that are believed now, shared by a process's connections.
+/// The authorities that are believed now, and what of theirs counts no more, shared by a process's connections.
 #[derive(Debug)]
 pub(crate) struct Authorities {
     /// Rises with each change.
     version: AtomicU64,
     believed: RwLock<Arc<RootCertStore>>,
+    withdrawn: Arc<Withdrawn>,
     spread: Duration,
 }
 
 impl Authorities {
     /// These.
-    pub(crate) fn new(believed: Arc<RootCertStore>) -> Self {
-        Self { version: AtomicU64::new(0), believed: RwLock::new(believed), spread: SPREAD }
+    pub(crate) fn new(believed: Arc<RootCertStore>, withdrawn: Arc<Withdrawn>) -> Self {
+        Self { version: AtomicU64::new(0), believed: RwLock::new(believed), withdrawn, spread: SPREAD }
     }
 
     /// The version of what is believed now.
@@ -43,8 +48,13 @@ impl Authorities {
         let mut now = self.believed.write();
         if now.roots != believed.roots {
             *now = Arc::clone(believed);
-            self.version.fetch_add(1, Ordering::Release);
+            self.changed();
         }
+    }
+
+    /// Everybody is to be looked at again.
+    pub(crate) fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     /// A moment within the spread.
@@ -63,8 +73,10 @@ pub(crate) struct VerifiedPeer {
     identity: Arc<Identity>,
     /// The version of the authorities that vouched for it, or did not.
     seen: u64,
-    /// When it is turned away, if nobody vouches for it.
-    ends: Option<Instant>,
+    /// When it is turned away, and why, if nobody vouches for it or its certificate was withdrawn.
+    ends: Option<(Instant, String)>,
+    /// The address that was dialled, if it was, and who dialled.
+    dialled: Option<(Arc<Tls>, Arc<str>)>,
 }
 
 impl VerifiedPeer {
@@ -76,24 +88,54 @@ impl VerifiedPeer {
         identity: &Arc<Identity>,
     ) -> Self {
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        Self { authorities: Arc::clone(authorities), chain, identity: Arc::clone(identity), seen, ends: None }
+        Self {
+            authorities: Arc::clone(authorities),
+            chain,
+            identity: Arc::clone(identity),
+            seen,
+            ends: None,
+            dialled: None,
+        }
     }
 
-    /// Fails once nobody vouches for it any more. Asked at each read.
+    /// It was dialled at this address.
+    pub(crate) fn set_dialled(&mut self, by: &Arc<Tls>, address: &str) {
+        self.dialled = Some((Arc::clone(by), address.into()));
+    }
+
+    /// Tells of a connection that ends because the other side does not take the certificate of who dialled: it says so once it has seen
+    /// it, which is after the handshake.
+    pub(crate) fn heard(&self, error: &io::Error) {
+        if let Some((by, address)) = &self.dialled
+            && let Some(refused @ TlsError::Refused(_)) = in_words(error)
+        {
+            by.complain(address, &refused);
+        }
+    }
+
+    /// Fails once nobody vouches for it any more, or its certificate was withdrawn. Asked at each read.
     pub(crate) fn check(&mut self) -> io::Result<()> {
         let version = self.authorities.version();
         if version != self.seen {
             self.seen = version;
-            let believed = Arc::clone(&self.authorities.believed.read());
-            let vouched = verify(&believed, &self.chain, &self.identity, SystemTime::now()).is_ok();
-            self.ends = (!vouched).then(|| self.authorities.some_moment());
+            self.ends = self.look();
         }
-        match self.ends {
-            Some(ends) if Instant::now() >= ends => {
-                let why = format!("no authority in ca.crt vouches for the certificate of {} any more", self.identity);
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        match &self.ends {
+            Some((ends, why)) if Instant::now() >= *ends => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, why.clone()))
             }
             _ => Ok(()),
         }
+    }
+
+    fn look(&self) -> Option<(Instant, String)> {
+        let withdrawn = self.chain.first().map_or(Ok(()), |shown| self.authorities.withdrawn.check_certificate(shown));
+        if let Err(revoked) = withdrawn {
+            return Some((Instant::now(), TlsError::Revoked(revoked).to_string()));
+        }
+        let believed = Arc::clone(&self.authorities.believed.read());
+        let vouched = verify(&believed, &self.chain, &self.identity, SystemTime::now()).is_ok();
+        let why = || format!("no authority in ca.crt vouches for the certificate of {} any more", self.identity);
+        (!vouched).then(|| (self.authorities.some_moment(), why()))
     }
 }

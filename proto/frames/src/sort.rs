@@ -140,7 +140,8 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
                 Err(error) if error.is_refusal() => {
                     // Nobody is told but those who watch: the other side has heard why from its own library.
-                    let _ = entry.caller(None).refused("a connection", None, error.to_string());
+                    let who = error.refused().cloned().map(Arc::new);
+                    let _ = entry.caller(who).refused("a connection", None, error.to_string());
                     None
                 }
                 Err(error) => {

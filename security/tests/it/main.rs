@@ -6,3 +6,4 @@ mod credentials;
 mod handshakes;
 mod rotation;
 mod support;
+mod withdrawn;

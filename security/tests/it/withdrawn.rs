@@ -1,0 +1,77 @@
+//! Certificates that were withdrawn though the authority vouches for them.
+
+use crate::support::{authority, echo, identity, issue, issue_at, shake, tls};
+use archon_security::{Expected, Tls, TlsError, WithdrawnCertificates, in_words};
+use std::time::{Duration, SystemTime};
+use tokio::io::AsyncReadExt as _;
+
+/// Certificates of one that begin before that moment, or all of them.
+fn withdraw(at: &Tls, who: &str, before: Option<SystemTime>) {
+    at.withdraw(WithdrawnCertificates::from([(identity(who), before)]));
+}
+
+#[tokio::test]
+async fn a_stolen_certificate_was_good_until_it_ended() {
+    let authority = authority();
+    let (_athens, server) = tls(&issue(&authority, "node/athens"));
+    let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
+    let (_bob, bob) = tls(&issue(&authority, "admin/bob"));
+    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
+    let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap());
+    echo(&mut dialled, &mut accepted).await.unwrap();
+
+    withdraw(&server, "admin/alice", Some(SystemTime::now()));
+    // Who is there is turned away at the next word.
+    let error = echo(&mut dialled, &mut accepted).await.unwrap_err().to_string();
+    assert!(error.contains("that of admin/alice") && error.contains("was withdrawn"), "{error}");
+    // Who comes is refused, also by the session of before, and told so.
+    for resumed in [true, false] {
+        let fresh = tls(&issue(&authority, "admin/alice"));
+        let client = if resumed { &alice } else { &fresh.1 };
+        let (dialled, accepted) = shake(client, &server, "127.0.0.1", &Expected::Servers).await;
+        let error = accepted.unwrap_err();
+        assert!(error.is_refusal() && error.refused() == Some(&identity("admin/alice")), "{error:?}");
+        let heard = dialled.unwrap().read_u8().await.unwrap_err();
+        if !resumed {
+            let said = in_words(&heard).unwrap().to_string();
+            assert!(said.contains("refuses this process's certificate: it was withdrawn"), "{said}");
+        }
+    }
+    // Nobody else is.
+    let (dialled, accepted) = shake(&bob, &server, "127.0.0.1", &Expected::Servers).await;
+    echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
+    // All count again.
+    server.withdraw(WithdrawnCertificates::new());
+    let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
+    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
+    echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_was_given_a_new_certificate_goes_on() {
+    let authority = authority();
+    let (_athens, server) = tls(&issue(&authority, "node/athens"));
+    let (_old, old) = tls(&issue_at(&authority, "admin/alice", SystemTime::now() - Duration::from_secs(60)));
+    let (_new, new) = tls(&issue(&authority, "admin/alice"));
+    withdraw(&server, "admin/alice", Some(new.credentials().certificate.not_before));
+    let (dialled, accepted) = shake(&new, &server, "127.0.0.1", &Expected::Servers).await;
+    echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
+    let (_, accepted) = shake(&old, &server, "127.0.0.1", &Expected::Servers).await;
+    assert!(matches!(accepted.unwrap_err(), TlsError::Revoked(_)));
+}
+
+/// Of a removed coordinator, whose number is not given again.
+#[tokio::test]
+async fn whoever_dials_takes_a_withdrawn_certificate_of_nobody() {
+    let authority = authority();
+    let (_third, server) = tls(&issue(&authority, "coordinator/3"));
+    let (_athens, client) = tls(&issue(&authority, "node/athens"));
+    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Coordinators).await;
+    let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap());
+    echo(&mut dialled, &mut accepted).await.unwrap();
+    withdraw(&client, "coordinator/3", None);
+    assert!(echo(&mut dialled, &mut accepted).await.is_err(), "the connection of before");
+    let (dialled, _) = shake(&client, &server, "127.0.0.1", &Expected::Coordinators).await;
+    let error = dialled.unwrap_err();
+    assert!(matches!(error, TlsError::Revoked(_)) && error.to_string().contains("coordinator/3"), "{error}");
+}
