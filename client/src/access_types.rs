@@ -16,6 +16,38 @@ pub struct AccessSummary {
     /// What the client may do to the table by all of these, if both were named and it may do anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may: Option<Word<Right>>,
+    /// Certificates that count no more, by whose they are; of one client if that was named, and none if a table was.
+    #[serde(default)]
+    pub withdrawn: Vec<WithdrawnCertificates>,
+}
+
+/// Certificates that count no more, though the cluster's authority has signed them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WithdrawnCertificates {
+    /// Whose: `admin/alice`.
+    pub identity: String,
+    /// Those that begin before this moment (`not before`), Unix time; absent: whenever they begin, as of a coordinator that was
+    /// removed from the quorum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_before_at_ms: Option<u64>,
+}
+
+/// What withdrawing certificates, or having them count again, did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CertificatesWithdrawn {
+    /// Whose certificates: `admin/alice`.
+    pub identity: String,
+    /// Whether it was not so already.
+    pub changed: bool,
+    /// What counts no more now; absent: all certificates count that the authority has signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_now: Option<WithdrawnCertificates>,
+    /// The version of all rights as they are now.
+    pub access_version: u64,
+    /// Live nodes that do not go by it yet; at most twenty are named.
+    pub nodes_behind: Vec<String>,
+    /// How many live nodes do not go by it yet.
+    pub nodes_behind_count: u32,
 }
 
 /// A right that was granted.
@@ -65,6 +97,26 @@ impl From<v1::ListAccessResponse> for AccessSummary {
             access_version: wire.version,
             rights: wire.rights.into_iter().map(Into::into).collect(),
             may: wire.right.as_deref().map(Word::read),
+            withdrawn: wire.withdrawn.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<v1::WithdrawnCertificates> for WithdrawnCertificates {
+    fn from(wire: v1::WithdrawnCertificates) -> Self {
+        Self { identity: into_plain(wire.identity), begins_before_at_ms: wire.begins_before_ms }
+    }
+}
+
+impl CertificatesWithdrawn {
+    pub(crate) fn new(identity: String, wire: v1::WithdrawResponse) -> Self {
+        Self {
+            identity,
+            changed: wire.changed,
+            withdrawn_now: wire.withdrawn.map(Into::into),
+            access_version: wire.version,
+            nodes_behind: wire.nodes_behind.into_iter().map(|node| into_plain(node.name)).collect(),
+            nodes_behind_count: wire.nodes_behind_count,
         }
     }
 }

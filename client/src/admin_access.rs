@@ -1,13 +1,14 @@
 //! Administration of what clients may do.
 
-use crate::access_types::{AccessChanged, AccessSummary};
+use crate::access_types::{AccessChanged, AccessSummary, CertificatesWithdrawn};
 use crate::admin::{Admin, client, request_id};
 use crate::admin_call::Effect;
 use crate::error::Error;
-use archon_proto::convert::access::SetAccess;
+use archon_proto::convert::access::{SetAccess, Withdraw, Withdrawal};
 use archon_proto::v1;
+use archon_types::access::check_identity;
 use archon_types::limits::check_name;
-use archon_types::{ErrorDetail, Right};
+use archon_types::{ErrorDetail, Millis, Right};
 
 impl Admin {
     /// What clients may do to the rows of tables; with a name only what that client may, or what is about that table, by all that
@@ -53,6 +54,45 @@ impl Admin {
         table: Option<&str>,
     ) -> Result<AccessChanged, Error> {
         self.set_access(right, of_client, table, true).await
+    }
+
+    /// Withdraws the certificates of `identity` (`admin/alice`) that begin before a moment, Unix time, or before now: no member lets in who
+    /// shows one, and whoever is connected by one is turned away at its next word. What was withdrawn before stays so. Without `force`
+    /// one is not withdrawn by which a member talks that is at work. Waits as [`Admin::grant`] does.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if nobody can be called so, `Refused` if such a member is at work; otherwise see [`Error`].
+    pub async fn withdraw_certificates(
+        &self,
+        identity: &str,
+        begins_before_at_ms: Option<u64>,
+        force: bool,
+    ) -> Result<CertificatesWithdrawn, Error> {
+        let change = begins_before_at_ms.map_or(Withdrawal::BeforeNow, |at| Withdrawal::Before(Millis::new(at)));
+        self.change_certificates(identity, change, force).await
+    }
+
+    /// All certificates of `identity` count again that the authority has signed and that have not expired. Waits as [`Admin::grant`]
+    /// does.
+    ///
+    /// # Errors
+    /// `Refused` of a coordinator that was removed from the quorum; otherwise see [`Error`].
+    pub async fn readmit_certificates(&self, identity: &str) -> Result<CertificatesWithdrawn, Error> {
+        self.change_certificates(identity, Withdrawal::Readmit, false).await
+    }
+
+    async fn change_certificates(
+        &self,
+        identity: &str,
+        change: Withdrawal,
+        force: bool,
+    ) -> Result<CertificatesWithdrawn, Error> {
+        check_identity(identity)?;
+        let asked = Withdraw { request: request_id(), identity: identity.to_owned(), change, force };
+        let call = |channel, request| async move { client(channel).withdraw(request).await };
+        let request = v1::WithdrawRequest::from(asked);
+        let wire: v1::WithdrawResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
+        Ok(CertificatesWithdrawn::new(identity.to_owned(), wire))
     }
 
     async fn set_access(

@@ -61,7 +61,7 @@ pub mod trace;
 mod upgrade_types;
 mod via;
 
-pub use access_types::{AccessChanged, AccessRight, AccessSummary};
+pub use access_types::{AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, WithdrawnCertificates};
 pub use admin::Admin;
 pub use admin_quorum::QuorumSnapshot;
 pub use admin_types::{

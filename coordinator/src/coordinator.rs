@@ -15,6 +15,7 @@ use crate::serve::serve;
 use crate::service::Context;
 use crate::session::Leading;
 use crate::stats::Stats;
+use crate::withdrawn;
 use archon_proto::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};
 use archon_security::{Refusals, Transport};
 use archon_telemetry::{AskReady, CLOSE_DEADLINE, MetricsServer};
@@ -405,8 +406,15 @@ async fn begin(
         ("address", tokio::spawn(tell_address(quorum.clone(), config.transport.clone(), newcomer, work.clone())))
     });
     let identity = Arc::new(Mutex::new(identity));
-    let keeper = tokio::spawn(protocol_keeper::run(Arc::clone(&identity), quorum.clone(), work));
-    let own = [("control", control), ("raft health", health), ("monitor", monitor), ("protocol", keeper)];
+    let keeper = tokio::spawn(protocol_keeper::run(Arc::clone(&identity), quorum.clone(), work.clone()));
+    let withdrawn = tokio::spawn(withdrawn::follow(quorum.clone(), config.transport, work));
+    let own = [
+        ("control", control),
+        ("raft health", health),
+        ("monitor", monitor),
+        ("protocol", keeper),
+        ("withdrawn", withdrawn),
+    ];
     let tasks = own.into_iter().chain(moved).chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
 }

@@ -102,6 +102,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::MergeAbandoned { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::AccessChanged { .. }
+        | EventKind::CertificatesWithdrawn { .. }
         | EventKind::QuorumChangeBegun { .. }
         | EventKind::QuorumChanged { .. }
         | EventKind::QuorumChangeCancelled { .. }

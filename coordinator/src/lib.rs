@@ -33,6 +33,7 @@ mod shared;
 mod stats;
 mod upgrades;
 mod watchdog;
+mod withdrawn;
 
 pub use archon_coordinator_core::COORDINATORS_MAX;
 pub use archon_telemetry::AskReady;

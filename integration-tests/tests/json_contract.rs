@@ -120,6 +120,10 @@ fn every_verb_prints_what_is_documented() {
     assert!(listed["may"] == "write" && is_listed, "{listed}");
     let revoked = seen.done(&["access", "revoke", "read", "--client", "shop", "--table", "default"]);
     assert_eq!((&revoked["changed"], &revoked["granted"]), (&json!(true), &Value::Null));
+    let withdrawn = seen.done(&["access", "withdraw", "client/shop"]);
+    assert!(withdrawn["changed"] == true && withdrawn["withdrawn_now"]["begins_before_at_ms"].is_u64(), "{withdrawn}");
+    assert_eq!(seen.done(&["access", "list"])["withdrawn"][0], withdrawn["withdrawn_now"]);
+    assert_eq!(seen.done(&["access", "readmit", "client/shop"])["withdrawn_now"], Value::Null);
 
     let settings = seen.done(&["config", "show"]);
     assert_eq!(settings["settings"].as_array().map(Vec::len), Some(10), "{settings}");

@@ -186,6 +186,13 @@ impl Shared {
         &self.leaving_heard
     }
 
+    /// Refuses certificates that were withdrawn, as the coordinators have told: those who show them, and those who are connected by them.
+    pub(crate) fn refuse_withdrawn(&self) {
+        if let Some(tls) = self.config.transport.tls() {
+            tls.withdraw(self.access.withdrawn());
+        }
+    }
+
     /// The node refuses new work from now on.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);

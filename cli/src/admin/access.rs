@@ -1,5 +1,6 @@
-//! `archon access grant | revoke | list`.
+//! `archon access grant | revoke | withdraw | readmit | list`.
 
+use super::withdraw;
 use crate::args::{AccessVerb, ListAccessArgs, SetAccessArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
@@ -10,6 +11,8 @@ use archon_types::client_text;
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
     let (args, revoke) = match verb {
         AccessVerb::List(args) => return list(args, admin, output).await,
+        AccessVerb::Withdraw(args) => return withdraw::withdraw(args, admin, output).await,
+        AccessVerb::Readmit { identity } => return withdraw::readmit(identity, admin, output).await,
         AccessVerb::Grant(args) => (args, false),
         AccessVerb::Revoke(args) => (args, true),
     };
@@ -52,6 +55,9 @@ async fn list(args: &ListAccessArgs, admin: &Admin, output: &Output) -> Result<E
         (_, Some(table)) => format!("nothing was granted for table {table}, or for every table"),
     };
     output.rows(&columns, rows, &nobody)?;
+    for withdrawn in &found.withdrawn {
+        output.talk(withdraw::withdrawn_text(withdrawn));
+    }
     if let (Some(client), Some(table)) = (&args.client, &args.table) {
         output.talk(match &found.may {
             Some(right) => format!("so client/{client} may {} table {table}", verb(right.known())),
@@ -87,15 +93,18 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
     let still = still.map_or_else(String::new, |right| {
         format!(", but goes on to {} it by what was granted to every client or for every table", right.verb())
     });
-    let behind = match changed.nodes_behind_count as usize {
+    format!("{said}{still}{}", behind_text(changed.nodes_behind_count, &changed.nodes_behind))
+}
+
+/// Which nodes do not go by a change yet.
+pub(super) fn behind_text(count: u32, named: &[String]) -> String {
+    match count as usize {
         0 => String::new(),
         count => {
-            let named = changed.nodes_behind.join(", ");
-            let more = if count > changed.nodes_behind.len() { ", …" } else { "" };
-            format!("; {count} of the nodes do not go by it yet: {named}{more}")
+            let more = if count > named.len() { ", …" } else { "" };
+            format!("; {count} of the nodes do not go by it yet: {}{more}", named.join(", "))
         }
-    };
-    format!("{said}{still}{behind}")
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) mod top;
 pub(crate) mod upgrade;
 mod wait;
 mod watch;
+mod withdraw;
 mod words;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -2,7 +2,9 @@
 
 use super::name;
 use archon_client::Right;
+use archon_security::Identity;
 use clap::{ArgGroup, Subcommand};
+use std::path::PathBuf;
 
 /// `archon access …`
 #[derive(Subcommand, Debug)]
@@ -27,7 +29,28 @@ Examples:
   archon access revoke read --client shop --table orders
   archon access revoke write --client shop --table orders    it goes on reading")]
     Revoke(SetAccessArgs),
-    /// List what clients may do.
+    /// Have certificates count no more: a key was stolen, or whoever had it is gone.
+    ///
+    /// It is about all certificates of an identity that begin before now, or before the one that `--keep` names. No member lets in who
+    /// shows one, and whoever is connected by one is turned away at its next word. One that is issued later counts: `archon cert` has
+    /// them begin five minutes before they are issued, so within that time name the new one by `--keep`. Other clients are not told:
+    /// change the authority if a member's key was stolen (docs/CERTIFICATES.md).
+    #[command(after_help = "\
+Examples:
+  archon access withdraw admin/alice
+  archon cert admin alice --force && archon access withdraw admin/alice --keep alice
+  archon access withdraw node/athens --force             it is shut out though it is at work")]
+    Withdraw(WithdrawArgs),
+    /// Have all certificates of an identity count again that the authority has signed.
+    #[command(after_help = "\
+Examples:
+  archon access readmit client/shop")]
+    Readmit {
+        /// Whose certificates: `client/shop`.
+        #[arg(value_name = "ROLE/NAME")]
+        identity: Identity,
+    },
+    /// List what clients may do, and which certificates count no more.
     #[command(after_help = "\
 Examples:
   archon access list
@@ -57,6 +80,20 @@ pub(crate) struct SetAccessArgs {
     /// Every table, those that are made later included.
     #[arg(long)]
     pub(crate) all_tables: bool,
+}
+
+/// Options of `archon access withdraw`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct WithdrawArgs {
+    /// Whose certificates: `admin/alice`.
+    #[arg(value_name = "ROLE/NAME")]
+    pub(crate) identity: Identity,
+    /// The certificate that goes on counting, or its directory: only those that begin before it are withdrawn.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Also one by which a coordinator or a node talks that is at work, which is shut out by that.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Options of `archon access list`.

@@ -18,7 +18,7 @@ mod serve;
 mod tables;
 mod upgrade;
 
-pub(crate) use access::{AccessVerb, ListAccessArgs, SetAccessArgs};
+pub(crate) use access::{AccessVerb, ListAccessArgs, SetAccessArgs, WithdrawArgs};
 pub(crate) use admin::{
     ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone, PlanArgs,
     RebalanceVerb, RemoveArgs, TopArgs, WatchArgs,
@@ -270,7 +270,7 @@ Examples:
     )]
     Config(ConfigVerb),
 
-    /// Say what clients may do to the rows of tables, where a cluster talks by TLS.
+    /// Say what clients may do to the rows of tables, and whose certificates count no more, where a cluster talks by TLS.
     ///
     /// A certificate says who a client is. What it may do is granted here, table by table, and kept by the coordinators; what was
     /// not granted it may not. Admins may read and write every table; who owns which lease, everybody may ask.
@@ -280,6 +280,7 @@ Examples:
 Examples:
   archon access grant write --client shop --table orders
   archon access revoke write --client shop --table orders
+  archon access withdraw admin/alice
   archon access list"
     )]
     Access(AccessVerb),

@@ -11,9 +11,9 @@ use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_backup::{BackupSummary, Manifest, RestoredTable};
 use archon_client::{
-    AccessChanged, AccessSummary, Cancelled, Check, ErrorKind, Event, ForcedLeader, Located, PartitionDescription,
-    PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck, TableSummary, UpgradeChanged,
-    UpgradeSummary, Word,
+    AccessChanged, AccessSummary, Cancelled, CertificatesWithdrawn, Check, ErrorKind, Event, ForcedLeader, Located,
+    PartitionDescription, PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck,
+    TableSummary, UpgradeChanged, UpgradeSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -37,7 +37,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 87] = [
+    let all: [(&'static str, Schema); 89] = [
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("doctor", one::<Diagnosis>),
@@ -74,6 +74,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("access grant", one::<AccessChanged>),
         ("access revoke", one::<AccessChanged>),
         ("access list", one::<AccessSummary>),
+        ("access withdraw", one::<CertificatesWithdrawn>),
+        ("access readmit", one::<CertificatesWithdrawn>),
         ("config show", one::<SettingsSummary>),
         ("config set", one::<SettingsChanged>),
         ("table list", list::<TableSummary>),

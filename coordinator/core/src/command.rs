@@ -16,6 +16,7 @@
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
+//! | certificates that count no more | [`crate::check_withdrawal`] | `Withdraw` with `before` | – | coordinators go by it at once, nodes from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
 //! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
@@ -215,6 +216,15 @@ pub enum Command {
         /// What is from now on.
         after: Option<Right>,
     },
+    /// Withdraws certificates of an identity, or has them count again. Judged by [`crate::check_withdrawal`].
+    Withdraw {
+        /// Whose: `admin/alice`.
+        identity: String,
+        /// What was withdrawn when the operator decided: what begins before that.
+        before: Option<Millis>,
+        /// What is from now on.
+        after: Option<Millis>,
+    },
     /// An order of an operator about a partition or a member. Judged by [`crate::check_order`].
     Control {
         /// The version of all orders on which the judgement rests.
@@ -331,6 +341,7 @@ impl Command {
             Self::CancelPlan => "CancelPlan",
             Self::Configure { .. } => "Configure",
             Self::SetAccess { .. } => "SetAccess",
+            Self::Withdraw { .. } => "Withdraw",
             Self::Control { .. } => "Control",
             Self::ChangeQuorum { .. } => "ChangeQuorum",
             Self::Inspected { .. } => "Inspected",

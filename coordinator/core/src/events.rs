@@ -119,6 +119,8 @@ pub enum EventKind {
         before: Option<Right>,
         after: Option<Right>,
     },
+    /// Certificates of an identity that begin before `after` count no more; before, it was `before`. `None`: all count.
+    CertificatesWithdrawn { identity: String, before: Option<Millis>, after: Option<Millis> },
     /// The quorum is being changed.
     QuorumChangeBegun { wish: Wish },
     /// The quorum was changed; its voters are these.

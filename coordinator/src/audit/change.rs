@@ -102,6 +102,11 @@ change! {
             None => "nothing".to_owned(),
         }
     };
+    WithdrawRequest: |it| it.identity.clone(), wants match (it.readmit, it.begins_before_ms) {
+        (true, _) => "all certificates count again".to_owned(),
+        (false, None) => "certificates that begin before now count no more".to_owned(),
+        (false, Some(moment)) => format!("certificates that begin before {moment} ms count no more"),
+    };
     JoinQuorumRequest: |it| coordinator(it.id), wants {
         format!("join at {} as a {}", it.address, if it.learner { "learner" } else { "voter" })
     };

@@ -1,13 +1,16 @@
-//! Rights of clients: looked at, granted and taken back.
+//! Rights of clients: looked at, granted and taken back. Certificates that are withdrawn.
 
 use super::admin::{Admins, NAMED_MAX, Result};
 use super::admin_tables::table_of;
 use super::call::Call;
+use super::certificates;
 use super::subjects;
-use archon_coordinator_core::{AccessChange, ClusterState, Liveness, check_access};
-use archon_proto::convert::access::{SetAccess, check_names};
+use crate::clock::wall_now;
+use archon_coordinator_core::{AccessChange, ClusterState, Liveness, check_access, check_withdrawal};
+use archon_proto::convert::access::{SetAccess, Withdraw, Withdrawal, check_names, withdrawn};
 use archon_proto::v1;
-use archon_types::{Right, Scope};
+use archon_security::Identity;
+use archon_types::{ErrorDetail, ErrorKind, Right, Scope};
 use std::time::Duration;
 
 /// How long a call waits for nodes to go by what it changed.
@@ -32,10 +35,16 @@ impl Admins {
                 table: scope.table.map(|id| v1::TableName { id: id.get(), name: subjects::table_name(state, id) }),
                 right: right.as_str().to_owned(),
             });
+            let all = asked.table.is_none().then(|| state.access.withdrawn().iter()).into_iter().flatten();
+            let of_client = |identity: &str| {
+                asked.client.as_deref().is_none_or(|name| identity.strip_prefix("client/") == Some(name))
+            };
+            let counts_no_more = all.filter(|(identity, _)| of_client(identity));
             Ok(v1::ListAccessResponse {
                 version: state.access_version.get(),
                 rights: rights.collect(),
                 right: right_of(state, &asked),
+                withdrawn: counts_no_more.map(|(identity, moment)| withdrawn(identity, *moment)).collect(),
             })
         })
         .await
@@ -63,6 +72,50 @@ impl Admins {
                 changed,
                 granted: state.access.granted(&asked).map(word),
                 right: right_of(state, &asked),
+                nodes_behind: behind.iter().take(NAMED_MAX).map(|node| subjects::node_name(state, *node)).collect(),
+                nodes_behind_count: u32::try_from(behind.len()).unwrap_or(u32::MAX),
+            })
+        })
+    }
+}
+
+impl Admins {
+    /// Withdraws certificates or has them count again, and waits a moment for nodes to go by it.
+    pub(super) async fn withdrawn(
+        &self,
+        request: v1::WithdrawRequest,
+        call: &Call<'_>,
+    ) -> Result<v1::WithdrawResponse> {
+        let cluster = request.cluster.clone();
+        let Withdraw { request, identity, change, force } = Withdraw::try_from(request)?;
+        let whose: Identity = identity.parse().map_err(|error: archon_security::IdentityError| {
+            ErrorDetail::new(ErrorKind::InvalidArgument, error.to_string())
+        })?;
+        let begins_before = match change {
+            Withdrawal::BeforeNow => Some(wall_now()),
+            Withdrawal::Before(moment) => Some(moment),
+            Withdrawal::Readmit => None,
+        };
+        let session = self.context().confirmed(call.within).await?;
+        let shown = {
+            let (view, loads) = (session.quorum().view(), session.loads().lock().clone());
+            let own = (view.id, self.context().transport.certificate());
+            session.quorum().replicated().read(|state| certificates::shown(state, &loads, own, &view.voters))
+        };
+        let decide = |state: &ClusterState, _: &Liveness| {
+            if let (Some(moment), false) = (begins_before, force) {
+                certificates::check_not_in_use(&shown, &whose, moment)?;
+            }
+            Ok(check_withdrawal(state, &identity, begins_before)?.ok_or(()))
+        };
+        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
+        let behind = session.until_access_is_known(TAKEN_WITHIN.min(call.within / 2)).await;
+        session.quorum().replicated().read(|state| {
+            let held = state.access.withdrawn().get(&identity);
+            Ok(v1::WithdrawResponse {
+                version: state.access_version.get(),
+                changed,
+                withdrawn: held.map(|moment| withdrawn(&identity, *moment)),
                 nodes_behind: behind.iter().take(NAMED_MAX).map(|node| subjects::node_name(state, *node)).collect(),
                 nodes_behind_count: u32::try_from(behind.len()).unwrap_or(u32::MAX),
             })

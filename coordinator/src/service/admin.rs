@@ -397,6 +397,10 @@ impl Admin for Admins {
         change!(self, "SetAccess", request, set_access_of)
     }
 
+    async fn withdraw(&self, request: Request<v1::WithdrawRequest>) -> Result<Response<v1::WithdrawResponse>, Status> {
+        change!(self, "Withdraw", request, withdrawn)
+    }
+
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {
         let within = budget(request.metadata());
         let request = request.into_inner();

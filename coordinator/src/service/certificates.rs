@@ -1,4 +1,5 @@
-//! Members whose certificates are to be renewed, or who do not take new ones.
+//! Members whose certificates are to be renewed, or who do not take new ones; and certificates by which members talk, which are not withdrawn by
+//! mistake.
 
 use super::describe::reason_now;
 use super::subjects;
@@ -6,18 +7,66 @@ use crate::load::Loads;
 use crate::raft::VoterView;
 use archon_coordinator_core::ClusterState;
 use archon_proto::v1;
+use archon_security::Identity;
 use archon_types::subject::Subject;
-use archon_types::{MemberCertificate, Millis, ReasonCode, Renewal};
+use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
 
 /// Most members that are told of one by one for the same reason.
 const TOLD_MAX: usize = 5;
 const MS_PER_HOUR: u64 = 60 * 60 * 1_000;
 
 /// A member, and the certificate by which it talks.
-struct Holder {
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    /// As its certificate says it.
+    identity: String,
     name: String,
     subject: Subject,
     certificate: MemberCertificate,
+}
+
+/// The certificates by which members talk that are at work. `own`: that of this coordinator, which is voter `me`.
+pub(super) fn shown(
+    state: &ClusterState,
+    loads: &Loads,
+    (me, own): (u64, Option<MemberCertificate>),
+    voters: &[VoterView],
+) -> Vec<Holder> {
+    let voters = voters.iter().filter_map(|voter| {
+        let certificate = if voter.id == me { own } else { voter.certificate };
+        certificate.map(|certificate| Holder {
+            identity: format!("coordinator/{}", voter.id),
+            name: format!("coordinator {}", voter.id),
+            subject: Subject::Coordinator { coordinator_id: voter.id },
+            certificate,
+        })
+    });
+    let nodes = loads.certificates().filter(|(node, _)| state.is_alive(*node)).map(|(node, certificate)| {
+        let name = state.node_name(node);
+        Holder { identity: format!("node/{name}"), name, subject: subjects::node(state, node), certificate }
+    });
+    voters.chain(nodes).collect()
+}
+
+/// Refuses to withdraw a certificate by which a member talks: it would be shut out.
+///
+/// # Errors
+/// Who it is, and what to do first.
+pub(super) fn check_not_in_use(
+    shown: &[Holder],
+    identity: &Identity,
+    begins_before: Millis,
+) -> Result<(), ErrorDetail> {
+    let identity = identity.to_string();
+    let in_use = shown.iter().find(|one| one.identity == identity && one.certificate.begins_at < begins_before);
+    in_use.map_or(Ok(()), |one| {
+        let why = format!(
+            "{} is at work and talks by such a certificate: issue it again with --force, put it in place, and withdraw those before it \
+             (`--keep` with the new file); or shut that member out by --force",
+            one.name
+        );
+        Err(ErrorDetail::new(ErrorKind::Refused, why))
+    })
 }
 
 /// Why somebody should look at certificates. `own`: that of this coordinator, which is voter `me`; of nodes `loads` tells.
@@ -28,17 +77,7 @@ pub(super) fn reasons(
     voters: &[VoterView],
     now: Millis,
 ) -> Vec<v1::Reason> {
-    let voters = voters.iter().filter_map(|voter| {
-        let certificate = if voter.id == me { own } else { voter.certificate };
-        let subject = Subject::Coordinator { coordinator_id: voter.id };
-        certificate.map(|certificate| Holder { name: format!("coordinator {}", voter.id), subject, certificate })
-    });
-    let nodes = loads.certificates().filter(|(node, _)| state.is_alive(*node)).map(|(node, certificate)| Holder {
-        name: state.node_name(node),
-        subject: subjects::node(state, node),
-        certificate,
-    });
-    let all: Vec<Holder> = voters.chain(nodes).collect();
+    let all = shown(state, loads, (me, own), voters);
     let with =
         |is: &dyn Fn(&MemberCertificate) -> bool| all.iter().filter(|one| is(&one.certificate)).collect::<Vec<_>>();
     let renewal = |wanted| move |certificate: &MemberCertificate| certificate.renewal(now) == Some(wanted);

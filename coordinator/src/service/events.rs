@@ -178,6 +178,16 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let tables = if table.is_some() { "it" } else { "every table" };
             (format!("{whose} {}", access_text(*before, *after, tables)), subject)
         }
+        EventKind::CertificatesWithdrawn { identity, after, .. } => {
+            let text = match after {
+                Some(moment) => format!(
+                    "certificates of {identity} that begin before {} count no more",
+                    archon_security::date(std::time::UNIX_EPOCH + std::time::Duration::from_millis(moment.get()))
+                ),
+                None => format!("all certificates of {identity} count again"),
+            };
+            (text, Subject::Cluster)
+        }
         EventKind::QuorumChangeBegun { wish } => (format!("is being changed: {wish}"), Subject::Coordinators),
         EventKind::QuorumChanged { wish, voters } => {
             (format!("is changed: {wish}; the voters are {}", numbers(voters)), Subject::Coordinators)
@@ -287,6 +297,7 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::MergeAbandoned { .. } => EventCode::MergeAbandoned,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::AccessChanged { .. } => EventCode::AccessChanged,
+        EventKind::CertificatesWithdrawn { .. } => EventCode::CertificatesWithdrawn,
         EventKind::QuorumChangeBegun { .. } => EventCode::QuorumChangeBegun,
         EventKind::QuorumChanged { .. } => EventCode::QuorumChanged,
         EventKind::QuorumChangeCancelled { .. } => EventCode::QuorumChangeCancelled,

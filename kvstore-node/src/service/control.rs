@@ -73,6 +73,7 @@ impl Inner {
         // After the tables: of one that was dropped the rights are gone, and that it was is what is to be said.
         if let Some(list) = push.access {
             shared.access.take(list);
+            shared.refuse_withdrawn();
         }
         // News count whatever becomes of the duties that came with them.
         if any {

@@ -1,11 +1,12 @@
-//! What clients may do: to nodes whole, and to operators.
+//! What clients may do, and which certificates count no more: to nodes whole, and to operators.
 
 use super::ids::{non_zero, request_id, uuid_bytes};
 use super::{ConvertError, bounded, checked, required};
 use crate::v1;
 use crate::v1::set_access_request::Change;
+use archon_types::access::{WHENEVER, check_identity};
 use archon_types::limits::check_name;
-use archon_types::{AccessList, RIGHTS_MAX, RequestId, Right, Scope, TableId, Version};
+use archon_types::{AccessList, Millis, RIGHTS_MAX, RequestId, Right, Scope, TableId, Version, WITHDRAWN_MAX};
 use std::sync::Arc;
 
 /// A request to grant a right, or to take one back.
@@ -59,6 +60,73 @@ impl From<SetAccess> for v1::SetAccessRequest {
     }
 }
 
+/// A request to withdraw certificates, or to have them count again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Withdraw {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// Whose: `admin/alice`.
+    pub identity: String,
+    /// What is wanted of them.
+    pub change: Withdrawal,
+    /// Also of one by which a member talks that is at work.
+    pub force: bool,
+}
+
+/// What is wanted of certificates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Withdrawal {
+    /// Those that begin before now count no more.
+    BeforeNow,
+    /// Those that begin before then count no more.
+    Before(Millis),
+    /// All count again.
+    Readmit,
+}
+
+impl TryFrom<v1::WithdrawRequest> for Withdraw {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::WithdrawRequest) -> Result<Self, ConvertError> {
+        checked(check_identity(&wire.identity), "identity")?;
+        let change = match (wire.readmit, wire.begins_before_ms) {
+            (false, None) => Withdrawal::BeforeNow,
+            (false, Some(moment)) => {
+                Withdrawal::Before(Millis::new(non_zero(moment, "WithdrawRequest.begins_before_ms")?))
+            }
+            (true, None) => Withdrawal::Readmit,
+            (true, Some(_)) => {
+                return Err(ConvertError::new("WithdrawRequest.readmit", "say either readmit or begins_before_ms"));
+            }
+        };
+        let request = request_id(&wire.request_id, "WithdrawRequest.request_id")?;
+        Ok(Self { request, identity: wire.identity, change, force: wire.force })
+    }
+}
+
+impl From<Withdraw> for v1::WithdrawRequest {
+    fn from(asked: Withdraw) -> Self {
+        let begins_before_ms = match asked.change {
+            Withdrawal::Before(moment) => Some(moment.get()),
+            Withdrawal::BeforeNow | Withdrawal::Readmit => None,
+        };
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(asked.request.get()),
+            identity: asked.identity,
+            begins_before_ms,
+            readmit: asked.change == Withdrawal::Readmit,
+            force: asked.force,
+        }
+    }
+}
+
+/// What is withdrawn of an identity's certificates.
+pub fn withdrawn(identity: &str, begins_before: Millis) -> v1::WithdrawnCertificates {
+    let begins_before_ms = (begins_before != WHENEVER).then(|| begins_before.get());
+    v1::WithdrawnCertificates { identity: identity.to_owned(), begins_before_ms }
+}
+
 /// Checks whom and what a request names.
 ///
 /// # Errors
@@ -79,7 +147,8 @@ impl From<AccessList> for v1::AccessList {
             table: scope.table.map(TableId::get),
             right: right.as_str().to_owned(),
         });
-        Self { version: list.version.get(), rights: rights.collect() }
+        let withdrawn = list.access.withdrawn().iter().map(|(identity, moment)| withdrawn(identity, *moment));
+        Self { version: list.version.get(), rights: rights.collect(), withdrawn: withdrawn.collect() }
     }
 }
 
@@ -88,6 +157,8 @@ impl TryFrom<v1::AccessList> for AccessList {
 
     fn try_from(wire: v1::AccessList) -> Result<Self, ConvertError> {
         bounded(wire.rights.len(), RIGHTS_MAX, "AccessList.rights")?;
+        // Those of removed coordinators come on top.
+        bounded(wire.withdrawn.len(), 2 * WITHDRAWN_MAX, "AccessList.withdrawn")?;
         let mut list = Self { version: Version::new(wire.version), ..Self::default() };
         for of in wire.rights {
             check_names(of.client.as_deref(), None)?;
@@ -97,6 +168,11 @@ impl TryFrom<v1::AccessList> for AccessList {
             if let Ok(right) = right(&of.right) {
                 Arc::make_mut(&mut list.access).set(&scope, Some(right));
             }
+        }
+        for of in wire.withdrawn {
+            checked(check_identity(&of.identity), "WithdrawnCertificates.identity")?;
+            let moment = of.begins_before_ms.map_or(WHENEVER, Millis::new);
+            Arc::make_mut(&mut list.access).set_withdrawn(&of.identity, Some(moment));
         }
         Ok(list)
     }
@@ -122,6 +198,8 @@ mod tests {
             right in rights(),
             revoke in any::<bool>(),
             granted in proptest::collection::vec((proptest::option::of("[a-z]{1,3}"), proptest::option::of(1u64..), rights()), 0..9),
+            withdrawn in proptest::collection::vec(("(admin|node|coordinator)/[a-z0-9]{1,3}", proptest::option::of(1u64..)), 0..9),
+            change in proptest::option::of(proptest::option::of(1u64..)),
         ) {
             let asked = SetAccess { request: RequestId::new(Uuid::from_u128(id)), client, table, right, revoke };
             let bytes = v1::SetAccessRequest::from(asked.clone()).encode_to_vec();
@@ -130,13 +208,24 @@ mod tests {
             for (client, table, right) in granted {
                 Arc::make_mut(&mut list.access).set(&Scope { client, table: table.map(TableId::new) }, Some(right));
             }
+            for (identity, moment) in withdrawn {
+                Arc::make_mut(&mut list.access).set_withdrawn(&identity, Some(moment.map_or(WHENEVER, Millis::new)));
+            }
             prop_assert_eq!(AccessList::try_from(v1::AccessList::from(list.clone())), Ok(list));
+            let change = change.map_or(Withdrawal::Readmit, |moment| moment.map_or(Withdrawal::BeforeNow, |at| Withdrawal::Before(Millis::new(at))));
+            let request = RequestId::new(Uuid::from_u128(id));
+            let asked = Withdraw { request, identity: "admin/alice".into(), change, force: revoke };
+            let bytes = v1::WithdrawRequest::from(asked.clone()).encode_to_vec();
+            prop_assert_eq!(Withdraw::try_from(v1::WithdrawRequest::decode(bytes.as_slice()).unwrap()), Ok(asked));
         }
 
         #[test]
         fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(wire) = v1::SetAccessRequest::decode(bytes.as_slice()) {
                 let _ = SetAccess::try_from(wire);
+            }
+            if let Ok(wire) = v1::WithdrawRequest::decode(bytes.as_slice()) {
+                let _ = Withdraw::try_from(wire);
             }
             if let Ok(wire) = v1::AccessList::decode(bytes.as_slice()) {
                 let _ = AccessList::try_from(wire);
@@ -165,16 +254,35 @@ mod tests {
         let own = Some(Change::Revoke("own".into()));
         assert!(said(v1::SetAccessRequest { change: own, ..good }).contains("read, write"));
         let of = v1::ClientRight { right: "read".into(), ..Default::default() };
-        let many = v1::AccessList { version: 1, rights: vec![of.clone(); RIGHTS_MAX + 1] };
+        let many = v1::AccessList { version: 1, rights: vec![of.clone(); RIGHTS_MAX + 1], ..Default::default() };
         assert!(AccessList::try_from(many).unwrap_err().to_string().contains("AccessList.rights"));
         // A push with a right that only newer nodes know was refused, with all that it brings besides.
         let newer = v1::AccessList {
             version: 1,
             rights: vec![v1::ClientRight { right: "own".into(), ..of.clone() }, of.clone()],
+            ..Default::default()
         };
         assert_eq!(AccessList::try_from(newer).unwrap().access.len(), 1);
         let nowhere = v1::ClientRight { table: Some(0), ..of };
-        let list = v1::AccessList { version: 1, rights: vec![nowhere] };
+        let list = v1::AccessList { version: 1, rights: vec![nowhere], ..Default::default() };
         assert!(AccessList::try_from(list).is_err());
+        let nobody = v1::WithdrawnCertificates { identity: "alice".into(), begins_before_ms: None };
+        let list = v1::AccessList { version: 1, withdrawn: vec![nobody], ..Default::default() };
+        assert!(AccessList::try_from(list).is_err());
+    }
+
+    #[test]
+    fn a_request_to_withdraw_says_whose_and_what() {
+        let request_id = uuid_bytes(Uuid::from_u128(5));
+        let good = v1::WithdrawRequest { request_id, identity: "admin/alice".into(), ..Default::default() };
+        assert_eq!(Withdraw::try_from(good.clone()).map(|asked| asked.change), Ok(Withdrawal::BeforeNow));
+        for wrong in [
+            v1::WithdrawRequest { identity: "alice".into(), ..good.clone() },
+            v1::WithdrawRequest { begins_before_ms: Some(0), ..good.clone() },
+            v1::WithdrawRequest { begins_before_ms: Some(7), readmit: true, ..good.clone() },
+            v1::WithdrawRequest { request_id: bytes::Bytes::new(), ..good },
+        ] {
+            assert!(Withdraw::try_from(wrong.clone()).is_err(), "{wrong:?}");
+        }
     }
 }

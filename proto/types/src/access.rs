@@ -1,7 +1,7 @@
 //! What clients may do to the rows of tables, where certificates say who they are.
 
-use crate::error::ErrorDetail;
-use crate::ids::{TableId, Version};
+use crate::error::{ErrorDetail, ErrorKind};
+use crate::ids::{Millis, TableId, Version};
 use crate::limits::check_name;
 use crate::op::Op;
 use crate::word::words;
@@ -11,6 +11,10 @@ use std::sync::Arc;
 
 /// Most rights of all clients together: the list of them goes to each node whole, whenever one changes.
 pub const RIGHTS_MAX: usize = 16_384;
+/// Most identities of which certificates are withdrawn: they go along with the rights.
+pub const WITHDRAWN_MAX: usize = 4_096;
+/// Of an identity that is never given again: its certificates are withdrawn whenever they begin.
+pub const WHENEVER: Millis = Millis::new(u64::MAX);
 
 words! {
     /// What a client may do to the rows of a table.
@@ -57,11 +61,14 @@ impl Scope {
     }
 }
 
-/// The rights that were granted. What was not granted nobody has.
+/// The rights that were granted, and the certificates that were withdrawn. What was not granted nobody has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Access {
     everyone: ClientRights,
     clients: BTreeMap<String, ClientRights>,
+    /// By identity (`admin/alice`): certificates that begin before that count no more.
+    #[serde(default)]
+    withdrawn: BTreeMap<String, Millis>,
 }
 
 /// The rights of one client, or of all of them.
@@ -150,10 +157,36 @@ impl Access {
         count(&self.everyone) + self.clients.values().map(count).sum::<usize>()
     }
 
+    /// Of which identities certificates were withdrawn, each with the moment: those that begin before it count no more.
+    pub const fn withdrawn(&self) -> &BTreeMap<String, Millis> {
+        &self.withdrawn
+    }
+
+    /// Withdraws what begins before that moment of an identity's certificates, in place of what was withdrawn of them; `None`: all count.
+    pub fn set_withdrawn(&mut self, identity: &str, begins_before: Option<Millis>) {
+        match begins_before {
+            Some(moment) => drop(self.withdrawn.insert(identity.to_owned(), moment)),
+            None => drop(self.withdrawn.remove(identity)),
+        }
+    }
+
     /// Whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Checks what is to be an identity, as far as that can be seen without knowing all roles: `admin/alice`.
+///
+/// # Errors
+/// `InvalidArgument`, if nobody can have it.
+pub fn check_identity(identity: &str) -> Result<(), ErrorDetail> {
+    let Some((role, name)) = identity.split_once('/') else {
+        let why = format!("{identity:?} is no identity, such as admin/alice or node/athens");
+        return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+    };
+    check_name("role's", role)?;
+    check_name(role, name)
 }
 
 /// All rights as of a version.
@@ -219,6 +252,16 @@ mod tests {
         access.forget_table(orders);
         assert!(access.is_empty());
         assert_eq!(access, Access::default(), "nothing is left of a client without rights");
+    }
+
+    #[test]
+    fn an_identity_is_a_role_and_a_name() {
+        for right in ["admin/alice", "coordinator/3", "node/athens-1"] {
+            assert_eq!(check_identity(right), Ok(()), "{right}");
+        }
+        for wrong in ["", "alice", "/alice", "admin/", "admin/a/b", "admin/*", "a b/c"] {
+            assert_eq!(check_identity(wrong).map_err(|error| error.kind), Err(ErrorKind::InvalidArgument), "{wrong}");
+        }
     }
 
     #[test]

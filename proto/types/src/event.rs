@@ -80,6 +80,8 @@ words! {
         SettingsChanged = "settings_changed",
         /// An operator gave clients a right, or took one from them.
         AccessChanged = "access_changed",
+        /// An operator withdrew certificates, or has them count again.
+        CertificatesWithdrawn = "certificates_withdrawn",
         /// The quorum is being changed.
         QuorumChangeBegun = "quorum_change_begun",
         /// The quorum was changed.

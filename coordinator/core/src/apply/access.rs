@@ -1,10 +1,11 @@
-//! Rights of clients, granted and taken back.
+//! Rights of clients, granted and taken back; certificates that count no more.
 
 use super::{Entry, not_found, refused, stale};
 use crate::events::EventKind;
 use crate::response::Response;
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, RIGHTS_MAX, Right, Scope};
+use archon_types::access::{WITHDRAWN_MAX, check_identity};
+use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope};
 use std::sync::Arc;
 
 /// Grants exactly this, in place of `before`.
@@ -36,5 +37,33 @@ pub(super) fn set(
     Arc::make_mut(&mut state.access).set(scope, after);
     state.access_version = entry.version();
     entry.note(state, EventKind::AccessChanged { client: scope.client.clone(), table, before, after });
+    entry.done()
+}
+
+/// Withdraws exactly this of an identity's certificates, in place of `before`.
+pub(super) fn withdraw(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    identity: &str,
+    before: Option<Millis>,
+    after: Option<Millis>,
+) -> Result<Response, ErrorDetail> {
+    check_identity(identity)?;
+    let withdrawn = state.access.withdrawn();
+    if withdrawn.get(identity).copied() != before {
+        return Err(stale("what was withdrawn", state.access_version, entry.version()));
+    }
+    if before == after {
+        return entry.done();
+    }
+    if before.is_none() && withdrawn.len() >= WITHDRAWN_MAX {
+        return Err(refused(format!(
+            "certificates of {WITHDRAWN_MAX} identities are withdrawn, which is the limit: have those count again that have expired \
+             (`archon access readmit`), or change the authority (docs/CERTIFICATES.md)"
+        )));
+    }
+    Arc::make_mut(&mut state.access).set_withdrawn(identity, after);
+    state.access_version = entry.version();
+    entry.note(state, EventKind::CertificatesWithdrawn { identity: identity.to_owned(), before, after });
     entry.done()
 }

@@ -117,6 +117,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::CancelPlan => migration::cancel_plan(state, entry),
         Command::Configure { if_version, changes } => configure::configure(state, entry, *if_version, changes),
         Command::SetAccess { scope, before, after } => access::set(state, entry, scope, *before, *after),
+        Command::Withdraw { identity, before, after } => access::withdraw(state, entry, identity, *before, *after),
         Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
         Command::ChangeQuorum { if_version, wish } => quorum::change(state, entry, *if_version, wish),
         Command::EndQuorumChange { if_version, done } => quorum::end(state, entry, *if_version, *done),

@@ -13,9 +13,11 @@ pub use pending::{Newcomer, PendingChange, Wish};
 pub use step::{CATCH_UP_ENTRIES, QuorumStep, next_step};
 
 use crate::state::ClusterState;
+use archon_types::access::WHENEVER;
 use archon_types::{StorageId, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Most coordinators of one quorum, learners included.
 pub const COORDINATORS_MAX: usize = 9;
@@ -87,7 +89,12 @@ pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, j
     state.applied = state.applied.max(index);
     let coordinators = &mut state.coordinators;
     let gone = coordinators.members.iter().filter(|(id, _)| !members.contains_key(id));
-    coordinators.retired.extend(gone.map(|(id, member)| (*id, member.storage)));
+    for (id, member) in gone {
+        coordinators.retired.insert(*id, member.storage);
+        // Its number is not given again, so nothing that names it is worth anything.
+        Arc::make_mut(&mut state.access).set_withdrawn(&format!("coordinator/{id}"), Some(WHENEVER));
+        state.access_version = Version::new(index);
+    }
     (coordinators.members, coordinators.joint) = (members, joint);
     coordinators.version = Version::new(index);
 }
@@ -95,6 +102,7 @@ pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, j
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::Millis;
     use uuid::Uuid;
 
     fn member(id: u64) -> (u64, Coordinator) {
@@ -113,5 +121,10 @@ mod tests {
         let retired: Vec<u64> = state.coordinators.retired.keys().copied().collect();
         assert_eq!((retired, state.coordinators.next_id()), (vec![2, 3, 7], 8));
         assert_eq!((state.applied, state.coordinators.version), (4, Version::new(4)));
+        // A certificate that names one of them went on reading and writing rows.
+        let withdrawn: Vec<(&str, Millis)> =
+            state.access.withdrawn().iter().map(|(identity, moment)| (identity.as_str(), *moment)).collect();
+        let gone = ["coordinator/2", "coordinator/3", "coordinator/7"].map(|identity| (identity, WHENEVER));
+        assert_eq!((withdrawn, state.access_version), (gone.to_vec(), Version::new(4)));
     }
 }

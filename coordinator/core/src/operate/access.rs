@@ -1,8 +1,9 @@
-//! Rights of clients: what granting one, or taking one back, does.
+//! Rights of clients: what granting one, or taking one back, does. Certificates that count no more.
 
 use crate::command::Command;
 use crate::state::ClusterState;
-use archon_types::{AccessList, ErrorDetail, ErrorKind, Holds, Right, Scope};
+use archon_types::access::{WHENEVER, check_identity};
+use archon_types::{AccessList, ErrorDetail, ErrorKind, Holds, Millis, Right, Scope};
 use std::sync::Arc;
 
 /// What an operator wants of a right.
@@ -42,6 +43,27 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
     let before = state.access.granted(scope);
     let after = change.after(before);
     let command = Command::SetAccess { scope: scope.clone(), before, after };
+    Ok((before != after).then_some(command))
+}
+
+/// What withdraws the certificates of an identity that begin before `begins_before`, or has all count again; `None` if it is so already.
+/// What was withdrawn stays so until it is to count again: a moment that lies before the one that holds changes nothing.
+///
+/// # Errors
+/// If nobody can be called so, or a coordinator was removed for good.
+pub fn check_withdrawal(
+    state: &ClusterState,
+    identity: &str,
+    begins_before: Option<Millis>,
+) -> Result<Option<Command>, ErrorDetail> {
+    check_identity(identity)?;
+    let before = state.access.withdrawn().get(identity).copied();
+    if before == Some(WHENEVER) && begins_before.is_none() {
+        let why = format!("{identity} was removed from the quorum, and its number is not given again");
+        return Err(ErrorDetail::new(ErrorKind::Refused, why));
+    }
+    let after = begins_before.map(|moment| before.map_or(moment, |before| before.max(moment)));
+    let command = Command::Withdraw { identity: identity.to_owned(), before, after };
     Ok((before != after).then_some(command))
 }
 

@@ -171,7 +171,7 @@ impl Acknowledged {
         let tables = (state.dropped_version > self.dropped).then(|| state.table_list());
         bytes += tables.as_ref().map_or(0, |list| list.tables.len() * size_of::<TableId>());
         let access = self.lacks_access(state).then(|| state.access_list());
-        bytes += access.as_ref().map_or(0, |list| list.access.len() * RIGHT_BYTES);
+        bytes += access.as_ref().map_or(0, |list| (list.access.len() + list.access.withdrawn().len()) * RIGHT_BYTES);
         // Rows name nodes, so the nodes come first.
         let mut partial = nodes.as_ref().is_some_and(|nodes| nodes.next.is_some());
         let stale = nodes.as_ref().filter(|nodes| nodes.version < state.nodes_version);

@@ -1,0 +1,171 @@
+//! Certificates that were withdrawn: a key was stolen, or whoever had it is gone.
+
+use archon_client::{Client, Role, Tls, Transport};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_security::{Expected, Protocol};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const TIMEOUT: Duration = Duration::from_secs(60);
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+fn start() -> Cluster {
+    let cluster = Cluster::start(EXE, &Options { tls: true, partitions: 6, ..Options::replicated() });
+    cluster.wait_whole(3);
+    cluster
+}
+
+fn transport(credentials: &Path) -> Transport {
+    Transport::Tls(Tls::open(credentials).expect("credentials"))
+}
+
+/// Whether a member lets somebody in: one that does not says so once it has seen the certificate, and one that does waits for a word.
+async fn lets_in(address: &str, transport: &Transport) -> bool {
+    let within = Duration::from_secs(3);
+    let Ok(mut stream) = transport.connect(address, &Expected::Servers, Protocol::Frames, within).await else {
+        return false;
+    };
+    let mut byte = [0];
+    tokio::time::timeout(Duration::from_millis(500), stream.read(&mut byte)).await.is_err()
+}
+
+/// A coordinator that does not lead hears with the log that something was withdrawn, a moment after the answer.
+async fn wait_refused(address: &str, transport: &Transport) {
+    let deadline = Instant::now() + TIMEOUT;
+    while lets_in(address, transport).await {
+        assert!(Instant::now() < deadline, "{address} goes on letting it in");
+    }
+}
+
+/// Every address at which the cluster is reached.
+fn members(cluster: &Cluster) -> Vec<String> {
+    let nodes = NODES.map(|name| cluster.node_address(name).to_owned());
+    cluster.coordinator_addresses().into_iter().chain(nodes).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
+    let mut cluster = start();
+    let stolen = cluster.credentials(Role::Admin, "mallory");
+    let thief = Client::builder(cluster.coordinator_addresses())
+        .transport(transport(&stolen))
+        .timeout(Duration::from_secs(5))
+        .build()
+        .await
+        .expect("a client");
+    for number in 0..6 {
+        thief.put(format!("key-{number}"), "stolen").await.expect("an admin may write");
+    }
+    let said = cluster.done(&["access", "withdraw", "admin/mallory"]);
+    assert!(
+        said.contains("certificates of admin/mallory that begin before") && !said.contains("do not go by it"),
+        "{said}"
+    );
+    // On the connections that it has, and on new ones, at each member.
+    for number in 0..6 {
+        let gone = thief.get(format!("key-{number}")).await;
+        assert!(gone.is_err(), "what was withdrawn reads on: {gone:?}");
+    }
+    let fresh = transport(&stolen);
+    for name in NODES {
+        assert!(!lets_in(cluster.node_address(name), &fresh).await, "{name}: the answer waits for nodes");
+    }
+    for address in members(&cluster) {
+        wait_refused(&address, &fresh).await;
+        assert!(lets_in(&address, &cluster.transport(Role::Admin)).await, "{address}: nobody else is meant");
+    }
+    let ran = cluster.archon_as(Some(&stolen), &["status", "--timeout", "2s"]);
+    assert!(ran.code != 0 && ran.stderr.contains("it was withdrawn"), "{ran:?}");
+    // It is told: in the list, in the events, and who was refused in the audit.
+    let listed = cluster.json(&["access", "list"]).expect("a list");
+    assert_eq!(listed["withdrawn"][0]["identity"], "admin/mallory", "{listed}");
+    assert!(cluster.done(&["events"]).contains("certificates of admin/mallory that begin before"));
+    let audits = (1..=3).map(|id| cluster.directory().join(format!("coordinator-{id}/audit.jsonl")));
+    let audit: String = audits.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    let lines: Vec<&str> = audit.lines().collect();
+    let has = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["\"change\"", "admin/mallory", "count no more"]), "{audit}");
+    assert!(has(&["\"refusal\"", "\"who\":\"admin/mallory\"", "was withdrawn"]), "{audit}");
+
+    // It outlives the processes.
+    let (leader, _) = cluster.wait_leader();
+    cluster.take_coordinator(leader).kill();
+    cluster.start_coordinator(leader);
+    cluster.take_node("athens").kill();
+    cluster.start_node("athens");
+    cluster.wait_node("athens", "alive");
+    cluster.wait_whole(3);
+    for address in members(&cluster) {
+        // A member that has just begun hears of it within moments.
+        wait_refused(&address, &fresh).await;
+    }
+    // A new one counts, and the old one does not.
+    let kept = cluster.directory().join("kept");
+    std::fs::create_dir(&kept).expect("a directory");
+    for file in ["ca.crt", "tls.crt", "tls.key"] {
+        std::fs::copy(stolen.join(file), kept.join(file)).expect("a copy");
+    }
+    cluster.issuer().renew(Role::Admin, "mallory", []).expect("a certificate");
+    let keep = stolen.display().to_string();
+    let said = cluster.archon(&["access", "withdraw", "admin/somebody", "--keep", &keep]);
+    assert!(said.code == 2 && said.stderr.contains("it is of admin/mallory"), "{said:?}");
+    cluster.done(&["access", "readmit", "admin/mallory"]);
+    assert!(lets_in(cluster.node_address("cyrene"), &transport(&kept)).await, "all count again");
+    cluster.done(&["access", "withdraw", "admin/mallory", "--keep", &keep]);
+    assert!(lets_in(cluster.node_address("cyrene"), &transport(&stolen)).await, "the new one counts");
+    assert!(!lets_in(cluster.node_address("cyrene"), &transport(&kept)).await, "the old one does not");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_coordinator_read_and_wrote_rows() {
+    let cluster = start();
+    let third = transport(&cluster.credentials(Role::Coordinator, "3"));
+    assert!(lets_in(cluster.node_address("athens"), &third).await, "a coordinator passes on what its console is asked");
+    cluster.done(&["quorum", "remove", "3", "--force", "--wait"]);
+    for name in NODES {
+        wait_refused(cluster.node_address(name), &third).await;
+    }
+    let said = cluster.archon(&["access", "readmit", "coordinator/3"]);
+    assert!(said.code == 4 && said.stderr.contains("was removed from the quorum"), "{said:?}");
+    assert!(cluster.archon(&["access", "list"]).stderr.contains("no certificate of coordinator/3 counts"));
+    cluster.wait_online();
+}
+
+#[test]
+fn a_member_whose_certificate_was_refused_went_on_in_silence() {
+    let cluster = start();
+    for member in ["node/athens", "coordinator/2"] {
+        let said = cluster.archon(&["access", "withdraw", member]);
+        assert!(said.code == 4 && said.stderr.contains("is at work"), "a slip shuts out a member: {said:?}");
+    }
+    for (wrong, code) in [("alice", 2), ("poet/homer", 2), ("coordinator/one", 2)] {
+        assert_eq!(cluster.archon(&["access", "withdraw", wrong]).code, code, "{wrong}");
+    }
+    let operator = cluster.credentials(Role::Operator, "somebody");
+    assert_eq!(cluster.archon_as(Some(&operator), &["access", "withdraw", "admin/you"]).code, 4);
+    cluster.done(&["access", "withdraw", "node/athens", "--force"]);
+    cluster.wait_node("athens", "failed");
+    let told = |log: &str| {
+        let of_certificates =
+            |line: &&str| line.contains("WARN") && line.contains("refuses this process's certificate");
+        log.lines().filter(of_certificates).map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_for("athens to say why it is alone", TIMEOUT, || {
+        let log = cluster.node("athens").log();
+        check(!told(&log).is_empty(), || cluster.node("athens").log_tail(20))
+    });
+    let said = told(&cluster.node("athens").log());
+    for part in ["it was withdrawn", "node-athens/tls.crt, of node/athens, until", "archon access readmit node/athens"]
+    {
+        assert!(said[0].contains(part), "{part}: {}", said[0]);
+    }
+    cluster.done(&["access", "readmit", "node/athens"]);
+    cluster.wait_node("athens", "alive");
+    cluster.wait_whole(3);
+    // Attempts came many times a second, to three coordinators and two nodes.
+    let said = told(&cluster.node("athens").log());
+    assert!(said.len() <= 5, "{said:#?}");
+}
