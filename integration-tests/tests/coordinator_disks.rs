@@ -51,7 +51,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.expect("cp runs").success(), "{} is not copied", from.display());
 }
 
-/// Someone whose registrations are refused, and take half a megabyte of log each.
+/// Someone whose registrations are refused, and take half a megabyte of log each; in plaintext.
 struct Talker(SessionClient<Channel>);
 
 impl Talker {
@@ -129,6 +129,7 @@ async fn a_lone_coordinator_with_a_full_disk_took_the_cluster_with_it() {
         nodes: vec!["athens", "byzantium"],
         partitions: 8,
         nodes_min: 2,
+        tls: false,
         ..Options::default()
     };
     let mut cluster = Cluster::start(EXE, &options);
@@ -179,7 +180,7 @@ async fn a_lone_coordinator_with_a_full_disk_took_the_cluster_with_it() {
 /// 12: the one that leads gives way and stays a voter that hears the others; the cluster goes on as if nothing were.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let (first, _) = cluster.wait_leader();
     let Some(_disk) = with_small_disk(&mut cluster, first) else {
         skipped("this machine does not let a test mount a file system");
@@ -246,7 +247,7 @@ async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
 /// others go on, and started again it is what it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coordinator_whose_disk_fails_ends_and_returns() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let client = client(&cluster).await;
     let load = Load::start(&client, "eio", 4);
     goes_on(&load, 100).await;

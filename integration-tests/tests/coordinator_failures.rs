@@ -102,7 +102,8 @@ impl Probe {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    // The probe speaks plaintext.
+    let cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let (old, _) = cluster.wait_leader();
     let mut probe = Probe::register(&cluster.coordinator_addresses()[old]).await;
     assert!(probe.heartbeat().await.expect("the leader grants a lease") > 0, "the probe can see a grant");

@@ -1,12 +1,13 @@
 //! Too much of something: too large, too many connections, too few descriptors, a log that nobody reads, clients that hang
 //! up. Whoever is served already goes on being served, and once it is over everything is as before.
 
-use archon_client::{Client, ErrorKind, Op};
+use archon_client::{Client, ErrorKind, Op, Role};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{self, ClusterRef, PutRequest};
+use archon_security::Expected;
 use archon_types::limits::{BATCH_BYTES_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
@@ -14,6 +15,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
+use tonic::transport::Endpoint;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,9 +45,11 @@ fn put_request(cluster: &Cluster, key: &str, value_bytes: usize) -> PutRequest {
     PutRequest { cluster: Some(cluster_ref(cluster)), table: String::new(), key, value, id: None }
 }
 
-async fn node_of(cluster: &Cluster, key: &str) -> KvClient<tonic::transport::Channel> {
-    let address = format!("http://{}", cluster.node_address(&cluster.leader_of(key)));
-    KvClient::connect(address).await.expect("the node listens")
+fn node_of(cluster: &Cluster, key: &str) -> KvClient<tonic::transport::Channel> {
+    let address = cluster.node_address(&cluster.leader_of(key)).to_owned();
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    let transport = cluster.transport(Role::Client);
+    KvClient::new(transport.channel(&endpoint, &address, Expected::Servers, Duration::from_secs(5)))
 }
 
 /// 41: what is too large is refused by the client, and by the node if a client does not look; with the limit in the message,
@@ -60,7 +64,7 @@ async fn what_is_too_large_is_refused_on_both_sides() {
     let largest = client.put("k", vec![7; VALUE_BYTES_MAX]).await;
     assert!(largest.is_ok(), "the limit itself is allowed: {largest:?}");
 
-    let mut node = node_of(&cluster, "k").await;
+    let mut node = node_of(&cluster, "k");
     let status = node.put(put_request(&cluster, "k", VALUE_BYTES_MAX + 1)).await.expect_err("a value over the limit");
     assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
     assert!(status.message().contains(&VALUE_BYTES_MAX.to_string()), "{status}");

@@ -1,11 +1,13 @@
 //! Nodes die, pause and come back. With one copy a dead node means unavailable partitions, and nothing worse.
 
-use archon_client::Client;
+use archon_client::{Client, Role};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest};
+use archon_security::Expected;
 use std::time::Duration;
+use tonic::transport::Endpoint;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
@@ -74,8 +76,10 @@ async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
     let client = client(&cluster, Duration::from_secs(30)).await;
     let key = key_led_by(&cluster, "athens");
     client.put(key.clone().into_bytes(), b"before".to_vec()).await.expect("a put");
-    let address = format!("http://{}", cluster.node_address("athens"));
-    let mut node = KvClient::connect(address).await.expect("the node listens");
+    let address = cluster.node_address("athens");
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    let transport = cluster.transport(Role::Client);
+    let mut node = KvClient::new(transport.channel(&endpoint, address, Expected::Servers, Duration::from_secs(5)));
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let request = || GetRequest {

@@ -1,12 +1,15 @@
 //! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
 
+use archon_client::{Role, Transport};
 use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::reply::Answer;
 use archon_proto::v1::{BatchRequest, ClusterRef, Op, OpGet, OpId, OpIncrement, PartitionId, Reply, op};
+use archon_security::Expected;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tonic::transport::Endpoint;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -269,8 +272,9 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
 }
 
 /// A batch of one operation on key `z` by whoever answers at this address.
-async fn ask(address: &str, cluster: &ClusterRef, op: Op) -> Reply {
-    let mut node = KvClient::connect(format!("http://{address}")).await.expect("the node listens");
+async fn ask(transport: &Transport, address: &str, cluster: &ClusterRef, op: Op) -> Reply {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    let mut node = KvClient::new(transport.channel(&endpoint, address, Expected::Servers, Duration::from_secs(5)));
     let request = BatchRequest { cluster: Some(cluster.clone()), table: "times".into(), ops: vec![op] };
     node.batch(request).await.expect("an answer").into_inner().replies.pop().expect("a reply")
 }
@@ -282,7 +286,8 @@ fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let here = ClusterRef { cluster_id: id.as_bytes().to_vec().into() };
-    let ask = |op: Op| runtime.block_on(ask(cluster.node_address("athens"), &here, op));
+    let transport = cluster.transport(Role::Client);
+    let ask = |op: Op| runtime.block_on(ask(&transport, cluster.node_address("athens"), &here, op));
     let table = cluster.partitions("times")[0]["table_id"].as_u64().expect("a number");
     let get = Some(op::Op::Get(OpGet { key: "z".into() }));
     let stamp_ms = ask(Op { op: get, ..Op::default() }).log_time_ms;
