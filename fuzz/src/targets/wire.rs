@@ -8,6 +8,7 @@ use archon_proto::convert::{
     session, upgrade,
 };
 use archon_proto::v1;
+use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
 use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
@@ -187,6 +188,8 @@ fn access_list() -> AccessList {
     let mut list = AccessList { version: Version::new(8), ..AccessList::default() };
     Arc::make_mut(&mut list.access)
         .set(&Scope { client: Some("shop".into()), table: Some(TableId::new(1)) }, Some(Right::Write));
+    Arc::make_mut(&mut list.access).set_withdrawn("admin/alice", Some(Millis::new(7)));
+    Arc::make_mut(&mut list.access).set_withdrawn("coordinator/3", Some(WHENEVER));
     list
 }
 
@@ -204,6 +207,19 @@ fn access_requests() -> Vec<Vec<u8>> {
         revoke,
     };
     [false, true].map(|revoke| v1::SetAccessRequest::from(asked(revoke)).encode_to_vec()).to_vec()
+}
+
+/// An identity, which chance does not hit.
+fn withdrawals() -> Vec<Vec<u8>> {
+    let asked = |change| access::Withdraw {
+        request: RequestId::new(Uuid::from_u128(9)),
+        identity: "admin/alice".into(),
+        change,
+        force: false,
+    };
+    [access::Withdrawal::BeforeNow, access::Withdrawal::Before(Millis::new(7)), access::Withdrawal::Readmit]
+        .map(|change| v1::WithdrawRequest::from(asked(change)).encode_to_vec())
+        .to_vec()
 }
 
 /// An address, which chance does not hit.
@@ -400,6 +416,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
         Target { seeds: accesses, ..conversion!(AccessList => AccessList) },
         Target { seeds: access_requests, ..conversion!(SetAccessRequest => access::SetAccess) },
+        Target { seeds: withdrawals, ..conversion!(WithdrawRequest => access::Withdraw) },
         Target { seeds: quorum_changes, ..conversion!(ChangeQuorumRequest => quorum::ChangeQuorum) },
         conversion!(ChangeUpgradeRequest => upgrade::ChangeUpgrade),
         Target { seeds: settings, ..conversion!(ConfigureRequest => configure::Configure) },
