@@ -10,9 +10,12 @@ use archon_bench::{ToolArgs, become_archon};
 use archon_client::Transport;
 use archon_integration_tests::scrape::Scrape;
 use archon_integration_tests::{Cluster, Options, http};
-use archon_load::{Archon, End, Mix, Run, Workload, cpu_of};
+use archon_load::{Archon, BeatStream, End, Mix, Run, Workload, cpu_of};
+use archon_proto::convert::beats::Beat;
+use archon_proto::convert::session::Registered;
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, RegisterRequest};
+use archon_types::{PushKey, Version};
 use clap::Parser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -26,6 +29,8 @@ use tonic::transport::{Channel, Endpoint};
 const REGISTERING: usize = 64;
 /// How often a node tries to register before the run is given up.
 const REGISTER_TRIES: u32 = 50;
+/// How long a first heartbeat may take to be answered.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// Scrapes of one member, one after the other, by which its CPU time for one is measured: it is told in steps of 10 ms.
 const SCRAPES_FOR_CPU: u32 = 1_000;
@@ -123,7 +128,7 @@ async fn register(leader: &str, arguments: &Arguments) -> anyhow::Result<()> {
         {
             registered??;
         }
-        registering.spawn(register_one(SessionClient::new(channel.clone()), number));
+        registering.spawn(register_one(leader.to_owned(), SessionClient::new(channel.clone()), number));
     }
     while let Some(registered) = registering.join_next().await {
         registered??;
@@ -132,7 +137,8 @@ async fn register(leader: &str, arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn register_one(mut client: SessionClient<Channel>, number: u32) -> anyhow::Result<()> {
+/// Registers and heartbeats once: a node that never acted is soon forgotten.
+async fn register_one(leader: String, mut client: SessionClient<Channel>, number: u32) -> anyhow::Result<()> {
     let random_id = || bytes::Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes());
     let request = RegisterRequest {
         cluster: Some(ClusterRef::default()),
@@ -145,13 +151,28 @@ async fn register_one(mut client: SessionClient<Channel>, number: u32) -> anyhow
         protocol_max: 1,
         ..RegisterRequest::default()
     };
-    for _ in 1..REGISTER_TRIES {
-        if client.register(request.clone()).await.is_ok() {
-            return Ok(());
+    let mut tries = 1;
+    let answer = loop {
+        match client.register(request.clone()).await {
+            Ok(answer) => break answer.into_inner(),
+            Err(status) if tries == REGISTER_TRIES => return Err(status).context("register"),
+            Err(_) => tokio::time::sleep(TRY_AGAIN).await,
         }
-        tokio::time::sleep(TRY_AGAIN).await;
-    }
-    client.register(request).await.context("register")?;
+        tries += 1;
+    };
+    let registered = Registered::try_from(answer)?;
+    let beat = Beat {
+        node: registered.node,
+        incarnation: registered.incarnation,
+        number: 1,
+        table_version: Version::new(u64::MAX),
+        stopping: false,
+        push_key: PushKey::new(uuid::Uuid::from_u128(7)),
+        load: None,
+    };
+    let mut stream = BeatStream::connect(&leader, registered.cluster).await?;
+    // Whether a lease came of it is of no account.
+    let _ = stream.beat(beat, BEAT_TIMEOUT).await;
     Ok(())
 }
 
