@@ -215,6 +215,7 @@ empty! {
     change_quorum(ChangeQuorumRequest) -> ChangeQuorumResponse;
     join_quorum(JoinQuorumRequest) -> JoinQuorumResponse;
     transfer_lead(TransferLeadRequest) -> TransferLeadResponse;
+    withdraw(WithdrawRequest) -> WithdrawResponse;
     show_upgrade(ShowUpgradeRequest) -> ShowUpgradeResponse;
     change_upgrade(ChangeUpgradeRequest) -> ChangeUpgradeResponse;
     events(EventsRequest) -> EventsResponse;

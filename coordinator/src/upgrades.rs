@@ -16,11 +16,11 @@ const PROPOSE_DEADLINE: Duration = Duration::from_secs(2);
 /// Works until the session ends.
 pub(crate) async fn run(session: Arc<Session>) {
     let quorum = session.quorum();
-    let mut steady = 0;
+    let (mut steady, mut pause) = (0, Duration::ZERO);
     loop {
         tokio::select! {
             () = session.stop().cancelled() => return,
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            () = tokio::time::sleep(pause) => pause = LOOK_INTERVAL,
         }
         let spoken = quorum.replicated().spoken();
         // Nearly always, and at once: nothing newer is spoken here.
@@ -33,7 +33,9 @@ pub(crate) async fn run(session: Arc<Session>) {
             continue;
         };
         steady += 1;
-        if steady < STEADY_LOOKS {
+        // Of a cluster that was just made nobody was a member before.
+        let young = quorum.replicated().read(|state| state.members().next().is_none());
+        if steady < STEADY_LOOKS && !young {
             continue;
         }
         tracing::info!(?raise, "every member speaks a newer protocol");

@@ -42,10 +42,10 @@ pub(crate) use partitions::{
     DescribePartitionArgs, ForceLeaderArgs, LocateArgs, MergePartitionArgs, PartitionListArgs, PartitionVerb,
     SplitPartitionArgs,
 };
-pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, spoken};
 pub(crate) use quorum::{
     QuorumRecoverArgs, QuorumSaveArgs, QuorumSnapshotVerb, QuorumVerb, QuorumVerifyArgs, QuorumWaitArgs,
 };
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, spoken};
 
 pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};
 pub(crate) use upgrade::UpgradeVerb;

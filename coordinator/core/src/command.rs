@@ -316,7 +316,7 @@ impl Command {
             | Self::EndQuorumChange { .. }
             | Self::AcceptLoss { .. }
             | Self::RaiseProtocol { .. } => PROTOCOL_FIRST,
-            Self::HoldProtocol { .. } => 2,
+            Self::HoldProtocol { .. } | Self::Withdraw { .. } => 2,
         }
     }
 

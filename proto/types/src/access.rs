@@ -67,7 +67,8 @@ pub struct Access {
     everyone: ClientRights,
     clients: BTreeMap<String, ClientRights>,
     /// By identity (`admin/alice`): certificates that begin before that count no more.
-    #[serde(default)]
+    /// Not written while there are none: the first protocol does not know them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     withdrawn: BTreeMap<String, Millis>,
 }
 
