@@ -90,6 +90,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "StatusResponse",
     "TransferLeadRequest",
     "TransferLeadResponse",
+    "WithdrawResponse",
     "YieldPage",
     "YieldRequest",
 ];
