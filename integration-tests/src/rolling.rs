@@ -67,15 +67,4 @@ impl Scene {
             self.roll_node(&name, release);
         }
     }
-
-    /// Waits until the cluster speaks this protocol.
-    ///
-    /// # Panics
-    /// If it does not.
-    pub fn wait_protocol(&self, protocol: u32) {
-        wait_for(&format!("the cluster to speak protocol {protocol}"), TIMEOUT, || {
-            let status = self.cluster.json(&["upgrade", "status"])?;
-            check(status["protocol"] == protocol, || status.to_string())
-        });
-    }
 }

@@ -77,6 +77,7 @@ fn every_verb_prints_what_is_documented() {
     let options = Options { partitions: 8, ..Options::replicated() };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
+    cluster.wait_protocol(2);
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
 
     assert!(seen.done(&["version"])["archon_version"].is_string());
@@ -110,6 +111,12 @@ fn every_verb_prints_what_is_documented() {
     let of = |line: usize, key: &str| outcomes[line][key].clone();
     assert_eq!([of(1, "value"), of(2, "existed"), of(3, "value")], [json!("1"), json!(false), json!("3")]);
     assert_eq!(outcomes[5]["error"]["kind"], "condition_failed");
+
+    // Its protocol.
+    assert_eq!(seen.done(&["upgrade", "status"])["protocol"], 2);
+    assert_eq!(seen.done(&["upgrade", "hold"])["changed"], true);
+    assert_eq!(seen.done(&["upgrade", "release"])["changed"], true);
+    assert_eq!(seen.done(&["upgrade", "finalize"])["changed"], false);
 
     // Its settings.
     let granted = seen.done(&["access", "grant", "write", "--client", "shop", "--table", "default"]);

@@ -53,7 +53,7 @@ fn an_upgrade_stopped_the_world() {
 
         scene.say("and forward again");
         scene.roll(&newer);
-        scene.wait_protocol(2);
+        scene.cluster.wait_protocol(2);
         let events = scene.cluster.done(&["events", "--limit", "500"]);
         assert!(events.contains("speaks protocol 2 from now on, and 1 before"), "{events}");
     });
@@ -66,10 +66,7 @@ fn an_upgrade_stopped_the_world() {
 fn a_version_from_before_the_upgrade_was_started_all_the_same() {
     let newer = Options { release: None, ..options() };
     let mut cluster = Cluster::start(EXE, &newer);
-    wait_for("the protocol to rise", TIMEOUT, || match protocol(&cluster) {
-        Value::Number(number) if number.as_u64() == Some(2) => Ok(()),
-        other => Err(other),
-    });
+    cluster.wait_protocol(2);
     // A member that was started with an older version touches nothing, and says which one to start.
     let older = Release::speaking(1);
     wait_for("every member to keep that", TIMEOUT, || {

@@ -15,6 +15,7 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 fn start() -> Cluster {
     let cluster = Cluster::start(EXE, &Options { tls: true, partitions: 6, ..Options::replicated() });
     cluster.wait_whole(3);
+    cluster.wait_protocol(2);
     cluster
 }
 

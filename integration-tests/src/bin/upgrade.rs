@@ -67,7 +67,7 @@ fn upgrade(under_test: &Path, older: PathBuf) {
         scene.roll_coordinators(&older);
         scene.say("and forward to the end");
         scene.roll(&newer);
-        scene.wait_protocol(PROTOCOL_NEWEST);
+        scene.cluster.wait_protocol(PROTOCOL_NEWEST);
         scene.say("from now on the older version is refused");
         let ended = scene.cluster.take_node("athens").terminate(TIMEOUT);
         assert!(ended.success(), "athens did not end in order: {ended}");

@@ -55,6 +55,17 @@ impl Cluster {
         ran.stdout
     }
 
+    /// Waits until the cluster speaks this protocol.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn wait_protocol(&self, protocol: u32) {
+        wait_for(&format!("the cluster to speak protocol {protocol}"), TIMEOUT, || {
+            let status = self.json(&["upgrade", "status"])?;
+            check(status["protocol"] == protocol, || status.to_string())
+        });
+    }
+
     /// The partitions of a table, as they are listed; none while nobody answers.
     pub fn partitions(&self, table: &str) -> Vec<Value> {
         let listed = self.json(&["partition", "list", "--table", table]).unwrap_or_default();
