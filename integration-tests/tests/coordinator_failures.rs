@@ -9,7 +9,7 @@ use archon_proto::convert::beats::Beat;
 use archon_proto::convert::session::Registered;
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, RegisterRequest};
-use archon_types::{PushKey, Version};
+use archon_types::{PROTOCOL_NEWEST, PushKey, Version};
 use std::time::Duration;
 use tonic::transport::Endpoint;
 
@@ -70,7 +70,7 @@ impl Probe {
             weight: 100,
             partitions_max: None,
             protocol_min: 1,
-            protocol_max: 1,
+            protocol_max: PROTOCOL_NEWEST,
             held: vec![],
             last_incarnation: 0,
             expects: 0,

@@ -197,7 +197,7 @@ fn registration(name: &str) -> v1::RegisterRequest {
         boot_id: bytes(8),
         weight: 100,
         protocol_min: 1,
-        protocol_max: 1,
+        protocol_max: archon_types::PROTOCOL_NEWEST,
         ..Default::default()
     }
 }

@@ -17,7 +17,7 @@ use archon_proto::v1::{
     ClusterRef, ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest,
     PushResponse, RegisterRequest,
 };
-use archon_types::{ErrorKind, PushKey, Version};
+use archon_types::{ErrorKind, PROTOCOL_NEWEST, PushKey, Version};
 use hdrhistogram::Histogram;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl Session {
             weight: 100,
             partitions_max: None,
             protocol_min: 1,
-            protocol_max: 1,
+            protocol_max: PROTOCOL_NEWEST,
             held: vec![],
             last_incarnation: 0,
             expects: 0,

@@ -15,7 +15,7 @@ use archon_proto::convert::beats::Beat;
 use archon_proto::convert::session::Registered;
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, RegisterRequest};
-use archon_types::{PushKey, Version};
+use archon_types::{PROTOCOL_NEWEST, PushKey, Version};
 use clap::Parser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -148,7 +148,7 @@ async fn register_one(leader: String, mut client: SessionClient<Channel>, number
         boot_id: random_id(),
         weight: 100,
         protocol_min: 1,
-        protocol_max: 1,
+        protocol_max: PROTOCOL_NEWEST,
         ..RegisterRequest::default()
     };
     let mut tries = 1;

@@ -53,7 +53,10 @@ pub(crate) enum QuorumVerb {
         archon coordinator --id 2 --listen 10.0.0.2:7101 --data-dir /var/lib/archon/c2-new")]
     Recover(QuorumRecoverArgs),
     /// Keep all that the coordinators hold in a file, while they run, and look at such a file.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  archon quorum snapshot save --to /backups/quorum-monday\n  archon quorum snapshot verify /backups/quorum-monday"
+    )]
     Snapshot(QuorumSnapshotVerb),
     /// End a recovery, and go on from what the nodes hold.
     ///

@@ -25,7 +25,7 @@
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
-use crate::coordinators::Wish;
+use crate::coordinators::{WITHDRAWN_SINCE, Wish};
 use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::recovery::Standing;
@@ -316,7 +316,8 @@ impl Command {
             | Self::EndQuorumChange { .. }
             | Self::AcceptLoss { .. }
             | Self::RaiseProtocol { .. } => PROTOCOL_FIRST,
-            Self::HoldProtocol { .. } | Self::Withdraw { .. } => 2,
+            Self::HoldProtocol { .. } => 2,
+            Self::Withdraw { .. } => WITHDRAWN_SINCE,
         }
     }
 

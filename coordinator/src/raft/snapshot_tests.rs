@@ -1,12 +1,16 @@
 //! A voter that was away for longer than the log is kept gets a snapshot.
 
-use crate::{Coordinator, CoordinatorConfig, FirstStart};
+use crate::{Coordinator, CoordinatorConfig, CoordinatorError, FirstStart};
+use archon_proto::v1;
+use archon_proto::v1::admin_client::AdminClient;
+use archon_proto::v1::change_quorum_request::Change;
 use archon_types::{ProtocolRange, Settings};
 use openraft::async_runtime::WatchReceiver as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -24,79 +28,164 @@ fn purged(coordinator: &Coordinator) -> u64 {
     metrics.purged.map_or(0, |id| id.index)
 }
 
+/// Three coordinators, one of which is away, and whose log begins after what that one has.
+struct Lagging {
+    peers: BTreeMap<u64, String>,
+    dirs: BTreeMap<u64, TempDir>,
+    running: BTreeMap<u64, Coordinator>,
+    leader: u64,
+    away: u64,
+    /// The last entry before the log that is left.
+    last: u64,
+}
+
+impl Lagging {
+    async fn start() -> Self {
+        let (mut listeners, mut peers) = (Vec::new(), BTreeMap::new());
+        for id in 1..=3 {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            peers.insert(id, listener.local_addr().unwrap().to_string());
+            listeners.push((id, listener));
+        }
+        let dirs = (1..=3).map(|id| (id, tempfile::tempdir().unwrap())).collect();
+        let mut bed = Self { peers, dirs, running: BTreeMap::new(), leader: 0, away: 0, last: 0 };
+        for (id, listener) in listeners {
+            bed.running.insert(id, Coordinator::start(listener, bed.config(id)).await.unwrap());
+        }
+        until("a leader", || bed.leads().map(|_| ())).await;
+        bed.leader = bed.leads().unwrap();
+        bed.away = (1..=3).find(|id| *id != bed.leader).unwrap();
+        bed.running.remove(&bed.away).unwrap().stop().await;
+
+        let raft = bed.running[&bed.leader].quorum().unwrap().raft.clone();
+        for _ in 0..50 {
+            raft.write_blank().await.unwrap();
+        }
+        bed.last = raft.metrics().borrow_watched().last_applied.unwrap().index;
+        raft.trigger().snapshot().await.unwrap();
+        until("the snapshot", || {
+            let built = raft.metrics().borrow_watched().snapshot.map_or(0, |id| id.index);
+            if built >= bed.last { Ok(()) } else { Err(format!("built up to {built} of {}", bed.last)) }
+        })
+        .await;
+        raft.trigger().purge_log(bed.last).await.unwrap();
+        until("the log to be purged", || {
+            let purged = purged(&bed.running[&bed.leader]);
+            if purged >= bed.last { Ok(()) } else { Err(format!("purged up to {purged} of {}", bed.last)) }
+        })
+        .await;
+        bed
+    }
+
+    fn config(&self, id: u64) -> CoordinatorConfig {
+        CoordinatorConfig {
+            id,
+            listen: self.peers[&id].parse().unwrap(),
+            metrics_listen: None,
+            transport: archon_security::Transport::default(),
+            advertise: None,
+            start: Some(FirstStart::Found { peers: self.peers.clone() }),
+            data_dir: self.dirs[&id].path().to_path_buf(),
+            speaks: ProtocolRange::SPOKEN,
+            settings: Settings::default(),
+            settings_said: Default::default(),
+        }
+    }
+
+    fn leads(&self) -> Result<u64, String> {
+        let leading: Vec<u64> = self.running.values().filter(|one| one.is_leading()).map(Coordinator::id).collect();
+        if let [leader] = leading[..] { Ok(leader) } else { Err(format!("{leading:?} lead")) }
+    }
+
+    /// Starts the one that was away again.
+    async fn start_again(&self) -> Coordinator {
+        let listener = TcpListener::bind(self.peers[&self.away].as_str()).await.unwrap();
+        Coordinator::start(listener, self.config(self.away)).await.unwrap()
+    }
+
+    /// Waits until a coordinator has what the snapshot holds.
+    async fn until_it_has_all(&self, what: &str, coordinator: &Coordinator) {
+        until(what, || {
+            let Some(quorum) = coordinator.quorum() else { return Err("not started".to_owned()) };
+            let applied = quorum.view().applied_index;
+            let cluster = quorum.replicated().read(|state| state.cluster);
+            if applied >= self.last && !cluster.is_nil() {
+                return Ok(());
+            }
+            Err(format!("applied {applied} of {}", self.last))
+        })
+        .await;
+    }
+
+    async fn stop(self) {
+        for (_, coordinator) in self.running {
+            coordinator.stop().await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
-    let mut listeners = Vec::new();
-    let mut peers = BTreeMap::new();
-    for id in 1..=3 {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        peers.insert(id, listener.local_addr().unwrap().to_string());
-        listeners.push((id, listener));
-    }
-    let dirs: BTreeMap<u64, TempDir> = (1..=3).map(|id| (id, tempfile::tempdir().unwrap())).collect();
-    let config = |id: u64| CoordinatorConfig {
-        id,
-        listen: peers[&id].parse().unwrap(),
-        metrics_listen: None,
-        transport: archon_security::Transport::default(),
-        advertise: None,
-        start: Some(FirstStart::Found { peers: peers.clone() }),
-        data_dir: dirs[&id].path().to_path_buf(),
-        speaks: ProtocolRange::SPOKEN,
-        settings: Settings::default(),
-        settings_said: Default::default(),
-    };
-    let mut running = BTreeMap::new();
-    for (id, listener) in listeners {
-        running.insert(id, Coordinator::start(listener, config(id)).await.unwrap());
-    }
-    let leading = |running: &BTreeMap<u64, Coordinator>| {
-        running.values().find(|one| one.is_leading()).map(Coordinator::id).ok_or_else(|| "nobody leads".to_owned())
-    };
-    until("a leader", || leading(&running).map(|_| ())).await;
-    let leader = leading(&running).unwrap();
-    let away = (1..=3).find(|id| *id != leader).unwrap();
-    running.remove(&away).unwrap().stop().await;
-
-    let raft = running[&leader].quorum().unwrap().raft.clone();
-    for _ in 0..50 {
-        raft.write_blank().await.unwrap();
-    }
-    let last = raft.metrics().borrow_watched().last_applied.unwrap().index;
-    raft.trigger().snapshot().await.unwrap();
-    until("the snapshot", || {
-        let built = raft.metrics().borrow_watched().snapshot.map_or(0, |id| id.index);
-        if built >= last { Ok(()) } else { Err(format!("built up to {built} of {last}")) }
-    })
-    .await;
-    raft.trigger().purge_log(last).await.unwrap();
-    until("the log to be purged", || {
-        let purged = purged(&running[&leader]);
-        if purged >= last { Ok(()) } else { Err(format!("purged up to {purged} of {last}")) }
-    })
-    .await;
-
-    let back = Coordinator::start(TcpListener::bind(peers[&away].as_str()).await.unwrap(), config(away)).await.unwrap();
-    until("the snapshot to be installed", || {
-        let Some(quorum) = back.quorum() else { return Err("not started".to_owned()) };
-        let applied = quorum.view().applied_index;
-        let cluster = quorum.replicated().read(|state| state.cluster);
-        if applied >= last && !cluster.is_nil() { Ok(()) } else { Err(format!("applied {applied} of {last}")) }
-    })
-    .await;
-    assert!(std::fs::read_dir(dirs[&away].path().join("snapshots")).unwrap().count() > 0);
+    let bed = Lagging::start().await;
+    let back = bed.start_again().await;
+    bed.until_it_has_all("the snapshot to be installed", &back).await;
+    assert!(std::fs::read_dir(bed.dirs[&bed.away].path().join("snapshots")).unwrap().count() > 0);
 
     // It stands on its own feet: what was installed is there again after a restart.
     back.stop().await;
-    let back = Coordinator::start(TcpListener::bind(peers[&away].as_str()).await.unwrap(), config(away)).await.unwrap();
-    until("the restarted voter to have it still", || {
-        let Some(quorum) = back.quorum() else { return Err("not started".to_owned()) };
-        let applied = quorum.view().applied_index;
-        if applied >= last { Ok(()) } else { Err(format!("applied {applied} of {last}")) }
-    })
-    .await;
+    let back = bed.start_again().await;
+    bed.until_it_has_all("the restarted voter to have it still", &back).await;
     back.stop().await;
-    for (_, coordinator) in running {
-        coordinator.stop().await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_members_changed_while_a_voter_took_a_snapshot_and_there_was_one_quorum() {
+    let mut bed = Lagging::start().await;
+    let leaves = (1..=3).find(|id| *id != bed.leader && *id != bed.away).unwrap();
+    // A newcomer, which needs the snapshot as well, and the one that was away, at once.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = vec![bed.peers[&bed.leader].clone()];
+    bed.peers.insert(4, listener.local_addr().unwrap().to_string());
+    bed.dirs.insert(4, tempfile::tempdir().unwrap());
+    let start = Some(FirstStart::Join { through, learner: true });
+    let newcomer = tokio::spawn(Coordinator::start(listener, CoordinatorConfig { start, ..bed.config(4) }));
+    let back = bed.start_again().await;
+    bed.running.insert(bed.away, back);
+    bed.running.insert(4, newcomer.await.unwrap().unwrap());
+
+    // One of the other two leaves for the newcomer meanwhile: asked until it is begun, for it has to be a member first.
+    let address = format!("http://{}", bed.peers[&bed.leader]);
+    let begun = Instant::now();
+    loop {
+        let change = Some(Change::Replace(v1::ReplaceCoordinator { old: leaves, new: 4 }));
+        let request_id = Uuid::new_v4().into_bytes().to_vec().into();
+        let request = v1::ChangeQuorumRequest { cluster: None, request_id, change, force: false };
+        let mut admin = AdminClient::connect(address.clone()).await.unwrap();
+        match admin.change_quorum(request).await {
+            Ok(_) => break,
+            Err(status) => assert!(begun.elapsed() < SOON, "the change is refused: {status}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let gone = bed.running.remove(&leaves).unwrap();
+    let why = tokio::time::timeout(SOON, gone.failed()).await.expect("it did not hear that it was removed");
+    assert!(matches!(why, CoordinatorError::Removed { .. }), "{why}");
+    gone.stop().await;
+
+    let wanted = BTreeSet::from([bed.leader, bed.away, 4]);
+    for (id, coordinator) in &bed.running {
+        bed.until_it_has_all(&format!("coordinator {id} to have it all"), coordinator).await;
+        until(&format!("coordinator {id} to know the members"), || {
+            let state = coordinator.quorum().unwrap().replicated();
+            let (voters, done) = state.read(|state| {
+                let coordinators = &state.coordinators;
+                (coordinators.voters(), coordinators.pending.is_none() && !coordinators.joint)
+            });
+            if voters == wanted && done { Ok(()) } else { Err(format!("{voters:?}, done: {done}")) }
+        })
+        .await;
+    }
+    until("one leader", || bed.leads().map(|_| ())).await;
+    bed.stop().await;
 }

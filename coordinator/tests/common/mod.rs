@@ -11,7 +11,9 @@ use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
 use archon_security::{Expected, Transport};
-use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, PartitionTable, ProtocolRange, Settings, TablePiece};
+use archon_types::{
+    Assembled, Assembly, ErrorDetail, ErrorKind, PROTOCOL_NEWEST, PartitionTable, ProtocolRange, Settings, TablePiece,
+};
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -340,7 +342,7 @@ impl FakeNode {
             boot_id: self.boot.clone(),
             weight: 100,
             protocol_min: 1,
-            protocol_max: 1,
+            protocol_max: PROTOCOL_NEWEST,
             last_incarnation: self.incarnation,
             expects: self.incarnation,
             ..v1::RegisterRequest::default()

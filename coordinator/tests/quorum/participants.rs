@@ -8,7 +8,7 @@ use archon_proto::v1;
 use archon_proto::v1::duty::Duty;
 use archon_proto::v1::replica_report::Fact;
 use archon_proto::v1::session_client::SessionClient;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_NEWEST};
 use std::time::{Duration, Instant};
 
 const PARTITIONS: u32 = 6;
@@ -35,7 +35,7 @@ impl Worker {
             boot_id: boot.clone(),
             weight: 100,
             protocol_min: 1,
-            protocol_max: 1,
+            protocol_max: PROTOCOL_NEWEST,
             participant: Some(participant),
             ..v1::RegisterRequest::default()
         };

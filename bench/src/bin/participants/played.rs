@@ -12,8 +12,8 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::{
-    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, LeaseTiming, Participant, Partition, PartitionId,
-    PlacementId, PushKey, Report, StorageId, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, LeaseTiming, PROTOCOL_NEWEST, Participant,
+    Partition, PartitionId, PlacementId, PushKey, Report, StorageId, Version,
 };
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, HashMap};
@@ -208,7 +208,7 @@ impl World {
             weight: 100,
             partitions_max: None,
             protocol_min: 1,
-            protocol_max: 1,
+            protocol_max: PROTOCOL_NEWEST,
             held: Vec::new(),
             last_incarnation: Incarnation::ZERO,
             expects: Incarnation::ZERO,

@@ -2,6 +2,7 @@
 
 use super::{Entry, refused};
 use crate::command::Actor;
+use crate::coordinators::{WITHDRAWN_SINCE, withdraw_coordinators};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::response::Response;
@@ -26,6 +27,10 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
         return Err(refused(format!("{} does not speak protocol {to}", older.node.name)));
     }
     let before = std::mem::replace(&mut state.protocol, to);
+    if before < WITHDRAWN_SINCE && to >= WITHDRAWN_SINCE {
+        let retired: Vec<u64> = state.coordinators.retired.keys().copied().collect();
+        withdraw_coordinators(state, retired, entry.version());
+    }
     // What it was held for is over.
     state.protocol_held = false;
     // Whoever was judged fit to join before may not speak it.

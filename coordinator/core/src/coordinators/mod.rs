@@ -88,15 +88,30 @@ pub const fn majority(voters: usize) -> usize {
 pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, joint: bool) {
     state.applied = state.applied.max(index);
     let coordinators = &mut state.coordinators;
-    let gone = coordinators.members.iter().filter(|(id, _)| !members.contains_key(id));
-    for (id, member) in gone {
-        coordinators.retired.insert(*id, member.storage);
-        // Its number is not given again, so nothing that names it is worth anything.
-        Arc::make_mut(&mut state.access).set_withdrawn(&format!("coordinator/{id}"), Some(WHENEVER));
-        state.access_version = Version::new(index);
-    }
-    (coordinators.members, coordinators.joint) = (members, joint);
+    let before = std::mem::replace(&mut coordinators.members, members);
+    let gone: Vec<(u64, StorageId)> = before
+        .into_iter()
+        .filter(|(id, _)| !coordinators.members.contains_key(id))
+        .map(|(id, member)| (id, member.storage))
+        .collect();
+    coordinators.retired.extend(gone.iter().copied());
+    coordinators.joint = joint;
     coordinators.version = Version::new(index);
+    if state.protocol >= WITHDRAWN_SINCE {
+        withdraw_coordinators(state, gone.into_iter().map(|(id, _)| id), Version::new(index));
+    }
+}
+
+/// The protocol that brought certificates that are withdrawn.
+pub(crate) const WITHDRAWN_SINCE: u32 = 2;
+
+/// No certificate of coordinators that left counts any more: their numbers are not given again, so nothing that names them is worth
+/// anything.
+pub(crate) fn withdraw_coordinators(state: &mut ClusterState, ids: impl IntoIterator<Item = u64>, version: Version) {
+    for id in ids {
+        Arc::make_mut(&mut state.access).set_withdrawn(&format!("coordinator/{id}"), Some(WHENEVER));
+        state.access_version = version;
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_used_is_free_for_nobody() {
-        let mut state = ClusterState::new();
+        let mut state = ClusterState { protocol: WITHDRAWN_SINCE, ..ClusterState::new() };
         assert_eq!(state.coordinators.next_id(), 1);
         members_changed(&mut state, 1, [1, 2, 3].map(member).into(), false);
         members_changed(&mut state, 2, [1, 3].map(member).into(), false);

@@ -219,6 +219,22 @@ fn a_coordinator_that_was_just_joining_could_not_read_what_came_after() {
 }
 
 #[test]
+fn what_older_members_do_not_know_was_written_when_a_coordinator_left() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    let members: Members = bed.state.coordinators.members.clone().into_iter().filter(|(id, _)| *id != 3).collect();
+    let (index, version) = (bed.state.applied + 1, bed.state.access_version);
+    members_changed(&mut bed.state, index, members, false);
+    assert!(bed.state.access.withdrawn().is_empty() && bed.state.access_version == version);
+    bed.ok(Command::RaiseProtocol { to: 2 });
+    let withdrawn: Vec<&String> = bed.state.access.withdrawn().keys().collect();
+    assert_eq!(withdrawn, ["coordinator/3"]);
+    assert!(bed.state.access_version > version);
+}
+
+#[test]
 fn of_recovered_coordinators_nobody_knows_yet_who_speaks_what() {
     let mut bed = bed(None);
     let storage = StorageId::new(Uuid::from_u128(77));
