@@ -20,7 +20,7 @@ impl Admin {
     }
 
     /// Raises the protocol to the newest one that every member speaks, also if it was held; it rises by itself afterwards. From then
-    /// on versions that do not speak it are refused.
+    /// on versions that do not speak it are refused. Where no member speaks a newer one, only the hold is over.
     ///
     /// # Errors
     /// `Refused`, with their names, if members do not speak it; otherwise see [`Error`].
@@ -49,7 +49,7 @@ impl Admin {
         let request = v1::ChangeUpgradeRequest::from(ChangeUpgrade { request: request_id(), ask });
         let call = |channel, request| async move { client(channel).change_upgrade(request).await };
         let wire: v1::ChangeUpgradeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        let v1::ChangeUpgradeResponse { changed, protocol } = wire;
-        Ok(UpgradeChanged { changed, protocol })
+        let v1::ChangeUpgradeResponse { changed, protocol, raised } = wire;
+        Ok(UpgradeChanged { changed, protocol, raised })
     }
 }

@@ -45,6 +45,8 @@ pub struct UpgradeChanged {
     pub changed: bool,
     /// The protocol that the cluster speaks now.
     pub protocol: u32,
+    /// Whether that is a newer one than before.
+    pub raised: bool,
 }
 
 impl UpgradeSummary {

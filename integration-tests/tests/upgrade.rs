@@ -116,6 +116,8 @@ fn a_version_from_before_the_upgrade_was_started_all_the_same() {
     assert!(cluster.done(&["upgrade", "status"]).contains("coordinator"));
     assert_eq!(cluster.json(&["upgrade", "hold"]).expect("held")["changed"], false);
     assert_eq!(cluster.json(&["upgrade", "release"]).expect("released")["changed"], true);
+    cluster.done(&["upgrade", "hold"]);
+    assert!(cluster.done(&["upgrade", "finalize"]).contains("the hold is over"));
     let again = cluster.archon(&["upgrade", "finalize"]);
     assert!(again.code == 0 && again.stdout.contains("it is so already"), "{again:?}");
 }

@@ -24,7 +24,13 @@ pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> R
     if output.is_json() {
         output.json(&changed)?;
     } else {
-        let text = if changed.changed { text } else { "it is so already" };
+        let text = match changed.changed {
+            true if matches!(verb, UpgradeVerb::Finalize) && !changed.raised => {
+                "no member speaks a newer protocol; the hold is over"
+            }
+            true => text,
+            false => "it is so already",
+        };
         output.line(format!("{text}; the cluster speaks protocol {}", changed.protocol))?;
     }
     Ok(Exit::Done)

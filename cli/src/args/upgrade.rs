@@ -19,7 +19,7 @@ pub(crate) enum UpgradeVerb {
     Release,
     /// Raise the protocol now, also if it was held. From then on members cannot go back to the version before.
     ///
-    /// Refused (exit 4), with their names, while members do not speak it.
+    /// Refused (exit 4), with their names, while members do not speak it. Where no member speaks a newer one, only the hold is over.
     #[command(after_help = "Examples:\n  archon upgrade finalize")]
     Finalize,
 }

@@ -44,12 +44,14 @@ impl Admins {
     ) -> Result<v1::ChangeUpgradeResponse> {
         let cluster = request.cluster.clone();
         let ChangeUpgrade { request, ask } = ChangeUpgrade::try_from(request)?;
-        let speak = self.context().leader(call.within).await?.quorum().view().coordinators_speak();
+        let session = self.context().leader(call.within).await?;
+        let before = session.quorum().replicated().read(|state| state.protocol);
+        let speak = session.quorum().view().coordinators_speak();
         let decide = |state: &ClusterState, _: &Liveness| decide(state, &speak, ask).map(|command| command.ok_or(()));
         let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
         let session = self.context().leader(call.within).await?;
         let protocol = session.quorum().replicated().read(|state| state.protocol);
-        Ok(v1::ChangeUpgradeResponse { changed, protocol })
+        Ok(v1::ChangeUpgradeResponse { changed, protocol, raised: changed && protocol > before })
     }
 }
 
@@ -75,11 +77,8 @@ fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> R
                         format!("the protocol stays {}: {}", state.protocol, waits_for(state, &members, newest));
                     Err(ErrorDetail::new(ErrorKind::Refused, message))
                 }
-                _ if state.protocol_held => {
-                    let message = "no member speaks a newer protocol, so there is nothing to finalize; to end the hold: `archon upgrade release`";
-                    Err(ErrorDetail::new(ErrorKind::Refused, message))
-                }
-                _ => Ok(None),
+                // There is nothing to raise, and nothing to hold it for.
+                _ => Ok(hold(false)),
             }
         }
     }
