@@ -12,8 +12,9 @@ const fn range(oldest: u32, newest: u32) -> ProtocolRange {
     ProtocolRange { oldest, newest }
 }
 
-/// The versions that there are, each of which speaks the protocol of the one before as well.
-const VERSIONS: [ProtocolRange; 4] = [range(1, 1), range(1, 2), range(1, 3), range(2, 3)];
+/// The versions that are installed, each of which speaks the protocol of the one before as well; newer ones more often than older ones.
+const VERSIONS: [ProtocolRange; 7] =
+    [range(1, 1), range(1, 2), range(1, 2), range(1, 2), range(1, 3), range(1, 3), range(2, 3)];
 /// What everybody runs in the end.
 const NEWEST: ProtocolRange = range(1, 3);
 
@@ -38,13 +39,14 @@ impl World {
         let unit = self.plan.unit_ms();
         let delay = self.upgrader.random.between(1, unit * 6);
         self.after(delay, Event::Upgrade);
+        // Before the look: a raise that is proposed then was decided before anybody knew of the hold.
+        if !self.healing && self.upgrader.random.below(3) == 0 {
+            let held = self.upgrader.random.below(3) > 0;
+            self.hold_protocol(held);
+        }
         self.raise_protocol();
         if self.healing || self.upgrader.random.below(2) == 0 {
             return;
-        }
-        if self.upgrader.random.below(6) == 0 {
-            let held = self.upgrader.random.below(2) == 0;
-            return self.hold_protocol(held);
         }
         let version = self.upgrader.random.pick(&VERSIONS).unwrap_or(NEWEST);
         let spoken = self.quorum.state.protocol.max(1);

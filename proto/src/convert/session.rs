@@ -125,7 +125,8 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             let problem = format!("the range {}..={} is empty", wire.protocol_min, wire.protocol_max);
             return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
         }
-        let protocol_max = wire.protocol_max.min(PROTOCOL_MAX);
+        // A range that nobody speaks is refused by the core, with the names of both.
+        let [protocol_min, protocol_max] = [wire.protocol_min, wire.protocol_max].map(|end| end.min(PROTOCOL_MAX));
         bounded(wire.held.len(), PLACEMENTS_MAX, "RegisterRequest.held")?;
         let participant = wire.participant.map(Participant::try_from).transpose()?;
         Ok(Self {
@@ -142,7 +143,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             address: wire.address,
             zone: wire.zone,
             partitions_max: wire.partitions_max,
-            protocol_min: wire.protocol_min,
+            protocol_min,
             protocol_max,
         })
     }
