@@ -12,9 +12,10 @@ const fn range(oldest: u32, newest: u32) -> ProtocolRange {
     ProtocolRange { oldest, newest }
 }
 
-/// The versions that are installed, each of which speaks the protocol of the one before as well; newer ones more often than older ones.
-const VERSIONS: [ProtocolRange; 7] =
-    [range(1, 1), range(1, 2), range(1, 2), range(1, 2), range(1, 3), range(1, 3), range(2, 3)];
+/// The versions that are installed while the cluster speaks the first protocol, and later: each speaks the protocol of the one before as
+/// well, and the newer ones are more frequent.
+const VERSIONS: [&[ProtocolRange]; 2] =
+    [&[range(1, 1), range(1, 2), range(1, 2)], &[range(1, 2), range(1, 3), range(1, 3), range(2, 3)]];
 /// What everybody runs in the end.
 const NEWEST: ProtocolRange = range(1, 3);
 
@@ -25,11 +26,14 @@ pub(crate) struct Upgrader {
     random: Random,
     /// The versions of the coordinators.
     coordinators: [ProtocolRange; COORDINATORS],
+    /// What a coordinator decided in a term, and is about to propose.
+    decided: Option<(usize, u64, Command)>,
 }
 
 impl Upgrader {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x0B64_ADE5), coordinators: [ProtocolRange::FIRST; COORDINATORS] }
+        let coordinators = [ProtocolRange::FIRST; COORDINATORS];
+        Self { random: Random::new(seed ^ 0x0B64_ADE5), coordinators, decided: None }
     }
 }
 
@@ -39,7 +43,6 @@ impl World {
         let unit = self.plan.unit_ms();
         let delay = self.upgrader.random.between(1, unit * 6);
         self.after(delay, Event::Upgrade);
-        // Before the look: a raise that is proposed then was decided before anybody knew of the hold.
         if !self.healing && self.upgrader.random.below(3) == 0 {
             let held = self.upgrader.random.below(3) > 0;
             self.hold_protocol(held);
@@ -48,8 +51,9 @@ impl World {
         if self.healing || self.upgrader.random.below(2) == 0 {
             return;
         }
-        let version = self.upgrader.random.pick(&VERSIONS).unwrap_or(NEWEST);
         let spoken = self.quorum.state.protocol.max(1);
+        let versions = VERSIONS[usize::from(spoken > 1)];
+        let version = self.upgrader.random.pick(versions).unwrap_or(NEWEST);
         let whom = self.upgrader.random.index(COORDINATORS + self.hosts.len());
         match whom.checked_sub(COORDINATORS) {
             // One that cannot read the log would end at its start.
@@ -80,15 +84,18 @@ impl World {
         }
     }
 
+    /// What was decided at the last look is proposed, though somebody may have registered or held the protocol since; and it is decided
+    /// anew.
     fn raise_protocol(&mut self) {
+        if let Some((coordinator, term, raise)) = self.upgrader.decided.take() {
+            self.propose(coordinator, Proposal { term, commands: vec![raise], reply: None });
+        }
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
         let Some(session) = &coordinator.session else { return };
         let term = session.term.number();
         let speak: CoordinatorsSpeak = (1..).zip(self.upgrader.coordinators.map(Some)).collect();
-        if let Some(raise) = next_raise(&coordinator.state, &speak) {
-            self.propose(leader, Proposal { term, commands: vec![raise], reply: None });
-        }
+        self.upgrader.decided = next_raise(&coordinator.state, &speak).map(|raise| (leader, term, raise));
     }
 
     /// Whether this version may be started on that machine: its disk says by which protocol it was written.
@@ -145,6 +152,7 @@ impl World {
                 && commands.iter().any(|command| matches!(command, Command::HoldProtocol { held: false })),
         );
         self.coverage.protocols_raised += u64::from(raises && rose && before > 0);
-        self.coverage.raises_refused += u64::from(raises && !rose);
+        let late = |command: &Command| matches!(command, Command::RaiseProtocol { to } if *to > before);
+        self.coverage.raises_refused += u64::from(commands.iter().any(late) && !rose);
     }
 }
