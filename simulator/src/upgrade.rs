@@ -15,7 +15,7 @@ const fn range(oldest: u32, newest: u32) -> ProtocolRange {
 /// The versions that are installed while the cluster speaks the first protocol, and later: each speaks the protocol of the one before as
 /// well, and the newer ones are more frequent.
 const VERSIONS: [&[ProtocolRange]; 2] =
-    [&[range(1, 1), range(1, 2), range(1, 2)], &[range(1, 2), range(1, 3), range(1, 3), range(2, 3)]];
+    [&[range(1, 1), range(1, 2), range(1, 2)], &[range(1, 1), range(1, 2), range(1, 3), range(1, 3), range(2, 3)]];
 /// What everybody runs in the end.
 const NEWEST: ProtocolRange = range(1, 3);
 
@@ -32,7 +32,7 @@ pub(crate) struct Upgrader {
 
 impl Upgrader {
     pub(crate) fn new(seed: u64) -> Self {
-        let coordinators = [ProtocolRange::FIRST; COORDINATORS];
+        let coordinators = [range(1, 2); COORDINATORS];
         Self { random: Random::new(seed ^ 0x0B64_ADE5), coordinators, decided: None }
     }
 }
@@ -84,9 +84,12 @@ impl World {
         }
     }
 
-    /// What was decided at the last look is proposed, though somebody may have registered or held the protocol since; and it is decided
+    /// What was decided at an earlier look is proposed, though somebody may have registered or held the protocol since; and it is decided
     /// anew.
     fn raise_protocol(&mut self) {
+        if self.upgrader.decided.is_some() && !self.healing && self.upgrader.random.below(4) > 0 {
+            return;
+        }
         if let Some((coordinator, term, raise)) = self.upgrader.decided.take() {
             self.propose(coordinator, Proposal { term, commands: vec![raise], reply: None });
         }
@@ -96,6 +99,11 @@ impl World {
         let term = session.term.number();
         let speak: CoordinatorsSpeak = (1..).zip(self.upgrader.coordinators.map(Some)).collect();
         self.upgrader.decided = next_raise(&coordinator.state, &speak).map(|raise| (leader, term, raise));
+    }
+
+    /// What a machine runs first: most were upgraded already.
+    pub(crate) fn first_version(&mut self) -> ProtocolRange {
+        if self.plan.upgrades && self.upgrader.random.below(4) > 0 { range(1, 2) } else { ProtocolRange::FIRST }
     }
 
     /// Whether this version may be started on that machine: its disk says by which protocol it was written.

@@ -12,7 +12,7 @@ use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, Retention
 use archon_kv::engine::Engine;
 use archon_kv::{Effect, Memtable, MemtableBudget, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
-use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
+use archon_types::{BootId, Millis, PlacementId};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -36,6 +36,7 @@ impl World {
         let storage = self.unique();
         let clock = Clock::draw(&mut self.random);
         let wall_off = self.random.below(5_000);
+        let installed = self.first_version();
         self.hosts.push(Host {
             number,
             clock,
@@ -46,7 +47,7 @@ impl World {
             paused_until: 0,
             deaf_until: 0,
             boots: 0,
-            installed: ProtocolRange::FIRST,
+            installed,
         });
         self.after(number as u64 * 2, Event::Restart { host: number });
     }
