@@ -76,7 +76,7 @@ fn upgrade(under_test: &Path, older: PathBuf) {
         let mut refused = scene.cluster.take_node("athens");
         let ended = refused.wait_exit(TIMEOUT);
         assert!(!ended.success(), "the older version runs on data of the newer one");
-        print!("{}", refused.log_tail(1));
+        println!("{}", refused.log_tail(1).trim_end());
         scene.cluster.install("athens", &newer);
         scene.cluster.start_node("athens");
         scene.wait_whole();
