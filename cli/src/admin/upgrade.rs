@@ -4,6 +4,7 @@ use crate::args::UpgradeVerb;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use archon_client::{Admin, Error, ErrorKind, UpgradeMember, UpgradeSummary};
+use archon_types::ProtocolRange;
 
 /// Carries out one of them.
 pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -68,8 +69,7 @@ async fn status(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
 
 fn row(member: &UpgradeMember, found: &UpgradeSummary, output: &Output) -> Vec<String> {
     let speaks = match (member.protocol_min, member.protocol_max) {
-        (Some(oldest), Some(newest)) if oldest == newest => oldest.to_string(),
-        (Some(oldest), Some(newest)) => format!("{oldest} to {newest}"),
+        (Some(oldest), Some(newest)) => ProtocolRange { oldest, newest }.to_string(),
         _ => "?".to_owned(),
     };
     let behind = found.waits_for().any(|other| other == member);

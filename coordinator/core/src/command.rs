@@ -30,6 +30,7 @@ use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::recovery::Standing;
 use crate::registration::Register;
+use crate::upgrade::HELD_SINCE;
 use archon_types::{
     ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId, Partitioning,
     PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
@@ -316,7 +317,7 @@ impl Command {
             | Self::EndQuorumChange { .. }
             | Self::AcceptLoss { .. }
             | Self::RaiseProtocol { .. } => PROTOCOL_FIRST,
-            Self::HoldProtocol { .. } => 2,
+            Self::HoldProtocol { .. } => HELD_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
         }
     }

@@ -135,7 +135,7 @@ pub use term::Term;
 pub use totals::Totals;
 pub use turn::{Turn, turn};
 pub use upgrade::{
-    CoordinatorsSpeak, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise, laggards,
-    newest_spoken, next_raise, upgrade_members,
+    CoordinatorsSpeak, HELD_SINCE, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise,
+    laggards, newest_spoken, next_raise, upgrade_members,
 };
 pub use waits::{Waits, waiting_for};

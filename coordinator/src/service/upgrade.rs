@@ -5,7 +5,7 @@ use super::call::Call;
 use super::describe::reason_now;
 use crate::raft::QuorumView;
 use archon_coordinator_core::{
-    ClusterState, Command, CoordinatorsSpeak, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
+    ClusterState, Command, CoordinatorsSpeak, HELD_SINCE, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
     newest_spoken, upgrade_members,
 };
 use archon_proto::convert::upgrade::{ChangeUpgrade, UpgradeAsk};
@@ -59,7 +59,7 @@ impl Admins {
 fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> Result<Option<Command>, ErrorDetail> {
     let hold = |held: bool| (state.protocol_held != held).then_some(Command::HoldProtocol { held });
     match ask {
-        UpgradeAsk::Hold if state.protocol < 2 => {
+        UpgradeAsk::Hold if state.protocol < HELD_SINCE => {
             let message = "the cluster speaks protocol 1, which cannot be held; to have it stay there, start one of the coordinators \
                            with --protocol-max 1";
             Err(ErrorDetail::new(ErrorKind::Refused, message))

@@ -7,6 +7,7 @@ use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::response::Response;
 use crate::state::ClusterState;
+use crate::upgrade::registered_laggard;
 use archon_types::ErrorDetail;
 
 /// From now on the cluster speaks this protocol. Who registered meanwhile counts: that is known here and was not when it was
@@ -22,7 +23,7 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
     if let Some(joining) = state.coordinators.joining() {
         return Err(refused(format!("coordinator {joining} is joining, and is not known to speak protocol {to}")));
     }
-    let older = state.members().filter(|row| !row.is_lost()).find(|row| !row.speaks().contains(to));
+    let older = registered_laggard(state, to);
     if let Some(older) = older.filter(|_| !state.breaks(Mutant::RaisedOverOlder)) {
         return Err(refused(format!("{} does not speak protocol {to}", older.node.name)));
     }

@@ -2,12 +2,12 @@
 
 use super::{Violation, violated};
 use crate::state::ClusterState;
+use crate::upgrade::registered_laggard;
 
 const NAME: &str = "spoken";
 
 pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
-    let older = state.members().filter(|row| !row.is_lost()).find(|row| !row.speaks().contains(state.protocol));
-    match older {
+    match registered_laggard(state, state.protocol) {
         Some(row) => {
             let (name, speaks) = (&row.node.name, row.speaks());
             violated(NAME, format!("the cluster speaks protocol {}, and {name} speaks {speaks}", state.protocol))

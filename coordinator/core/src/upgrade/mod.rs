@@ -11,9 +11,13 @@ pub use member::{UpgradeMember, UpgradeName};
 
 use crate::command::Command;
 use crate::mutant::Mutant;
+use crate::node_row::NodeRow;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_FIRST, ProtocolRange};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The protocol that brought [`Command::HoldProtocol`].
+pub const HELD_SINCE: u32 = 2;
 
 /// What each member of the quorum speaks; `None` of one that does not answer.
 pub type CoordinatorsSpeak = BTreeMap<u64, Option<ProtocolRange>>;
@@ -26,7 +30,7 @@ pub fn upgrade_members(state: &ClusterState, coordinators: &CoordinatorsSpeak) -
         let speaks = coordinators.get(&id).copied().flatten();
         UpgradeMember { name: UpgradeName::Coordinator(id), speaks, answers: speaks.is_some() }
     });
-    let members = state.members().filter(|row| !row.is_lost()).map(|row| UpgradeMember {
+    let members = who_counts(state).map(|row| UpgradeMember {
         name: match row.participant {
             Some(_) => UpgradeName::Participant(row.node.id),
             None => UpgradeName::Node(row.node.id),
@@ -35,6 +39,16 @@ pub fn upgrade_members(state: &ClusterState, coordinators: &CoordinatorsSpeak) -
         answers: state.is_alive(row.node.id),
     });
     quorum.chain(members).collect()
+}
+
+/// Nodes and participants that must speak a protocol before the cluster does.
+fn who_counts(state: &ClusterState) -> impl Iterator<Item = &NodeRow> {
+    state.members().filter(|row| !row.is_lost())
+}
+
+/// The first node or participant that keeps the cluster from speaking this protocol.
+pub(crate) fn registered_laggard(state: &ClusterState, protocol: u32) -> Option<&NodeRow> {
+    who_counts(state).find(|row| !row.speaks().contains(protocol))
 }
 
 /// The newest protocol that any of them speaks.
@@ -70,8 +84,10 @@ pub fn check_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Re
 
 /// What raises the protocol by itself, if nothing is in the way and no operator holds it.
 pub fn next_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Option<Command> {
-    let held = state.protocol_held || state.recovery.is_some();
-    (!held).then(|| check_raise(state, coordinators).ok().flatten()).flatten()
+    if state.protocol_held {
+        return None;
+    }
+    check_raise(state, coordinators).ok().flatten()
 }
 
 /// Refuses a member that does not speak the protocol of the cluster (PROTOCOL rule 64).
