@@ -1,10 +1,8 @@
 //! Has this coordinator refuse certificates that were withdrawn, from the moment that it knows of them.
 
 use crate::raft::Quorum;
-use archon_security::{Transport, WithdrawnCertificates};
-use archon_types::access::WHENEVER;
-use archon_types::{Access, Millis};
-use std::time::{Duration, UNIX_EPOCH};
+use archon_security::{Transport, WithdrawnCertificates, withdrawn_certificates};
+use archon_types::Access;
 use tokio_util::sync::CancellationToken;
 
 /// Goes by what is withdrawn until `work` ends. Without TLS nobody shows a certificate.
@@ -29,18 +27,16 @@ pub(crate) async fn follow(quorum: Quorum, transport: Transport, work: Cancellat
 /// What coordinators refuse: everything but one that was removed from the quorum, which may ask whether it is. Raft takes nothing of it,
 /// and nodes refuse it as well.
 fn of_coordinators(access: &Access) -> WithdrawnCertificates {
-    let all = access.withdrawn().iter().filter(|(_, moment)| **moment != WHENEVER);
-    let parsed = all.filter_map(|(identity, moment)| Some((identity.parse().ok()?, Some(begins(*moment)?))));
-    parsed.collect()
-}
-
-fn begins(moment: Millis) -> Option<std::time::SystemTime> {
-    UNIX_EPOCH.checked_add(Duration::from_millis(moment.get()))
+    let mut withdrawn = withdrawn_certificates(access);
+    withdrawn.retain(|_, begins_before| begins_before.is_some());
+    withdrawn
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::Millis;
+    use archon_types::access::WHENEVER;
 
     #[test]
     fn whoever_was_removed_may_ask_whether_it_was() {

@@ -2,11 +2,9 @@
 
 use crate::tables::Tables;
 use arc_swap::ArcSwapOption;
-use archon_security::{Caller, WithdrawnCertificates};
-use archon_types::access::WHENEVER;
-use archon_types::{AccessList, ErrorDetail, ErrorKind, Millis, PartitionId, Right, TableId, Version};
+use archon_security::{Caller, WithdrawnCertificates, withdrawn_certificates};
+use archon_types::{AccessList, ErrorDetail, ErrorKind, PartitionId, Right, TableId, Version};
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// The rights of clients, the newest that came.
 #[derive(Debug, Default)]
@@ -27,13 +25,9 @@ impl ClientAccess {
         self.0.load().as_ref().map_or(Version::ZERO, |list| list.version)
     }
 
-    /// Certificates that count no more. An identity of a role that this version does not know is nobody here.
+    /// Certificates that count no more.
     pub(crate) fn withdrawn(&self) -> WithdrawnCertificates {
-        let Some(list) = self.0.load_full() else { return WithdrawnCertificates::new() };
-        let begins =
-            |moment: Millis| (moment != WHENEVER).then(|| UNIX_EPOCH.checked_add(Duration::from_millis(moment.get())));
-        let all = list.access.withdrawn().iter();
-        all.filter_map(|(identity, moment)| Some((identity.parse().ok()?, begins(*moment).flatten()))).collect()
+        self.0.load().as_ref().map_or_else(WithdrawnCertificates::new, |list| withdrawn_certificates(&list.access))
     }
 
     /// What a caller may do as of now.

@@ -44,4 +44,4 @@ pub use rights::{callers, known_calls};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;
 pub use transport::{Connector, Transport};
-pub use withdrawn::{Revoked, WithdrawnCertificates};
+pub use withdrawn::{Revoked, WithdrawnCertificates, withdrawn_certificates};

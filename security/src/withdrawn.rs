@@ -2,6 +2,8 @@
 
 use crate::certificate::{Certificate, date};
 use crate::identity::Identity;
+use archon_types::access::WHENEVER;
+use archon_types::{Access, Millis};
 use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -9,11 +11,20 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Of whom certificates were withdrawn; `None`: every one, whenever it was issued, otherwise those that begin before that moment.
 pub type WithdrawnCertificates = BTreeMap<Identity, Option<SystemTime>>;
+
+/// What an access list says is withdrawn. An identity of a role that this version does not know is nobody here.
+pub fn withdrawn_certificates(access: &Access) -> WithdrawnCertificates {
+    let all = access.withdrawn().iter();
+    let begins = |moment: Millis| {
+        (moment != WHENEVER).then(|| UNIX_EPOCH.checked_add(Duration::from_millis(moment.get()))).flatten()
+    };
+    all.filter_map(|(identity, moment)| Some((identity.parse().ok()?, begins(*moment)))).collect()
+}
 
 /// A certificate that was withdrawn.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
