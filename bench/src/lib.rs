@@ -3,6 +3,7 @@
 //! Each tool starts its own cluster of real processes. The processes are the tool itself in another role: given a verb
 //! of the command line as its first argument, it becomes `archon`.
 
+pub mod played_node;
 mod tool;
 
 pub use tool::{TableArgs, ToolArgs};

@@ -6,18 +6,17 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::{become_archon, own_path};
+use archon_bench::{become_archon, own_path, played_node};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::{BeatStream, cpu_of};
-use archon_proto::convert::beats::Beat;
 use archon_proto::convert::session::Registered;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{
-    ClusterRef, ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest,
-    PushResponse, RegisterRequest,
+    ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest, PushResponse,
+    RegisterRequest,
 };
-use archon_types::{ErrorKind, PROTOCOL_NEWEST, PushKey, Version};
+use archon_types::ErrorKind;
 use hdrhistogram::Histogram;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -148,30 +147,10 @@ struct Session {
     number: u64,
 }
 
-fn random_id() -> bytes::Bytes {
-    bytes::Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes())
-}
-
 impl Session {
     async fn begin(leader: &str, number: usize, address: String) -> anyhow::Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{leader}"))?.connect().await?;
-        let registration = RegisterRequest {
-            cluster: Some(ClusterRef::default()),
-            name: format!("node-{number:05}"),
-            address,
-            storage_id: random_id(),
-            boot_id: random_id(),
-            zone: None,
-            weight: 100,
-            partitions_max: None,
-            protocol_min: 1,
-            protocol_max: PROTOCOL_NEWEST,
-            held: vec![],
-            last_incarnation: 0,
-            expects: 0,
-            participant: None,
-            told: 0,
-        };
+        let registration = played_node::registration(number, address);
         let (leader, client) = (leader.to_owned(), SessionClient::new(channel));
         let mut session = Self { leader, client, registration, registered: None, number: 0 };
         // All knock at once, so some connections are turned away: a real node tries again too.
@@ -190,7 +169,7 @@ impl Session {
         self.registration.cluster.clone_from(&answer.cluster);
         self.registration.last_incarnation = answer.incarnation;
         self.registration.expects = answer.incarnation;
-        self.registration.boot_id = random_id();
+        self.registration.boot_id = played_node::random_id();
         let registered = Registered::try_from(answer)?;
         let stream = BeatStream::connect(&self.leader, registered.cluster).await?;
         self.registered = Some((registered, stream));
@@ -201,15 +180,7 @@ impl Session {
     async fn heartbeat(&mut self) -> Result<u64, ErrorKind> {
         let Some((registered, stream)) = &mut self.registered else { return Err(ErrorKind::Unreachable) };
         self.number += 1;
-        let beat = Beat {
-            node: registered.node,
-            incarnation: registered.incarnation,
-            number: self.number,
-            table_version: Version::new(u64::MAX),
-            stopping: false,
-            push_key: PushKey::new(uuid::Uuid::from_u128(7)),
-            load: None,
-        };
+        let beat = played_node::beat(registered, self.number);
         let granted = stream.beat(beat, DEADLINE).await;
         granted.map(|granted| granted.lease_ms).map_err(|detail| detail.kind)
     }

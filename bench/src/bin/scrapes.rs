@@ -6,16 +6,13 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::{ToolArgs, become_archon};
+use archon_bench::{ToolArgs, become_archon, played_node};
 use archon_client::Transport;
 use archon_integration_tests::scrape::Scrape;
 use archon_integration_tests::{Cluster, Options, http};
 use archon_load::{Archon, BeatStream, End, Mix, Run, Workload, cpu_of};
-use archon_proto::convert::beats::Beat;
 use archon_proto::convert::session::Registered;
 use archon_proto::v1::session_client::SessionClient;
-use archon_proto::v1::{ClusterRef, RegisterRequest};
-use archon_types::{PROTOCOL_NEWEST, PushKey, Version};
 use clap::Parser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -139,18 +136,8 @@ async fn register(leader: &str, arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Registers and heartbeats once: a node that never acted is soon forgotten.
 async fn register_one(leader: String, mut client: SessionClient<Channel>, number: u32) -> anyhow::Result<()> {
-    let random_id = || bytes::Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-    let request = RegisterRequest {
-        cluster: Some(ClusterRef::default()),
-        name: format!("node-{number:05}"),
-        address: format!("127.2.{}.{}:7201", number / 250, number % 250 + 1),
-        storage_id: random_id(),
-        boot_id: random_id(),
-        weight: 100,
-        protocol_min: 1,
-        protocol_max: PROTOCOL_NEWEST,
-        ..RegisterRequest::default()
-    };
+    let address = format!("127.2.{}.{}:7201", number / 250, number % 250 + 1);
+    let request = played_node::registration(number as usize, address);
     let mut tries = 1;
     let answer = loop {
         match client.register(request.clone()).await {
@@ -161,18 +148,9 @@ async fn register_one(leader: String, mut client: SessionClient<Channel>, number
         tries += 1;
     };
     let registered = Registered::try_from(answer)?;
-    let beat = Beat {
-        node: registered.node,
-        incarnation: registered.incarnation,
-        number: 1,
-        table_version: Version::new(u64::MAX),
-        stopping: false,
-        push_key: PushKey::new(uuid::Uuid::from_u128(7)),
-        load: None,
-    };
     let mut stream = BeatStream::connect(&leader, registered.cluster).await?;
     // Whether a lease came of it is of no account.
-    let _ = stream.beat(beat, BEAT_TIMEOUT).await;
+    let _ = stream.beat(played_node::beat(&registered, 1), BEAT_TIMEOUT).await;
     Ok(())
 }
 
