@@ -30,6 +30,7 @@ mod serve;
 mod service;
 mod session;
 mod shared;
+mod snapshot_file;
 mod stats;
 mod upgrades;
 mod watchdog;
@@ -44,7 +45,8 @@ pub use identity::IdentityError;
 #[cfg(feature = "fuzzing")]
 pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
-pub use recovery::{NewGeneration, RecoverError, SnapshotFile, Survivor, SurvivorSummary};
+pub use recovery::{NewGeneration, RecoverError, Survivor, SurvivorSummary};
+pub use snapshot_file::SnapshotFile;
 
 use archon_security::Refusals;
 use raft::Storage;

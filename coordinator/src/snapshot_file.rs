@@ -1,0 +1,64 @@
+//! A snapshot of all that the coordinators hold, written into a file from which a new generation can begin (`recovery`).
+
+use crate::identity::IdentityError;
+use crate::recovery::{RecoverError, Survivor, SurvivorSummary};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A snapshot file that is being written. It is there under its name once it was read again and found whole; until then under another
+/// one, which goes with this.
+#[derive(Debug)]
+pub struct SnapshotFile {
+    path: PathBuf,
+    aside: PathBuf,
+    file: File,
+}
+
+impl SnapshotFile {
+    /// Begins one. Blocks.
+    ///
+    /// # Errors
+    /// [`RecoverError::Taken`] if something is there; [`RecoverError::Unwritable`].
+    pub fn create(path: &Path) -> Result<Self, RecoverError> {
+        if path.exists() {
+            return Err(RecoverError::Taken { path: path.to_path_buf() });
+        }
+        let aside = archon_durable::temporary_path(path);
+        let file = archon_durable::private().write(true).create(true).truncate(true).open(&aside);
+        let file = file.map_err(|source| unwritable(path, "create", source))?;
+        Ok(Self { path: path.to_path_buf(), aside, file })
+    }
+
+    /// Adds bytes. Blocks.
+    ///
+    /// # Errors
+    /// [`RecoverError::Unwritable`]
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), RecoverError> {
+        self.file.write_all(bytes).map_err(|source| unwritable(&self.path, "write", source))
+    }
+
+    /// Has the file there, durably, if it is whole. Blocks.
+    ///
+    /// # Errors
+    /// [`RecoverError`]
+    pub fn finish(self) -> Result<SurvivorSummary, RecoverError> {
+        self.file.sync_all().map_err(|source| unwritable(&self.path, "sync", source))?;
+        let summary = Survivor::read_file(&self.aside)?.summary();
+        let renamed = archon_durable::rename(&self.aside, &self.path);
+        renamed.map_err(|source| unwritable(&self.path, "rename", source))?;
+        Ok(summary)
+    }
+}
+
+impl Drop for SnapshotFile {
+    fn drop(&mut self) {
+        // Of one that is finished nothing is there under this name.
+        let _ = fs::remove_file(&self.aside);
+    }
+}
+
+fn unwritable(path: &Path, action: &'static str, source: io::Error) -> RecoverError {
+    let why = IdentityError::Io { action, path: path.to_path_buf(), source };
+    RecoverError::Unwritable { into: path.to_path_buf(), why: why.into() }
+}
