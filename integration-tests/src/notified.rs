@@ -4,6 +4,7 @@ use crate::process::Ending;
 use crate::wait::{check, wait_for};
 use archon_local_cluster::Process;
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
@@ -24,12 +25,27 @@ impl Notified {
     /// # Panics
     /// If it cannot be started.
     pub fn start(exe: &str, name: &str, arguments: &[&str], directory: &Path) -> Self {
+        let data = directory.join(name);
+        let command = [&[exe], arguments, &["--data-dir", data.to_str().expect("a path")]].concat();
+        Self::start_command(name, &command, &[], directory)
+    }
+
+    /// Starts a whole command, its program first, with these variables; its log is below `directory`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start_command(
+        name: &str,
+        command: &[impl AsRef<OsStr>],
+        environment: &[(&str, String)],
+        directory: &Path,
+    ) -> Self {
         let path = directory.join(format!("{name}.notify"));
         let socket = UnixDatagram::bind(&path).expect("a socket");
         socket.set_nonblocking(true).expect("a socket that does not block");
-        let (data, notify) = (directory.join(name), path.to_str().expect("a path").to_owned());
-        let command = [&[exe], arguments, &["--data-dir", data.to_str().expect("a path")]].concat();
-        let process = Process::start(name, &command, &[("NOTIFY_SOCKET", notify)], directory).expect("it starts");
+        let notify = ("NOTIFY_SOCKET", path.to_str().expect("a path").to_owned());
+        let environment = [environment, &[notify]].concat();
+        let process = Process::start(name, command, &environment, directory).expect("it starts");
         Self { process: Some(process), socket, heard: RefCell::default() }
     }
 

@@ -2,6 +2,7 @@
 
 mod containers;
 mod debian;
+mod installed;
 mod kubernetes;
 mod truth;
 mod units;
