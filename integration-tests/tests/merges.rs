@@ -43,6 +43,9 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
         merge(&cluster, "0");
         wait_served(&cluster, 1);
     }
+    let gone = cluster.archon(&["partition", "describe", "2", "--table", "times"]);
+    let says = "has no partition 2; it has been merged with its left neighbour, times/1";
+    assert!(gone.code == 3 && gone.stderr.contains(says), "{gone:?}");
     let seen = counting.end();
     let longest = seen.iter().map(|seen| seen.longest_ms).max();
     let all = seen.iter().map(|seen| seen.done).sum::<i64>();

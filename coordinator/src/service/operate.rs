@@ -8,15 +8,15 @@ use super::{check_named, orders, rebalance, subjects};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
-    ClusterState, Command, Condition, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered, RemovalPlan,
-    Response as Answer, check_alter_node, check_drain, check_force_leader, check_lose_node, check_remove, explain,
-    refusal,
+    ClusterState, Command, Condition, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered,
+    RemovalPlan, Response as Answer, check_alter_node, check_drain, check_force_leader, check_lose_node, check_remove,
+    explain, refusal,
 };
 use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, Keys, NodeGoal, NodeId, NodeStatus, PartitionId, ReplicaState};
+use archon_types::{ErrorDetail, ErrorKind, Keys, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState};
 use std::time::Duration;
 
 impl Admins {
@@ -394,12 +394,34 @@ pub(super) fn partition_of(state: &ClusterState, name: &PartitionName) -> Result
 }
 
 fn no_partition(state: &ClusterState, name: &PartitionName) -> ErrorDetail {
-    let keys = state.table_by_name(&name.table).map(|table| table.keys);
-    let has = match keys {
-        Some(Keys::Hash { partitions }) => format!("it has 0 to {}", partitions.saturating_sub(1)),
-        Some(Keys::Range { next, .. }) if name.index < next => "it has been merged with its left neighbour".to_owned(),
-        Some(Keys::Range { .. }) | None => format!("see `archon partition list --table {}`", name.table),
+    let table = state.table_by_name(&name.table);
+    let has = match table.map(|table| (table.id, table.keys)) {
+        Some((_, Keys::Hash { partitions })) => format!("it has 0 to {}", partitions.saturating_sub(1)),
+        Some((id, Keys::Range { next, .. })) if name.index < next => no_more(state, PartitionId::new(id, name.index)),
+        Some((_, Keys::Range { .. })) | None => format!("see `archon partition list --table {}`", name.table),
     };
     let message = format!("table {} has no partition {}; {has}", name.table, name.index);
     ErrorDetail::new(ErrorKind::NotFound, message)
+}
+
+/// Why a number that a table by ranges has given is no partition of it.
+fn no_more(state: &ClusterState, partition: PartitionId) -> String {
+    let makes = |row: &&Partition| row.split.as_ref().is_some_and(|split| split.right_of(row.id) == partition);
+    if let Some(left) = state.partitions.splitting().find(makes) {
+        let left = state.partition_name(left.id);
+        return format!("it is being split off partition {left}, and there once that is done");
+    }
+    let told = state.events.iter().rev().find_map(|event| match &event.what {
+        EventKind::SplitAbandoned { partition: left, right, .. } if *right == partition => {
+            Some(format!("the split of partition {} that was to make it was given up", state.partition_name(*left)))
+        }
+        EventKind::Merged { partition: left, right, .. } if *right == partition => {
+            Some(format!("it has been merged with its left neighbour, {}", state.partition_name(*left)))
+        }
+        _ => None,
+    });
+    // It may be longer ago than events are kept.
+    told.unwrap_or_else(|| {
+        "it has been merged with its left neighbour, or the split that was to make it was given up".to_owned()
+    })
 }
