@@ -4,6 +4,7 @@
 //! One cluster runs at a time on a machine (see [`cluster::Cluster`]), because the bounds under test are lease and
 //! failure time-outs, and two clusters on two cores would make each other late.
 
+pub mod attempt;
 pub mod browser;
 pub mod cluster;
 pub mod contract;
@@ -22,12 +23,14 @@ pub mod ports;
 pub mod power;
 pub mod process;
 pub mod release;
+pub mod reshaping;
 pub mod rolling;
 pub mod scene;
 pub mod scrape;
 pub mod wait;
 
 pub use archon_local_cluster::Process;
+pub use attempt::{Attempt, Reshape};
 pub use cluster::Cluster;
 pub use counting::{COUNTERS, Counting, Seen, counter_key};
 pub use dice::Dice;
@@ -38,6 +41,7 @@ pub use notified::Notified;
 pub use options::Options;
 pub use process::{Ending, spawn};
 pub use release::Release;
+pub use reshaping::Reshaped;
 pub use scene::Scene;
 pub use scrape::Scrape;
 pub use wait::wait_for;

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, TIMEOUT};
 use crate::history::{Workload, WorkloadOptions, WorkloadReport};
 use crate::options::Options;
+use crate::reshaping::{Reshaped, Reshaping};
 use crate::wait::{check, wait_for};
 use archon_client::Role;
 use std::any::Any;
@@ -14,6 +15,9 @@ use tokio::runtime::Runtime;
 /// Operations answered before the first fault.
 const WARM_UP: u64 = 60;
 
+/// How long whoever splits and merges waits for an answer.
+const OPERATORS_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// A cluster under load, while faults are done to it.
 pub struct Scene {
     /// The cluster.
@@ -23,6 +27,8 @@ pub struct Scene {
     /// There but for the moment between two loads.
     workload: Option<Workload>,
     load: WorkloadOptions,
+    /// Who splits and merges the partitions that the clients work in.
+    reshaping: Option<Reshaping>,
     runtime: Runtime,
     began: Instant,
     /// Dropped after the cluster.
@@ -82,6 +88,7 @@ impl Scene {
             copies,
             workload: None,
             load: load.clone(),
+            reshaping: None,
             runtime,
             began: Instant::now(),
             kept: Vec::new(),
@@ -91,6 +98,12 @@ impl Scene {
     }
 
     fn begin_load(&mut self, load: &WorkloadOptions) {
+        if let Some(table) = load.table
+            && self.cluster.partitions(table).is_empty()
+        {
+            self.cluster.done(&["table", "create", table, "--range", "--replication", "3"]);
+            self.cluster.wait_settled(table, "the table by ranges to be served", TIMEOUT, |_| true);
+        }
         let endpoints = match load.via {
             Some(node) => vec![self.cluster.node_address(node).to_owned()],
             None => self.cluster.coordinator_addresses(),
@@ -109,6 +122,35 @@ impl Scene {
         let report = self.judge();
         self.begin_load(load);
         report
+    }
+
+    /// Has the partitions of the table that the clients work in be split and merged from now on, until the scene is judged.
+    ///
+    /// # Panics
+    /// If that is not a table by ranges, or somebody does so already.
+    pub fn reshape(&mut self) {
+        assert!(self.reshaping.is_none(), "{}: somebody does so already", self.name);
+        let table = self.load.table.expect("a table by ranges");
+        let (admin, keys) = (self.cluster.admin(OPERATORS_TIMEOUT), self.workload().latest_keys());
+        self.reshaping = Some(Reshaping::begin(&self.runtime, admin, table, keys, self.load.seed));
+    }
+
+    /// What came of the splits and merges so far.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn reshaped(&self) -> Reshaped {
+        self.reshaping.as_ref().expect("somebody splits and merges").so_far()
+    }
+
+    /// Waits until so many more splits, and so many more merges, are done.
+    pub fn wait_reshaped(&self, splits: u32, merges: u32) {
+        let before = self.reshaped();
+        wait_for(&format!("{splits} more splits and {merges} more merges"), TIMEOUT, || {
+            let now = self.reshaped();
+            let done = now.splits >= before.splits + splits && now.merges >= before.merges + merges;
+            check(done, || format!("{before:?}, then {now:?}"))
+        });
     }
 
     fn workload(&self) -> &Workload {
@@ -195,22 +237,33 @@ impl Scene {
     /// # Panics
     /// If that takes too long.
     pub fn wait_whole(&self) -> Duration {
-        self.cluster.wait_whole(self.copies)
+        let began = Instant::now();
+        self.cluster.wait_whole(self.copies);
+        if let Some(table) = self.load.table {
+            self.cluster.wait_settled(table, "the table by ranges to be whole", TIMEOUT, |_| true);
+        }
+        began.elapsed()
     }
 
     /// Undoes every fault of the network, resumes and starts whatever is paused or down, and waits until the cluster is
-    /// whole and serves.
+    /// whole and serves. Nothing is split or merged before that.
     pub fn heal(&mut self) {
         self.cluster.links().mend_everything();
         self.cluster.resume_everything();
         self.cluster.start_everything();
+        self.reshaping.iter().for_each(|reshaping| reshaping.rest(true));
         let whole = self.wait_whole();
         let served = self.everyone_is_served();
+        self.reshaping.iter().for_each(|reshaping| reshaping.rest(false));
         self.say(&format!("healed: whole after {whole:?}, everyone served after {:?}", whole + served));
     }
 
     fn judge(&mut self) -> WorkloadReport {
         self.heal();
+        if let Some(reshaping) = self.reshaping.take() {
+            let reshaped = reshaping.end(&self.runtime);
+            self.say(&format!("split and merged: {reshaped:?}"));
+        }
         let workload = self.workload.take().expect("a load runs until it is judged");
         let report = self.runtime.block_on(workload.stop());
         let violations = self.tell(&report);

@@ -1,6 +1,7 @@
 //! A soak: a cluster of real processes with three copies of everything, under load, while nodes and coordinators are
 //! killed, paused, ended, cut off and slowed, tables are created and rebalances run. Every minute everything is healed, the
-//! history of every key is judged, and it goes on with the same cluster.
+//! history of every key is judged, and it goes on with the same cluster: every other minute on a table by ranges, which an
+//! operator splits and merges all along.
 //!
 //! `soak [SECONDS] [SEED]`. The seed decides which fault comes when; it is printed, so that a run can be repeated as far
 //! as real processes can be. Network namespaces are used where root allows, proxies elsewhere. Ends with 1 if a history
@@ -229,7 +230,9 @@ fn number(at: usize, otherwise: u64) -> u64 {
 }
 
 fn load(seed: u64, round: u64) -> WorkloadOptions {
-    WorkloadOptions { prefix: format!("round-{round}"), seed: seed.wrapping_add(round), ..WorkloadOptions::default() }
+    let table = round.is_multiple_of(2).then_some("times");
+    let (prefix, seed) = (format!("round-{round}"), seed.wrapping_add(round));
+    WorkloadOptions { prefix, seed, table, ..WorkloadOptions::default() }
 }
 
 fn main() -> ExitCode {
@@ -246,13 +249,19 @@ fn main() -> ExitCode {
         Scene::play(&exe.display().to_string(), "soak", &options, &load(seed, 0), |scene| {
             let (mut dice, began) = (Dice::new(seed), Instant::now());
             let whole = Duration::from_secs(seconds);
-            for round in 1.. {
+            for round in 0.. {
+                let load = load(seed, round);
+                if round > 0 {
+                    scene.next_load(&load);
+                }
+                if load.table.is_some() {
+                    scene.reshape();
+                }
                 let left = whole.saturating_sub(began.elapsed());
                 Soak { scene, dice: &mut dice, out: Vec::new(), tables: 0 }.round(left.min(ROUND));
                 if began.elapsed() >= whole {
                     break;
                 }
-                scene.next_load(&load(seed, round));
             }
         })
     }));

@@ -11,10 +11,11 @@ mod register;
 #[cfg(test)]
 mod tests;
 mod violation;
+mod worker;
 mod workload;
 
 pub use checker::{Verdict, check};
 pub use operation::{Outcome, Record, Request};
 pub use register::Register;
 pub use violation::Violation;
-pub use workload::{Workload, WorkloadOptions, WorkloadReport};
+pub use workload::{LatestKeys, Workload, WorkloadOptions, WorkloadReport};

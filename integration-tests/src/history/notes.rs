@@ -47,6 +47,13 @@ impl Shared {
         self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// The key of each group that was last begun.
+    pub(super) fn latest_keys(&self) -> Vec<String> {
+        let noted = self.noted();
+        let of_group = noted.report.histories.keys().filter_map(|key| Some((key.rsplit_once('/')?.0, key)));
+        of_group.collect::<BTreeMap<_, _>>().into_values().cloned().collect()
+    }
+
     pub(super) fn fail(&self, failure: String) {
         self.noted().report.failures.push(failure);
     }

@@ -4,21 +4,18 @@ use super::checker::{Verdict, check};
 use super::notes::{Noted, Shared};
 use super::operation::{Outcome, Record, Request};
 use super::violation::Violation;
+use super::worker::{Worker, text};
 use crate::dice::Dice;
 use archon_client::{Client, Error, Transport};
-use archon_types::Revision;
+use archon_types::DEFAULT_TABLE;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Operations after which a group goes on to its next key: long enough to meet a fault, short enough to be judged.
-const OPERATIONS_PER_KEY: u64 = 60;
 /// How long a client that came in through one member waits for an answer.
 const NEWCOMERS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many of a group's latest keys a scan is taken as a read of.
-const SCANNED_KEYS: u64 = 2;
 
 /// How much the clients do.
 #[derive(Clone, Debug)]
@@ -38,12 +35,14 @@ pub struct WorkloadOptions {
     pub seed: u64,
     /// The node through which everything goes, if the clients reach no other one.
     pub via: Option<&'static str>,
+    /// The table by ranges that they work in, if not in the default one; a scene makes it.
+    pub table: Option<&'static str>,
 }
 
 impl Default for WorkloadOptions {
     fn default() -> Self {
         let (timeout, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
-        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, timeout, hasty, seed: 1, via: None }
+        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, timeout, hasty, seed: 1, via: None, table: None }
     }
 }
 
@@ -93,6 +92,17 @@ impl WorkloadReport {
     }
 }
 
+/// The keys that clients work on, also as they go on to others.
+#[derive(Clone, Debug)]
+pub struct LatestKeys(Arc<Shared>);
+
+impl LatestKeys {
+    /// The key of each group that was last begun.
+    pub fn now(&self) -> Vec<String> {
+        self.0.latest_keys()
+    }
+}
+
 /// Clients at work until [`Workload::stop`].
 #[derive(Debug)]
 pub struct Workload {
@@ -100,6 +110,7 @@ pub struct Workload {
     clients: JoinSet<()>,
     patient: Client,
     transport: Transport,
+    table: &'static str,
 }
 
 impl Workload {
@@ -109,8 +120,10 @@ impl Workload {
     /// # Errors
     /// If the cluster cannot be found.
     pub async fn start(endpoints: Vec<String>, transport: Transport, options: &WorkloadOptions) -> Result<Self, Error> {
+        let table = options.table.unwrap_or(DEFAULT_TABLE);
         let begin = || {
             let builder = Client::builder(endpoints.clone()).transport(transport.clone()).timeout(options.timeout);
+            let builder = builder.table(table);
             if options.via.is_some() { builder.via_endpoints() } else { builder }
         };
         let patient = begin().build().await?;
@@ -136,12 +149,17 @@ impl Workload {
                 clients.spawn(worker.run());
             }
         }
-        Ok(Self { shared, clients, patient, transport })
+        Ok(Self { shared, clients, patient, transport, table })
     }
 
     /// The patient client.
     pub fn client(&self) -> &Client {
         &self.patient
+    }
+
+    /// The keys that the clients work on.
+    pub fn latest_keys(&self) -> LatestKeys {
+        LatestKeys(self.shared.clone())
     }
 
     /// How many operations were answered so far.
@@ -195,11 +213,11 @@ impl Workload {
     /// # Errors
     /// If the member gives no table.
     pub async fn read_through(&self, endpoint: &str, duration: Duration) -> Result<u64, Error> {
-        let newcomer =
-            Client::builder([endpoint]).transport(self.transport.clone()).timeout(NEWCOMERS_TIMEOUT).build().await?;
+        let newcomer = Client::builder([endpoint]).transport(self.transport.clone()).timeout(NEWCOMERS_TIMEOUT);
+        let newcomer = newcomer.table(self.table).build().await?;
         let (until, mut answered) = (Instant::now() + duration, 0);
         while Instant::now() < until {
-            for key in self.latest_keys() {
+            for key in self.shared.latest_keys() {
                 let called_ns = self.shared.now_ns();
                 // One that is not answered says nothing.
                 if let Ok(found) = newcomer.get(&key).await {
@@ -209,13 +227,6 @@ impl Workload {
             }
         }
         Ok(answered)
-    }
-
-    /// The key of each group that was last begun.
-    fn latest_keys(&self) -> Vec<String> {
-        let noted = self.shared.noted();
-        let of_group = noted.report.histories.keys().filter_map(|key| Some((key.rsplit_once('/')?.0, key)));
-        of_group.collect::<BTreeMap<_, _>>().into_values().cloned().collect()
     }
 
     /// Stops the clients where they are and returns what was seen so far: what they wait for stays open, and nothing is
@@ -259,159 +270,4 @@ impl Workload {
         let (returned_ns, outcome) = (self.shared.now_ns(), Outcome::Value(found));
         self.shared.record(key, Record { client: u32::MAX, called_ns, returned_ns, request: Request::Get, outcome });
     }
-}
-
-struct Worker {
-    number: u32,
-    group: u32,
-    client: Client,
-    /// Operations of the group so far; decides which key is worked on.
-    turn: Arc<AtomicU64>,
-    dice: Dice,
-    /// The key whose revision was last seen, and that revision.
-    seen: Option<(u64, u64)>,
-    written: u64,
-    shared: Arc<Shared>,
-}
-
-impl Worker {
-    async fn run(mut self) {
-        let mut last = Instant::now();
-        while !self.shared.stop.load(Ordering::Relaxed) {
-            let generation = self.turn.fetch_add(1, Ordering::Relaxed) / OPERATIONS_PER_KEY;
-            let answered =
-                if self.dice.roll(60) == 0 { self.scan(generation).await } else { self.operate(generation).await };
-            if answered {
-                self.shared.answered.fetch_add(1, Ordering::Relaxed);
-                let since = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.shared.last_answer_ms[self.number as usize].store(since, Ordering::Relaxed);
-                let mut noted = self.shared.noted();
-                noted.report.longest_gap = noted.report.longest_gap.max(last.elapsed());
-                last = Instant::now();
-            } else {
-                // Open ends make a history hard to judge: the group goes on to its next key.
-                self.turn.fetch_max((generation + 1) * OPERATIONS_PER_KEY, Ordering::Relaxed);
-            }
-        }
-    }
-
-    fn key(&self, generation: u64) -> String {
-        format!("{}/{}/{generation:06}", self.shared.prefix, self.group)
-    }
-
-    /// Every third key counts; the others hold values that are written once each.
-    fn request(&mut self, generation: u64) -> Request {
-        self.written += 1;
-        let counts = generation % 3 == 2;
-        let value: Arc<str> = match counts {
-            true => self.dice.roll(1_000).to_string().into(),
-            false => format!("{}.{}", self.number, self.written).into(),
-        };
-        match self.dice.roll(20) {
-            0..=6 => Request::Get,
-            7..=8 => Request::Delete,
-            9..=13 => match self.seen {
-                Some((of, expected)) if of == generation => Request::CompareAndSet { expected, value },
-                _ => Request::CompareAndSet { expected: 0, value },
-            },
-            14..=18 if counts => Request::Increment(1 + i64::try_from(self.dice.roll(5)).unwrap_or(0)),
-            _ => Request::Put(value),
-        }
-    }
-
-    async fn operate(&mut self, generation: u64) -> bool {
-        let key = self.key(generation);
-        let request = self.request(generation);
-        let called_ns = self.shared.call(self.number, &key, &request);
-        let result = ask(&self.client, &key, &request).await;
-        let returned_ns = self.shared.now_ns();
-        let outcome = match result {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                self.shared.fail(format!("{request} of {key}: {error}"));
-                // What had no effect never happened: should its value be found all the same, nobody wrote it.
-                if !error.outcome_unknown() {
-                    self.shared.forget(self.number);
-                    return false;
-                }
-                Outcome::Unknown
-            }
-        };
-        match &outcome {
-            Outcome::Value(Some((_, revision)))
-            | Outcome::Written(revision)
-            | Outcome::Counter { revision, .. }
-            | Outcome::ConditionFailed { found: revision } => self.seen = Some((generation, *revision)),
-            Outcome::Value(None) | Outcome::Deleted { .. } => self.seen = Some((generation, 0)),
-            Outcome::NotANumber | Outcome::Unknown => {}
-        }
-        let record = Record { client: self.number, called_ns, returned_ns, request, outcome };
-        let answered = !record.is_open();
-        self.shared.record(&key, record);
-        answered
-    }
-
-    /// A scan is a read of every key it could have found, at some moment of its own each.
-    async fn scan(&mut self, generation: u64) -> bool {
-        let keys: Vec<String> =
-            (generation.saturating_sub(SCANNED_KEYS - 1)..=generation).map(|generation| self.key(generation)).collect();
-        let called_ns = self.shared.now_ns();
-        // From just before the first of them; all of a group's keys begin alike.
-        let after = match generation.checked_sub(SCANNED_KEYS) {
-            Some(before) => self.key(before),
-            None => String::new(),
-        };
-        let page = match self
-            .client
-            .scan(format!("{}/{}/", self.shared.prefix, self.group))
-            .after(after)
-            .limit(100)
-            .page()
-            .await
-        {
-            Ok(page) => page,
-            Err(error) => {
-                self.shared.fail(format!("scan of group {}: {error}", self.group));
-                return false;
-            }
-        };
-        let returned_ns = self.shared.now_ns();
-        let found: BTreeMap<Arc<str>, (Arc<str>, u64)> =
-            page.entries.iter().map(|entry| (text(&entry.key), (text(&entry.value), entry.revision.get()))).collect();
-        for key in keys {
-            let outcome = Outcome::Value(found.get(key.as_str()).cloned());
-            let record = Record { client: self.number, called_ns, returned_ns, request: Request::Get, outcome };
-            self.shared.record(&key, record);
-        }
-        true
-    }
-}
-
-async fn ask(client: &Client, key: &str, request: &Request) -> Result<Outcome, Error> {
-    let bytes = |value: &Arc<str>| value.as_bytes().to_vec();
-    let outcome = match request {
-        Request::Get => client
-            .get(key)
-            .await
-            .map(|found| Outcome::Value(found.map(|found| (text(&found.value), found.revision.get())))),
-        Request::Put(value) => client.put(key, bytes(value)).await.map(|revision| Outcome::Written(revision.get())),
-        Request::Delete => client.delete(key).await.map(|existed| Outcome::Deleted { existed }),
-        Request::CompareAndSet { expected, value } => client
-            .compare_and_set(key, Revision::new(*expected), bytes(value))
-            .await
-            .map(|revision| Outcome::Written(revision.get())),
-        Request::Increment(by) => client
-            .increment(key, *by)
-            .await
-            .map(|counter| Outcome::Counter { value: counter.value, revision: counter.revision.get() }),
-    };
-    match outcome {
-        Err(Error::ConditionFailed { found }) => Ok(Outcome::ConditionFailed { found: found.get() }),
-        Err(Error::NotANumber) => Ok(Outcome::NotANumber),
-        other => other,
-    }
-}
-
-fn text(bytes: &[u8]) -> Arc<str> {
-    String::from_utf8_lossy(bytes).into()
 }

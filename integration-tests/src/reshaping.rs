@@ -1,0 +1,166 @@
+//! An operator who splits and merges the partitions of a table by ranges all along, right where its clients are at work.
+
+use crate::attempt::{Attempt, Reshape};
+use crate::dice::Dice;
+use crate::history::LatestKeys;
+use archon_client::{Admin, Error, PartitionSummary};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// With fewer partitions there is always a split, with more always a merge.
+const PARTITIONS: std::ops::RangeInclusive<usize> = 2..=6;
+/// One attempt in so many is cancelled once it has begun.
+const CANCELLED: u64 = 8;
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// What came of it so far.
+#[derive(Clone, Debug, Default)]
+pub struct Reshaped {
+    /// Splits that were done.
+    pub splits: u32,
+    /// Merges that were done.
+    pub merges: u32,
+    /// Splits and merges that began and were given up.
+    pub given_up: u32,
+    /// Those that did not begin.
+    pub refused: u32,
+    /// What was said when the last one did not begin.
+    pub refusal: String,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stops: AtomicBool,
+    rests: AtomicBool,
+    reshaped: Mutex<Reshaped>,
+}
+
+impl Shared {
+    fn reshaped(&self) -> MutexGuard<'_, Reshaped> {
+        self.reshaped.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The operator at work.
+#[derive(Debug)]
+pub struct Reshaping {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl Reshaping {
+    /// Begins; the clients work on these keys of this table.
+    pub fn begin(runtime: &Runtime, admin: Admin, table: &str, keys: LatestKeys, seed: u64) -> Self {
+        let shared = Arc::<Shared>::default();
+        let operator =
+            Operator { admin, table: table.to_owned(), keys, dice: Dice::new(seed), shared: Arc::clone(&shared) };
+        Self { shared, task: runtime.spawn(operator.run()) }
+    }
+
+    /// What came of it so far.
+    pub fn so_far(&self) -> Reshaped {
+        self.shared.reshaped().clone()
+    }
+
+    /// Has nothing more begin for a while, or again.
+    pub fn rest(&self, rests: bool) {
+        self.shared.rests.store(rests, Ordering::Relaxed);
+    }
+
+    /// Ends once what was begun has ended.
+    ///
+    /// # Panics
+    /// If the operator did.
+    #[allow(clippy::expect_used)]
+    pub fn end(self, runtime: &Runtime) -> Reshaped {
+        self.shared.stops.store(true, Ordering::Relaxed);
+        runtime.block_on(self.task).expect("the operator does not panic");
+        self.shared.reshaped().clone()
+    }
+}
+
+struct Operator {
+    admin: Admin,
+    table: String,
+    keys: LatestKeys,
+    dice: Dice,
+    shared: Arc<Shared>,
+}
+
+impl Operator {
+    async fn run(mut self) {
+        while !self.shared.stops.load(Ordering::Relaxed) {
+            if !self.shared.rests.load(Ordering::Relaxed) {
+                match self.begin().await {
+                    Ok(Some(attempt)) => self.follow(&attempt).await,
+                    Ok(None) => {}
+                    Err(error) => {
+                        let mut reshaped = self.shared.reshaped();
+                        reshaped.refused += 1;
+                        reshaped.refusal = error.to_string();
+                    }
+                }
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Begins something, if there is anything to do.
+    async fn begin(&mut self) -> Result<Option<Attempt>, Error> {
+        let mut rows = self.admin.table(&self.table).await?;
+        rows.sort_by(|one, other| begin_of(one).cmp(begin_of(other)));
+        let splits = match rows.len() {
+            few if few < *PARTITIONS.start() => true,
+            many if many > *PARTITIONS.end() => false,
+            _ => self.dice.roll(2) == 0,
+        };
+        if !splits && let Some((_, but_last)) = rows.split_last() {
+            let left = self.dice.pick(but_last).id;
+            return Attempt::merge(&self.admin, &self.table, left).await.map(Some);
+        }
+        let keys = self.keys.now();
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        // At the key that is worked on just now, which is right's first one then, or beyond it, where clients will be soon.
+        let at = self.dice.pick(&keys).clone() + if self.dice.roll(2) == 0 { "" } else { "~" };
+        match rows.iter().rfind(|row| *begin_of(row) <= *at) {
+            Some(row) if begin_of(row) != at => Attempt::split(&self.admin, &self.table, row.id, &at).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits for the end of an attempt.
+    async fn follow(&mut self, attempt: &Attempt) {
+        if self.dice.roll(CANCELLED) == 0 {
+            // It may be over already, or nobody may answer just now.
+            let _ = attempt.cancel().await;
+        }
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let Ok(told) = attempt.events().await else { continue };
+            let end = attempt.end_in(&told);
+            if let Some(end) = end {
+                let mut reshaped = self.shared.reshaped();
+                match attempt.reshape {
+                    _ if end.code == attempt.reshape.given_up() => reshaped.given_up += 1,
+                    Reshape::Split => reshaped.splits += 1,
+                    Reshape::Merge => reshaped.merges += 1,
+                }
+            }
+            // Where nothing is told any more, it is so long ago that it is over.
+            if end.is_some() || told.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// The first key of a partition.
+fn begin_of(row: &PartitionSummary) -> &str {
+    row.range.as_ref().map_or("", |range| &range.begin)
+}
