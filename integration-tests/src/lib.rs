@@ -27,6 +27,7 @@ pub mod reshaping;
 pub mod rolling;
 pub mod scene;
 pub mod scrape;
+pub mod strike;
 pub mod wait;
 
 pub use archon_local_cluster::Process;

@@ -1,6 +1,8 @@
 //! Partitions of tables by ranges, merged on real processes: under load, under kills, and where it cannot be done.
 
-use archon_integration_tests::{Cluster, Counting, Options, wait_for};
+use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
+use archon_integration_tests::{Cluster, Counting, Options};
+use serde_json::Value;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -12,13 +14,8 @@ fn cluster(split_at: &str) -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
     cluster.done(&["table", "create", "times", "--range", "--replication", "3", "--split-at", split_at]);
-    wait_served(&cluster, split_at.split(',').count() + 1);
+    wait_served(&cluster, "times", split_at.split(',').count() + 1);
     cluster
-}
-
-/// Waits until so many partitions are served with three copies each, and none is being split or merged.
-fn wait_served(cluster: &Cluster, count: usize) {
-    cluster.wait_settled("times", "the table to be served", TIMEOUT, |rows| rows.len() == count);
 }
 
 fn merge(cluster: &Cluster, partition: &str) {
@@ -33,15 +30,15 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
     for partition in ["1", "0", "0"] {
         merge(&cluster, partition);
         count -= 1;
-        wait_served(&cluster, count);
+        wait_served(&cluster, "times", count);
     }
     // What was one is two and one again: revisions and records of clients go on through all of it.
     for at in ["key-10", "key-15"] {
         cluster.done(&["partition", "split", "0", "--table", "times", "--at", at, "--wait"]);
-        wait_served(&cluster, 2);
+        wait_served(&cluster, "times", 2);
         counting.wait_heard();
         merge(&cluster, "0");
-        wait_served(&cluster, 1);
+        wait_served(&cluster, "times", 1);
     }
     let gone = cluster.archon(&["partition", "describe", "2", "--table", "times"]);
     let says = "has no partition 2; it has been merged with its left neighbour, times/1";
@@ -56,38 +53,73 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
     assert!(events.contains("is merged: it has the keys of times/2, from \"key-12\" on"), "{events}");
 }
 
+/// How often a phase is tried to be met that lasts for milliseconds.
+const TRIES: usize = 4;
+/// Where the two parts.
+const AT: &str = "key-12";
+/// Rows of the right one, so that they are on their way for a while.
+const ROWS: usize = 100;
+const ROW_BYTES: usize = 60_000;
+
+/// Writes the rows that make a merge take its time.
+fn fill(cluster: &Cluster) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let client = cluster.client().table("times").build().await.expect("a client");
+        for row in 0..ROWS {
+            client.put(format!("{AT}/{row:03}"), vec![b'v'; ROW_BYTES]).await.expect("a put");
+        }
+    });
+}
+
+/// The numbers of the left and the right one, each led by another node, once there are two again.
+fn two_with_leaders_of_their_own(cluster: &mut Cluster) -> (u32, u32) {
+    if cluster.partitions("times").len() == 1 {
+        cluster.done(&["partition", "split", "0", "--table", "times", "--at", AT, "--wait"]);
+    }
+    for _ in 0..TRIES {
+        let rows = cluster.wait_settled("times", "the two to be served", TIMEOUT, |rows| rows.len() == 2);
+        let number = |row: &Value| row["partition"].as_u64().and_then(|number| u32::try_from(number).ok());
+        let (one, other) = (number(&rows[0]).expect("a number"), number(&rows[1]).expect("a number"));
+        let leader = rows[0]["leader"].as_str().expect("it is led");
+        if rows[1]["leader"] != leader {
+            return if rows[0]["range"]["begin"] == "" { (one, other) } else { (other, one) };
+        }
+        // Its two leaderships go to the two others.
+        cluster.take_node(leader).kill();
+        cluster.wait_node(leader, "failed");
+        cluster.start_node(leader);
+    }
+    panic!("one node leads both: {:?}", cluster.partitions("times"));
+}
+
 #[test]
 fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice() {
-    let mut cluster = cluster("key-03,key-06,key-09,key-12,key-15,key-18,key-21");
-    for number in 0..200 {
-        cluster.done(&["kv", "put", &format!("key-{:02}/{number}", number % 24), "value", "--table", "times"]);
-    }
+    let mut cluster = cluster(AT);
+    fill(&cluster);
+    let striker = Striker::new(&cluster, "times");
     let counting = Counting::begin(&cluster, "times");
-    let mut ended = 0;
-    for (round, node) in NODES.iter().cycle().take(6).enumerate() {
-        let before = cluster.partitions("times").len();
-        let first = cluster.partitions("times").first().map(|row| row["partition"].to_string()).expect("a partition");
-        let begun = cluster.archon(&["partition", "merge", &first, "--table", "times"]);
-        assert_eq!(begun.code, 0, "{}", begun.stderr);
-        // In all phases: before anything is sealed, while rows come, when it is done.
-        std::thread::sleep(Duration::from_millis(15 * round as u64));
-        cluster.take_node(node).kill();
-        cluster.start_node(node);
-        cluster.wait_node(node, "alive");
-        wait_for("the merge to end", TIMEOUT, || {
-            let listed = cluster.partitions("times");
-            let ends = !listed.is_empty() && listed.iter().all(|row| row["merges_with"].is_null());
-            if ends { Ok(()) } else { Err(format!("{listed:?}")) }
+    let phases = [Phase::Begun, Phase::GivenUp, Phase::Done];
+    let dying = [Victim::LeftLeader, Victim::RightLeader, Victim::OtherCopy, Victim::Coordinator];
+    let mut tries = 0;
+    for strike in dying.into_iter().flat_map(|victim| phases.map(|phase| (victim, phase))) {
+        let met = (0..TRIES).any(|_| {
+            tries += 1;
+            let (left, right) = two_with_leaders_of_their_own(&mut cluster);
+            let met = striker.strike(&mut cluster, strike, (left, Some(right)), |striker| striker.merge(left));
+            cluster.wait_settled("times", "the table to be served", TIMEOUT, |_| true);
+            met
         });
-        let count = cluster.partitions("times").len();
-        ended += before - count;
-        wait_served(&cluster, count);
+        assert!(met, "{strike:?} was never met in {TRIES} tries: it was over before");
     }
     let seen = counting.end();
-    println!("{ended} merged, {} increments", seen.iter().map(|seen| seen.done).sum::<i64>());
-    assert!(ended > 0, "none was merged");
+    println!(
+        "{} strikes in {tries} tries, {} increments",
+        dying.len() * phases.len(),
+        seen.iter().map(|seen| seen.done).sum::<i64>()
+    );
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
-    assert_eq!(listed.lines().filter(|line| line.contains('/')).count(), 200, "{listed}");
+    assert_eq!(listed.lines().filter(|line| line.contains('/')).count(), ROWS, "{} lines", listed.lines().count());
 }
 
 #[test]
@@ -103,7 +135,7 @@ fn all_nodes_killed_right_after_a_merge_have_all_keys() {
     for node in NODES {
         cluster.start_node(node);
     }
-    wait_served(&cluster, 1);
+    wait_served(&cluster, "times", 1);
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 100, "{listed}");
     let back = cluster.done(&["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
@@ -130,9 +162,9 @@ fn what_cannot_be_merged_is_refused_with_the_reason() {
     cluster.wait_node("cyrene", "failed");
     says(&cluster, &["0", "--table", "times"], 4, "cyrene");
     cluster.start_node("cyrene");
-    wait_served(&cluster, 2);
+    wait_served(&cluster, "times", 2);
     merge(&cluster, "0");
-    wait_served(&cluster, 1);
+    wait_served(&cluster, "times", 1);
 }
 
 #[test]
@@ -151,7 +183,7 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     let given_up = cluster.done(&["events"]);
     assert!(ran.stderr.contains("16777216") || given_up.contains("16777216"), "{}\n{given_up}", ran.stderr);
-    wait_served(&cluster, 2);
+    wait_served(&cluster, "times", 2);
     cluster.done(&["kv", "put", "z", "last", "--table", "times"]);
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("n-")).count(), 19, "{listed}");

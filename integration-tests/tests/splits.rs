@@ -1,6 +1,7 @@
 //! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
 
 use archon_client::{Role, Transport};
+use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
 use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::reply::Answer;
@@ -19,13 +20,8 @@ fn cluster() -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
     cluster.done(&["table", "create", "times", "--range", "--replication", "3"]);
-    wait_served(&cluster, 1);
+    wait_served(&cluster, "times", 1);
     cluster
-}
-
-/// Waits until so many partitions are served with three copies each, and none is being split or merged.
-fn wait_served(cluster: &Cluster, count: usize) {
-    cluster.wait_settled("times", "the table to be served", TIMEOUT, |rows| rows.len() == count);
 }
 
 fn split(cluster: &Cluster, partition: &str, at: &str) {
@@ -38,7 +34,7 @@ fn partitions_are_split_under_load_and_every_write_counts_once() {
     let counting = Counting::begin(&cluster, "times");
     for (partition, at, count) in [("0", "key-12", 2), ("1", "key-18", 3), ("0", "key-06", 4), ("2", "key-21", 5)] {
         split(&cluster, partition, at);
-        wait_served(&cluster, count);
+        wait_served(&cluster, "times", count);
     }
     let seen = counting.end();
     let longest = |seen: &[Seen]| seen.iter().map(|seen| seen.longest_ms).max();
@@ -65,79 +61,44 @@ fn without_a_key_a_partition_is_split_in_the_middle_of_its_bytes() {
     assert!(planned.contains("would be split") && planned.contains("from \"e\" on"), "{planned}");
     assert_eq!(cluster.partitions("times").len(), 1, "nothing was changed");
     cluster.done(&["partition", "split", "0", "--table", "times", "--wait"]);
-    wait_served(&cluster, 2);
+    wait_served(&cluster, "times", 2);
     let begins: Vec<Value> = cluster.partitions("times").iter().map(|row| row["range"]["begin"].clone()).collect();
     assert!(begins.contains(&Value::from("e")), "{begins:?}");
 }
 
-/// Who is killed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Victim {
-    Leader,
-    Follower,
-    Coordinator,
-}
-
-/// Waits until the split of this attempt has come to this event, or is over.
-fn wait_event(cluster: &Cluster, code: &str, before: u64) {
-    wait_for("the phase", TIMEOUT, || {
-        let events = cluster.json(&["events"]).unwrap_or_default();
-        let since = |event: &&Value| event["index"].as_u64().is_some_and(|index| index > before);
-        let events: Vec<&Value> = events.as_array().into_iter().flatten().filter(since).collect();
-        let found = |codes: &[&str]| events.iter().any(|event| codes.iter().any(|code| event["code"] == *code));
-        if found(&[code, "parted", "split_abandoned"]) { Ok(()) } else { Err(format!("{events:?}")) }
-    });
-}
-
-fn last_event(cluster: &Cluster) -> u64 {
-    let events = cluster.json(&["events"]).unwrap_or_default();
-    events.as_array().into_iter().flatten().filter_map(|event| event["index"].as_u64()).max().unwrap_or(0)
-}
-
-fn kill(cluster: &mut Cluster, victim: Victim, leader: &str) {
-    if victim == Victim::Coordinator {
-        let (leading, _) = cluster.wait_leader();
-        cluster.take_coordinator(leading).kill();
-        cluster.wait_leader();
-        return cluster.start_coordinator(leading);
-    }
-    let node = match victim {
-        Victim::Leader => leader,
-        _ => NODES.into_iter().find(|node| *node != leader).expect("three nodes"),
-    };
-    cluster.take_node(node).kill();
-    cluster.start_node(node);
-    cluster.wait_node(node, "alive");
-}
+/// How often a phase is tried to be met that lasts for milliseconds.
+const TRIES: usize = 4;
 
 #[test]
 fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() {
     let mut cluster = cluster();
+    let striker = Striker::new(&cluster, "times");
     let counting = Counting::begin(&cluster, "times");
-    let phases = ["split_begun", "split_cut", "parted"];
-    let rounds =
-        [Victim::Leader, Victim::Follower, Victim::Coordinator].map(|victim| phases.map(|phase| (victim, phase)));
-    for (round, (victim, phase)) in rounds.into_iter().flatten().enumerate() {
-        let listed = cluster.partitions("times");
-        let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
-        let (partition, at) = (last["partition"].to_string(), key(2 * round + 2));
-        let leader = last["leader"].as_str().expect("led").to_owned();
-        let before = last_event(&cluster);
-        cluster.done(&["partition", "split", &partition, "--table", "times", "--at", &at]);
-        wait_event(&cluster, phase, before);
-        kill(&mut cluster, victim, &leader);
-        wait_for("the split to end", TIMEOUT, || {
+    let dying = [Victim::LeftLeader, Victim::OtherCopy, Victim::Coordinator];
+    let phases = [Phase::Begun, Phase::GivenUp, Phase::Done];
+    let strikes = dying.into_iter().flat_map(|victim| phases.map(|phase| (victim, phase)));
+    // Nobody leads the other half before it is a partition.
+    let strikes: Vec<(Victim, Phase)> = strikes.chain([(Victim::RightLeader, Phase::Done)]).collect();
+    let mut counters = 1..COUNTERS;
+    let mut tries = 0;
+    for strike in &strikes {
+        let met = (0..TRIES).any(|_| {
+            tries += 1;
             let listed = cluster.partitions("times");
-            let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
-            if ends { Ok(()) } else { Err(format!("{victim:?} at {phase}: {listed:?}")) }
+            let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
+            let left = last["partition"].as_u64().and_then(|left| u32::try_from(left).ok()).expect("a number");
+            let at = key(counters.next().expect("a counter to split at"));
+            let met = striker.strike(&mut cluster, *strike, (left, None), |striker| striker.split(left, &at));
+            cluster.wait_settled("times", "the table to be served", TIMEOUT, |_| true);
+            met
         });
-        let count = cluster.partitions("times").len();
-        wait_served(&cluster, count);
+        assert!(met, "{strike:?} was never met in {TRIES} tries: it was over before");
     }
     let seen = counting.end();
     let count = cluster.partitions("times").len();
-    println!("{count} partitions, {} increments", seen.iter().map(|seen| seen.done).sum::<i64>());
-    assert!(count > 3, "those that were done already when somebody was killed stay: {count}");
+    let all = seen.iter().map(|seen| seen.done).sum::<i64>();
+    println!("{} strikes in {tries} tries, {count} partitions, {all} increments", strikes.len());
+    assert!(count > dying.len(), "those that were done already when somebody was killed stay: {count}");
 }
 
 #[test]
@@ -153,7 +114,7 @@ fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
         let listed = cluster.partitions("times");
         let last = listed.iter().max_by_key(|row| row["range"]["begin"].to_string()).expect("a partition");
         split(&cluster, &last["partition"].to_string(), &key(2 * split_point));
-        wait_served(&cluster, split_point + 1);
+        wait_served(&cluster, "times", split_point + 1);
     }
     for counter in 0..COUNTERS {
         let found = runtime.block_on(client.get(key(counter))).expect("a get").expect("a value");
@@ -178,20 +139,11 @@ fn all_nodes_killed_right_after_a_split_have_both_halves() {
     for node in NODES {
         cluster.start_node(node);
     }
-    wait_served(&cluster, 2);
+    wait_served(&cluster, "times", 2);
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 100, "{listed}");
     let back = cluster.done(&["kv", "scan", "--table", "times", "--reverse", "--limit", "3"]);
     assert!(back.contains("key-99"), "{back}");
-}
-
-/// What a node says of one of its counters; zero while it does not answer.
-fn counter(runtime: &Runtime, cluster: &Cluster, node: &str, name: &str) -> u64 {
-    let read = async {
-        let admin = cluster.admin(Duration::from_secs(5));
-        Some(admin.node_stats(cluster.node_address(node)).await.ok()?.get(name))
-    };
-    runtime.block_on(read).unwrap_or_default()
 }
 
 #[test]
@@ -206,10 +158,10 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
         let puts: Vec<_> = (batch * 64..(batch + 1) * 64).map(put).collect();
         runtime.block_on(futures::future::try_join_all(puts)).expect("puts");
     }
-    let formed = |cluster: &Cluster| {
-        NODES.map(|node| counter(&runtime, cluster, node, "archon_node_formed_bytes_total")).into_iter().min()
-    };
-    let syncs = |cluster: &Cluster| NODES.map(|node| counter(&runtime, cluster, node, "archon_engine_syncs_total"));
+    let striker = Striker::new(&cluster, "times");
+    let counted = |cluster: &Cluster, name: &str| NODES.map(|node| striker.counted(cluster.node_address(node), name));
+    let formed = |cluster: &Cluster| counted(cluster, "archon_node_formed_bytes_total").into_iter().min();
+    let syncs = |cluster: &Cluster| counted(cluster, "archon_engine_syncs_total");
     cluster.done(&["partition", "split", "0", "--table", "times", "--at", "key-0100"]);
     wait_for("some rows to be copied", TIMEOUT, || match formed(&cluster) {
         Some(bytes) if bytes > 0 => Ok(()),
@@ -233,7 +185,7 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
     });
     let count = cluster.partitions("times").len();
     println!("{count} partitions");
-    wait_served(&cluster, count);
+    wait_served(&cluster, "times", count);
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "10000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("key-")).count(), 2_048);
     let events = cluster.done(&["events"]);
@@ -263,7 +215,7 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
     assert!(planned.contains("would be split") && planned.contains("from \"m\" on"), "{planned}");
     assert_eq!(cluster.partitions("times").len(), 1, "nothing was changed");
     split(&cluster, "0", "m");
-    wait_served(&cluster, 2);
+    wait_served(&cluster, "times", 2);
     says(&cluster, &["0", "--table", "times", "--at", "m"], 2, "its keys are those");
     says(&cluster, &["1", "--table", "times", "--at", "a"], 2, "its keys are those");
     cluster.take_node("cyrene").kill();
@@ -307,7 +259,7 @@ fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice
     let first = ask(named(Some(0)));
     assert!(matches!(&first, Answer::Counter(counter) if counter.value == 1), "{first:?}");
     split(&cluster, "0", "m");
-    wait_served(&cluster, 2);
+    wait_served(&cluster, "times", 2);
     assert_eq!(ask(named(Some(0))), first, "the partition where it began still knows it");
     refused(ask(named(None)));
     assert_eq!(cluster.done(&["kv", "get", "z", "--table", "times"]), "1");

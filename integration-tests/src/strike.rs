@@ -1,0 +1,206 @@
+//! Somebody dies while a partition is split or merged: who, in which phase, and whether it really was in that phase.
+
+use crate::attempt::{Attempt, Reshape};
+use crate::cluster::{Cluster, TIMEOUT};
+use crate::wait::wait_for;
+use archon_client::{Admin, Error, Event, EventCode, PartitionDescription};
+use archon_load::Wait;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Runtime;
+
+/// Bytes that a leader takes over from the partition that it absorbs.
+const ABSORBED: &str = "archon_node_copy_received_bytes_total";
+const CALL: Duration = Duration::from_secs(10);
+
+/// Who dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victim {
+    /// Who leads the partition that is split, or that gets the other one's keys.
+    LeftLeader,
+    /// Who leads the partition that was split off, or that ends.
+    RightLeader,
+    /// A node with a copy of both, which leads neither.
+    OtherCopy,
+    /// The coordinator that leads.
+    Coordinator,
+}
+
+/// When.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// It has begun, and no key is given up yet.
+    Begun,
+    /// The keys are given up: of a split by its event, of a merge they are on their way.
+    GivenUp,
+    /// It is done.
+    Done,
+}
+
+/// An administrator who strikes.
+#[derive(Debug)]
+pub struct Striker {
+    runtime: Runtime,
+    admin: Admin,
+    table: &'static str,
+}
+
+impl Striker {
+    /// One for a table.
+    ///
+    /// # Panics
+    /// If there can be no administrator.
+    #[allow(clippy::expect_used)]
+    pub fn new(cluster: &Cluster, table: &'static str) -> Self {
+        Self { runtime: Runtime::new().expect("a runtime"), admin: cluster.admin(CALL), table }
+    }
+
+    /// What the coordinators know of a partition; nothing if there is none.
+    pub fn describe(&self, partition: u32) -> Option<PartitionDescription> {
+        self.runtime.block_on(self.admin.describe_partition(self.table, partition)).ok()
+    }
+
+    /// Begins a split.
+    ///
+    /// # Errors
+    /// As [`Attempt::split`].
+    pub fn split(&self, partition: u32, at: &str) -> Result<Attempt, Error> {
+        self.runtime.block_on(Attempt::split(&self.admin, self.table, partition, at))
+    }
+
+    /// Begins a merge.
+    ///
+    /// # Errors
+    /// As [`Attempt::merge`].
+    pub fn merge(&self, partition: u32) -> Result<Attempt, Error> {
+        self.runtime.block_on(Attempt::merge(&self.admin, self.table, partition))
+    }
+
+    /// Gives it up.
+    ///
+    /// # Errors
+    /// As [`Attempt::cancel`].
+    pub fn cancel(&self, attempt: &Attempt) -> Result<(), Error> {
+        self.runtime.block_on(attempt.cancel())
+    }
+
+    /// Waits for the end of an attempt.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn end(&self, attempt: &Attempt) -> Event {
+        let end = || match self.told(attempt) {
+            told if attempt.end_in(&told).is_none() => Err(format!("{told:?}")),
+            told => Ok(attempt.end_in(&told).cloned()),
+        };
+        wait_for(&format!("{attempt:?} to end"), TIMEOUT, end).0.unwrap_or_else(|| unreachable!("it has ended"))
+    }
+
+    /// Waits until a split gives its keys up; whether it did, and is not over before.
+    ///
+    /// # Panics
+    /// If neither comes about.
+    pub fn wait_cut(&self, attempt: &Attempt) -> bool {
+        self.reach(attempt, Phase::GivenUp, &|| false)
+    }
+
+    /// Begins an attempt and has somebody die in a phase of it, and come back. Whether that one really died in that phase, and
+    /// the attempt was not further by then; it is over when this returns.
+    ///
+    /// # Panics
+    /// If the cluster does not get over it.
+    pub fn strike(
+        &self,
+        cluster: &mut Cluster,
+        (victim, phase): (Victim, Phase),
+        (left, right): (u32, Option<u32>),
+        begin: impl FnOnce(&Self) -> Result<Attempt, Error>,
+    ) -> bool {
+        let leader = |partition: u32| self.describe(partition).and_then(|of| of.leader).expect("somebody leads it");
+        let lefts = leader(left);
+        let rights = right.map(leader);
+        let coordinator = cluster.wait_leader().0;
+        let address = cluster.node_address(&lefts).to_owned();
+        let absorbed = || self.counted(&address, ABSORBED);
+        let before = absorbed();
+        let attempt = begin(self).unwrap_or_else(|error| panic!("{victim:?} in {phase:?}: {error}"));
+        let reached = self.reach(&attempt, phase, &|| absorbed() > before);
+        let node = match victim {
+            Victim::LeftLeader => Some(lefts),
+            Victim::RightLeader => Some(rights.unwrap_or_else(|| leader(attempt.right))),
+            Victim::OtherCopy => {
+                let leads = |name: &String| *name == lefts || Some(name) == rights.as_ref();
+                cluster.node_names().into_iter().find(|name| !leads(name))
+            }
+            Victim::Coordinator => None,
+        };
+        match &node {
+            Some(node) => cluster.take_node(node).kill(),
+            None => cluster.take_coordinator(coordinator).kill(),
+        }
+        let died_ms = now_ms();
+        match node {
+            Some(node) => {
+                cluster.start_node(&node);
+                cluster.wait_node(&node, "alive");
+            }
+            None => {
+                cluster.wait_leader();
+                cluster.start_coordinator(coordinator);
+            }
+        }
+        let end = self.end(&attempt);
+        let later = |code: EventCode| {
+            self.told(&attempt).iter().find(|event| event.code == code).is_none_or(|event| event.at_ms > died_ms)
+        };
+        let met = reached
+            && match phase {
+                Phase::Begun => end.at_ms > died_ms && later(EventCode::SplitCut),
+                Phase::GivenUp => end.at_ms > died_ms,
+                Phase::Done => end.code == attempt.reshape.done(),
+            };
+        println!("{victim:?} in {phase:?}: {} ({})", end.message, if met { "met" } else { "missed" });
+        met
+    }
+
+    /// Waits until an attempt has come to a phase; whether it has, and is not over before.
+    fn reach(&self, attempt: &Attempt, phase: Phase, rows_come: &dyn Fn() -> bool) -> bool {
+        if phase == Phase::Begun {
+            return true;
+        }
+        let wait = Wait::begin("the phase", TIMEOUT);
+        // Without a pause: some phases last for milliseconds.
+        loop {
+            let told = self.told(attempt);
+            let ended = attempt.end_in(&told).is_some();
+            let reached = match (phase, attempt.reshape) {
+                (Phase::GivenUp, Reshape::Split) => told.iter().any(|event| event.code == EventCode::SplitCut),
+                (Phase::GivenUp, Reshape::Merge) => rows_come(),
+                (Phase::Begun | Phase::Done, _) => ended,
+            };
+            if reached || ended {
+                return reached;
+            }
+            wait.go_on(format!("{told:?}")).unwrap_or_else(|late| panic!("{late}"));
+        }
+    }
+
+    /// What is told of an attempt; nothing while nobody answers.
+    fn told(&self, attempt: &Attempt) -> Vec<Event> {
+        self.runtime.block_on(attempt.events()).unwrap_or_default()
+    }
+
+    /// What a node at this address counts by this name; zero while it does not answer.
+    pub fn counted(&self, address: &str, name: &str) -> u64 {
+        self.runtime.block_on(self.admin.node_stats(address)).map_or(0, |stats| stats.get(name))
+    }
+}
+
+/// Waits until a table has so many partitions, all of which are served by three copies.
+pub fn wait_served(cluster: &Cluster, table: &str, count: usize) {
+    cluster.wait_settled(table, "the table to be served", TIMEOUT, |rows| rows.len() == count);
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
