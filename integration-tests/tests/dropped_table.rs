@@ -33,15 +33,6 @@ fn wait_stored(cluster: &Cluster, what: &str, holds: impl Fn(&str, u64) -> bool)
     });
 }
 
-fn wait_condemned(cluster: &Cluster, copies: u64) -> Value {
-    wait_for("the copies to be deleted", TIMEOUT, || {
-        let status = cluster.json(&["status"])?;
-        check(status["copies_condemned"] == copies, || status.to_string())?;
-        Ok::<_, String>(status)
-    })
-    .0
-}
-
 #[test]
 fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     let options = Options { partitions: 1, nodes_min: 2, replication: 2, ..Options::default() };
@@ -75,7 +66,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     let told = cluster.done(&["table", "drop", "orders", "--yes"]);
     assert!(told.contains("dropped table orders") && told.contains("12 copies"), "{told}");
     refused(&cluster, &["kv", "get", "--table", "orders", "order/0"], 3);
-    let status = wait_condemned(&cluster, 4);
+    let status = cluster.wait_condemned(4);
     let reason = status["reasons"].as_array().and_then(|reasons| {
         reasons.iter().find(|reason| reason["code"] == "copies_condemned").map(|reason| reason["message"].to_string())
     });
@@ -95,7 +86,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     // The one that was away deletes its copies when it is back.
     cluster.start_node("athens");
     cluster.wait_node("athens", "alive");
-    wait_condemned(&cluster, 0);
+    cluster.wait_condemned(0);
     let small = |_: &str, bytes: u64| bytes < VALUE_BYTES as u64;
     wait_stored(&cluster, "nothing of it to be left", small);
 

@@ -184,6 +184,15 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     let given_up = cluster.done(&["events"]);
     assert!(ran.stderr.contains("16777216") || given_up.contains("16777216"), "{}\n{given_up}", ran.stderr);
     wait_served(&cluster, "times", 2);
+    // Small enough, and too large to be done before it is cancelled.
+    cluster.done(&["partition", "split", "1", "--table", "times", "--at", "n-10", "--wait"]);
+    wait_served(&cluster, "times", 3);
+    let striker = Striker::new(&cluster, "times");
+    let merge = striker.merge(1).expect("a merge");
+    striker.cancel(&merge).expect("it is not done yet");
+    let end = striker.end(&merge);
+    assert!(end.message.contains("that was given up: cancelled by an operator"), "{end:?}");
+    wait_served(&cluster, "times", 3);
     cluster.done(&["kv", "put", "z", "last", "--table", "times"]);
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);
     assert_eq!(listed.lines().filter(|line| line.contains("n-")).count(), 19, "{listed}");

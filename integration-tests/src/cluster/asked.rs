@@ -207,6 +207,16 @@ impl Cluster {
         })
     }
 
+    /// Waits until so many copies wait to be deleted, and no more; returns the status.
+    pub fn wait_condemned(&self, copies: u64) -> Value {
+        wait_for("the copies to be deleted", TIMEOUT, || {
+            let status = self.json(&["status"])?;
+            check(status["copies_condemned"] == copies, || status.to_string())?;
+            Ok::<_, String>(status)
+        })
+        .0
+    }
+
     /// Waits until no rebalance runs; returns its final status.
     pub fn wait_rebalanced(&self) -> Value {
         wait_for("the rebalance to end", TIMEOUT, || {
