@@ -1,17 +1,23 @@
 //! Clusters whose machines all lose their power at once, in the middle of writes.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TIMEOUT};
 use crate::dice::Dice;
 use crate::image::DiskImage;
 use crate::load::{Load, LoadReport};
 use crate::options::Options;
+use crate::strike::Striker;
 use crate::wait::{check, wait_for};
+use archon_types::DEFAULT_TABLE;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest value written, above what an engine keeps in one piece.
 const LONG_VALUE_BYTES: usize = 200_000;
 const WRITERS: usize = 12;
+/// What keys begin with.
+const KEYS: &str = "power";
 /// The rounds go on while the load does; an operation may wait for a whole round.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(180);
 const WRITE_BACK_INTERVAL: Duration = Duration::from_millis(3);
@@ -27,7 +33,12 @@ pub struct PowerLoss {
     pub replication: u8,
     /// The nodes' storage engine, if not the default one.
     pub engine: Option<&'static str>,
+    /// Writes go to a table by ranges, of which a partition is split in every round: the power fails as soon as that is done.
+    pub ranges: bool,
 }
+
+/// The table by ranges.
+const TIMES: &str = "times";
 
 /// Small values mostly, some of several pages, some longer than an engine keeps in one piece.
 fn value(number: u64) -> String {
@@ -58,20 +69,37 @@ impl PowerLoss {
     pub fn run(&self, exe: &str, runtime: &tokio::runtime::Runtime) -> (LoadReport, Vec<String>) {
         let mut dice = Dice::new(self.seed);
         let mut cluster = Cluster::start(exe, &self.options());
-        let client = runtime.block_on(cluster.client().timeout(CLIENT_TIMEOUT).build()).expect("a client");
-        let load = runtime.block_on(async { Load::start_with(&client, "power", WRITERS, value) });
+        let table = if self.ranges { TIMES } else { DEFAULT_TABLE };
+        if self.ranges {
+            cluster.done(&["table", "create", TIMES, "--range", "--replication", &self.replication.to_string()]);
+            wait_one_more(&cluster, 0);
+        }
+        let client = cluster.client().table(table).timeout(CLIENT_TIMEOUT);
+        let client = runtime.block_on(client.build()).expect("a client");
+        let load = runtime.block_on(async { Load::start_with(&client, KEYS, WRITERS, value) });
         for round in 1..=self.rounds {
             let before = load.operations();
             wait_for("the load to go on", Duration::from_secs(120), || {
                 let now = load.operations();
                 check(now > before + 100, || format!("{now} operations"))
             });
-            let until = Instant::now() + dice.millis(0, 3_000);
-            write_back_until(cluster.disks().values(), &mut dice, until);
+            match self.ranges {
+                true => {
+                    let (count, striker) = (cluster.partitions(TIMES).len(), Striker::new(&cluster, TIMES));
+                    write_back_while(cluster.disks().values(), &mut dice, || split_last(&striker, count));
+                }
+                false => {
+                    let until = Instant::now() + dice.millis(0, 3_000);
+                    write_back_until(cluster.disks().values(), &mut dice, until);
+                }
+            }
             cluster.cut_power();
             let answered = load.operations();
             cluster.start_everything();
             let online = cluster.wait_online();
+            if self.ranges {
+                wait_one_more(&cluster, round as usize);
+            }
             println!("round {round}: the power failed after {answered} operations, Online after {online:?}");
         }
         let report = runtime.block_on(load.stop());
@@ -80,8 +108,37 @@ impl PowerLoss {
     }
 }
 
+/// Splits the last partition of the table by ranges, which has so many, in front of or amid the next writer's keys; returns once that
+/// is done.
+///
+/// # Panics
+/// If it is not done, or was done for every writer.
+fn split_last(striker: &Striker, count: usize) {
+    let points = (0..WRITERS).flat_map(|writer| ["", "-5"].map(|amid| format!("{KEYS}-{writer}{amid}")));
+    let at = points.collect::<BTreeSet<_>>().into_iter().nth(count).expect("a writer that was not split yet");
+    // The number of the last one is the newest: each was split off the one before.
+    let last = u32::try_from(count - 1).expect("a small number");
+    let begun = striker.split(last, &at).unwrap_or_else(|error| panic!("no split: {error}"));
+    let end = striker.end(&begun);
+    assert_eq!(end.code, begun.reshape.done(), "{}", end.message);
+}
+
+/// Waits until the table by ranges has one partition more than were split off, and each is served.
+fn wait_one_more(cluster: &Cluster, splits: usize) {
+    wait_for("each part to be served", TIMEOUT, || {
+        let listed = cluster.partitions(TIMES);
+        let online = listed.iter().filter(|row| row["status"] == "online").count();
+        check(listed.len() == splits + 1 && online == listed.len(), || format!("{listed:?}"))
+    });
+}
+
 /// Lets whoever uses the disks go on until a moment, while the system writes back some of what it holds.
 pub fn write_back_until<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, until: Instant) {
+    write_back_while(disks, dice, || std::thread::sleep(until.saturating_duration_since(Instant::now())));
+}
+
+/// Has the system write back some of what it holds for these disks, for as long as something lasts.
+fn write_back_while<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, lasts: impl FnOnce()) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for disk in disks {
@@ -94,7 +151,8 @@ pub fn write_back_until<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &m
                 }
             });
         }
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        let lasted = catch_unwind(AssertUnwindSafe(lasts));
         ended.store(true, Ordering::Relaxed);
+        lasted.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }

@@ -37,12 +37,18 @@ fn nothing_is_lost(run: PowerLoss) {
 
 #[test]
 fn three_copies_lose_nothing_when_the_power_of_everything_fails() {
-    nothing_is_lost(PowerLoss { rounds: 2, seed: 1, replication: 3, engine: None });
+    nothing_is_lost(PowerLoss { rounds: 2, seed: 1, replication: 3, engine: None, ranges: false });
 }
 
 #[test]
 fn one_copy_loses_nothing_when_the_power_of_everything_fails() {
-    nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: None });
+    nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: None, ranges: false });
+}
+
+/// The keys have changed hands, and the copies that have them were formed just now.
+#[test]
+fn both_halves_are_whole_when_the_power_of_everything_fails_right_after_a_split() {
+    nothing_is_lost(PowerLoss { rounds: 3, seed: 4, replication: 3, engine: None, ranges: true });
 }
 
 /// The rig must bite: with durable writes and syncs that do nothing, what was acknowledged is gone.
@@ -51,7 +57,7 @@ fn without_syncs_acknowledged_writes_are_lost() {
     if !allowed() {
         return;
     }
-    let run = PowerLoss { rounds: 1, seed: 3, replication: 1, engine: None };
+    let run = PowerLoss { rounds: 1, seed: 3, replication: 1, engine: None, ranges: false };
     let runtime = runtime();
     let mut cluster = Cluster::start(EXE, &run.options());
     let nodes = ["athens", "byzantium", "cyrene"];

@@ -1,6 +1,6 @@
 //! Cuts the power of a whole cluster in the middle of writes, again and again, and reads back what was acknowledged.
 //!
-//! `power-loss [ROUNDS] [SEED] [COPIES] [ENGINE]`, as root. The seed decides when the power fails and what was written
+//! `power-loss [ROUNDS] [SEED] [COPIES] [ENGINE] [ranges]`, as root; with `ranges` it fails as soon as a partition is split. The seed decides when the power fails and what was written
 //! back by then, as far as real processes can be repeated. Ends with 1 if an acknowledged write is missing or a read
 //! contradicted it.
 
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 fn argument<T: std::str::FromStr>(at: usize, otherwise: T) -> T {
     std::env::args().nth(at).map_or(otherwise, |text| {
         text.parse().unwrap_or_else(|_| {
-            eprintln!("{text:?} will not do; usage: power-loss [ROUNDS] [SEED] [COPIES] [ENGINE]");
+            eprintln!("{text:?} will not do; usage: power-loss [ROUNDS] [SEED] [COPIES] [ENGINE] [ranges]");
             std::process::exit(2);
         })
     })
@@ -27,7 +27,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let run = PowerLoss { rounds: argument(1, 20), seed: argument(2, 1), replication: argument(3, 3), engine };
+    let ranges = argument(5, String::new()) == "ranges";
+    let run = PowerLoss { rounds: argument(1, 20), seed: argument(2, 1), replication: argument(3, 3), engine, ranges };
     if let Err(why) = DiskImage::check_allowed() {
         eprintln!("this machine does not let a program mount disks: {why}");
         return ExitCode::from(2);
