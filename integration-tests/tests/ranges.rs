@@ -122,3 +122,47 @@ fn what_makes_no_table_by_ranges_is_refused() {
     }
     assert!(!cluster.done(&["table", "list"]).contains("times"));
 }
+
+#[test]
+fn every_node_answers_for_every_key_also_of_its_own_copy_after_a_split_and_a_merge() {
+    let cluster = cluster();
+    cluster.done(&["table", "create", "times", "--range", "--split-at", "m,t", "--replication", "3"]);
+    let wait =
+        |count: usize| cluster.wait_settled("times", "the parts to be served", TIMEOUT, |rows| rows.len() == count);
+    wait(3);
+    let all = ["a", "k", "m", "s", "t", "z"];
+    for key in all {
+        cluster.done(&["kv", "put", key, key, "--table", "times"]);
+    }
+    // No coordinator is asked anything: whoever is asked passes it on, or looks into its own copy.
+    let via = |node: &str, arguments: &[&str]| {
+        let arguments = [&["kv", "--via", cluster.node_address(node)], arguments, &["--table", "times"]].concat();
+        cluster.archon_at("127.0.0.1:1", &arguments)
+    };
+    let look = |what: &str| {
+        for node in NODES {
+            for key in all {
+                let got = via(node, &["get", key]);
+                assert_eq!((got.code, &*got.stdout), (0, key), "{what}, {node}: {}", got.stderr);
+                // A copy hears of a commit, and of its keys, with what its leader says next.
+                wait_for("its own copy to have it", TIMEOUT, || {
+                    let stale = via(node, &["get", key, "--stale"]);
+                    if (stale.code, &*stale.stdout) == (0, key) { Ok(()) } else { Err(format!("{what}: {stale:?}")) }
+                });
+            }
+            let listed = via(node, &["scan", "-o", "json"]);
+            let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_else(|_| panic!("{listed:?}"));
+            let found: Vec<&str> = listed.as_array().into_iter().flatten().filter_map(|e| e["key"].as_str()).collect();
+            assert_eq!(found, all, "{what}, {node}");
+            let put = via(node, &["put", "k", "k"]);
+            assert_eq!(put.code, 0, "{what}, {node}: {}", put.stderr);
+        }
+    };
+    look("three partitions");
+    cluster.done(&["partition", "split", "0", "--table", "times", "--at", "g", "--wait"]);
+    wait(4);
+    look("a split");
+    cluster.done(&["partition", "merge", "1", "--table", "times", "--wait"]);
+    wait(3);
+    look("a merge");
+}
