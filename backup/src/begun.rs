@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 pub(crate) async fn look(store: &Store) -> Result<(), BackupError> {
     let occupied = |why: &str| Err(BackupError::Occupied { place: store.place(), why: why.to_owned() });
     if store.read(MANIFEST).await?.is_some() {
-        return occupied("a finished backup is there; name another directory");
+        return occupied("a finished backup is there; name another place");
     }
     if store.read(BEGUN).await?.is_none() && !store.is_empty().await? {
-        return occupied("something else is there; name an empty or a new directory");
+        return occupied("something else is there; name an empty or a new place");
     }
     Ok(())
 }
@@ -47,20 +47,20 @@ pub(crate) fn carried_on(
     if begun.generation != generation {
         let was = begun.generation;
         return occupied(format!(
-            "a backup of generation {was} of the cluster was begun there, this is {generation}; name another directory"
+            "a backup of generation {was} of the cluster was begun there, this is {generation}; name another place"
         ));
     }
     let of: BTreeSet<&String> = begun.tables.iter().map(|table| &table.table.name).collect();
     if !options.tables.is_empty() && of != options.tables.iter().collect() {
         let names = names(begun.tables.iter().map(|table| &table.table));
         return occupied(format!(
-            "a backup of other tables was begun there: {names}; say the same, or name another directory"
+            "a backup of other tables was begun there: {names}; say the same, or name another place"
         ));
     }
     if let Some(gone) = begun.tables.iter().find(|begun| !present.iter().any(|table| table.id == begun.table.id)) {
         let name = &gone.table.name;
         return occupied(format!(
-            "the backup that was begun there is of table {name}, which was dropped; name another directory"
+            "the backup that was begun there is of table {name}, which was dropped; name another place"
         ));
     }
     Ok(begun)

@@ -74,7 +74,20 @@ pub async fn create(
     progress: &Progress,
 ) -> Result<Taken, BackupError> {
     look(store).await?;
-    let _held = store.hold().await?;
+    let mut held = store.hold(progress).await?;
+    let taken = held.keep(take(admin, client, store, options, progress)).await;
+    held.release().await;
+    taken
+}
+
+/// Takes the backup in a place that is this process's own.
+async fn take(
+    admin: &Admin,
+    client: ClientBuilder,
+    store: &Store,
+    options: &CreateOptions,
+    progress: &Progress,
+) -> Result<Taken, BackupError> {
     look(store).await?;
     let begun_at_ms = now_ms();
     let (cluster_id, generation) = (admin.status().await?.cluster_id, admin.quorum_of_leader().await?.generation);

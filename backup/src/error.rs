@@ -1,5 +1,6 @@
 //! What can go wrong with a backup.
 
+use crate::trouble::StoreTrouble;
 use archon_client::Error;
 
 /// Why something was not done.
@@ -127,6 +128,18 @@ pub enum BackupError {
         what: &'static str,
         /// The refusal.
         source: std::io::Error,
+    },
+    /// An object store did not do what was asked of it.
+    #[error("{place}: {what}: {said}")]
+    ObjectStore {
+        /// The object, or the prefix.
+        place: String,
+        /// What was tried.
+        what: &'static str,
+        /// What is wrong, as far as that is known.
+        trouble: StoreTrouble,
+        /// What the store said.
+        said: String,
     },
 }
 

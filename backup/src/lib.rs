@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `block` | files of entries: blocks with checksums |
 //! | `manifest` | what says which files there are, and what is in them |
-//! | `store` | where a backup is kept |
+//! | `store` | where a backup is kept: in a directory, or in an object store |
+//! | `trouble` | what may be wrong with an object store, and what to do about it |
 //! | `begun` | where a backup may begin or go on |
 //! | `create` | takes one from a running cluster: per partition one snapshot |
 //! | `earlier` | which files of an earlier backup are taken over, where nothing has changed since |
@@ -23,6 +24,7 @@ mod pace;
 mod progress;
 mod restore;
 mod store;
+mod trouble;
 mod unfinished;
 mod verify;
 
@@ -33,4 +35,5 @@ pub use manifest::{Manifest, Piece, TableBackup};
 pub use progress::Progress;
 pub use restore::{RestoreOptions, RestoredTable, restore};
 pub use store::Store;
+pub use trouble::StoreTrouble;
 pub use verify::{BackupSummary, show, verify};

@@ -1,5 +1,6 @@
 //! How far something has come.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ pub struct Progress {
     entries: AtomicU64,
     pieces: AtomicU64,
     again: AtomicU64,
+    waits_for: Mutex<Option<String>>,
 }
 
 impl Default for Progress {
@@ -24,6 +26,7 @@ impl Default for Progress {
             entries: zero(),
             pieces: zero(),
             again: zero(),
+            waits_for: Mutex::default(),
         }
     }
 }
@@ -52,6 +55,16 @@ impl Progress {
     /// How often one was begun anew.
     pub fn begun_again(&self) -> u64 {
         self.again.load(Ordering::Relaxed)
+    }
+
+    /// What it waits for before it begins, in words; `None` if for nothing.
+    pub fn waiting_for(&self) -> Option<String> {
+        self.waits_for.lock().clone()
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn waits_for(&self, what: Option<String>) {
+        *self.waits_for.lock() = what;
     }
 
     /// Since when it goes on.

@@ -1,302 +1,210 @@
-//! Where a backup is kept: a directory. What is written under a name is there as a whole, or not at all.
+//! Where a backup is kept: in a directory, or in objects of an object store. What is written under a name is there as a whole, or not
+//! at all.
+
+mod directory;
+mod held;
+#[cfg(feature = "object-store")]
+mod objects;
+mod place;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use held::Held;
+pub(crate) use sink::Sink;
+pub(crate) use source::Source;
 
 use crate::error::BackupError;
-use archon_durable::{Lock, LockError, create_directory, private, rename, replace, temporary_path};
-use bytes::{Bytes, BytesMut};
-use std::io;
-use std::path::{Path, PathBuf};
-use tokio::fs::{self, File};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use crate::progress::Progress;
+use bytes::Bytes;
+use directory::Directory;
+#[cfg(feature = "object-store")]
+use objects::Objects;
+use place::Place;
 
 /// Longest manifest that is read.
 const WHOLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Bytes read from or written to a file at once.
-const BUFFER_BYTES: usize = 1024 * 1024;
+/// The file, or object, that keeps two writers apart.
+const LOCK: &str = archon_durable::LOCK_FILE;
 
 /// A place for a backup.
 #[derive(Clone, Debug)]
-pub struct Store {
-    directory: PathBuf,
-}
+pub struct Store(Kind);
 
-/// Keeps others from writing to the same place.
-#[derive(Debug)]
-pub(crate) struct Held {
-    _lock: Lock,
-}
-
-/// A file that is being written.
-#[derive(Debug)]
-pub(crate) struct Sink {
-    path: PathBuf,
-    file: Option<File>,
-    gathered: BytesMut,
-}
-
-/// A file that is read from its beginning.
-#[derive(Debug)]
-pub(crate) struct Source {
-    path: PathBuf,
-    file: File,
-    ahead: BytesMut,
-}
-
-fn failed<'a>(path: &'a Path, what: &'static str) -> impl FnOnce(io::Error) -> BackupError + use<'a> {
-    move |source| BackupError::Io { place: path.display().to_string(), what, source }
+#[derive(Clone, Debug)]
+enum Kind {
+    Directory(Directory),
+    #[cfg(feature = "object-store")]
+    Objects(Objects),
 }
 
 impl Store {
-    /// The place at `at`: a directory's path, or `file://` and one.
+    /// The place at `at`: a directory's path, or `file://` and one. With the feature `object-store` also `s3://bucket/prefix` and
+    /// `gs://bucket/prefix`; who is spoken to, and with which credentials, is read from the environment (`AWS_…`, `GOOGLE_…`).
     ///
     /// # Errors
-    /// [`BackupError::Usage`] for any other kind of place.
+    /// [`BackupError::Usage`] for any other kind of place; [`BackupError::ObjectStore`] if the environment is not as it must be.
     pub fn at(at: &str) -> Result<Self, BackupError> {
-        match at.split_once("://") {
-            Some(("file", path)) if path.starts_with('/') => Ok(Self { directory: path.into() }),
-            Some((kind, _)) => Err(BackupError::Usage(format!(
-                "a backup is kept in a directory, as /path or file:///path; {kind}:// is not known"
-            ))),
-            None if at.is_empty() => Err(BackupError::Usage("no directory is named for the backup".to_owned())),
-            None => Ok(Self { directory: at.into() }),
+        match Place::parse(at)? {
+            Place::Directory(path) => Ok(Self(Kind::Directory(Directory::new(path)))),
+            #[cfg(feature = "object-store")]
+            Place::Objects { service, bucket, prefix } => {
+                Ok(Self(Kind::Objects(Objects::open(service, &bucket, &prefix)?)))
+            }
         }
     }
 
     /// The place, as it was named.
     pub fn place(&self) -> String {
-        self.directory.display().to_string()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        match &self.0 {
+            Kind::Directory(directory) => directory.place(),
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => objects.place(),
+        }
     }
 
     /// Makes the place, if it is not there, and keeps others away.
-    pub(crate) async fn hold(&self) -> Result<Held, BackupError> {
-        let directory = self.directory.clone();
-        blocking(move || {
-            create_directory(&directory).map_err(failed(&directory, "the directory cannot be made"))?;
-            let lock = Lock::take(&directory).map_err(|error| match error {
-                LockError::Held { .. } => BackupError::Occupied {
-                    place: directory.display().to_string(),
-                    why: format!("it is {error}, which takes a backup there"),
-                },
-                LockError::Io { action, source } => failed(&directory, action)(source),
-            })?;
-            Ok(Held { _lock: lock })
-        })
-        .await
+    pub(crate) async fn hold(&self, progress: &Progress) -> Result<Held, BackupError> {
+        match &self.0 {
+            Kind::Directory(directory) => Ok(Held::of_directory(directory.hold().await?)),
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => Ok(Held::of_objects(objects.hold(progress).await?)),
+        }
     }
 
     /// Makes folders, if they are not there.
     pub(crate) async fn make(&self, folders: &[&str]) -> Result<(), BackupError> {
-        let folders: Vec<PathBuf> = folders.iter().map(|folder| self.path(folder)).collect();
-        blocking(move || {
-            folders
-                .iter()
-                .try_for_each(|folder| create_directory(folder).map_err(failed(folder, "the directory cannot be made")))
-        })
-        .await
+        match &self.0 {
+            Kind::Directory(directory) => directory.make(folders).await,
+            // A folder is how names of objects begin.
+            #[cfg(feature = "object-store")]
+            Kind::Objects(_) => Ok(()),
+        }
     }
 
     /// How long a file is; `None` if it is not there.
     pub(crate) async fn length(&self, name: &str) -> Result<Option<u64>, BackupError> {
-        let path = self.path(name);
-        match fs::metadata(&path).await {
-            Ok(found) => Ok(Some(found.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(&path, "the file cannot be read")(error)),
+        match &self.0 {
+            Kind::Directory(directory) => directory.length(name).await,
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => objects.length(name).await,
         }
     }
 
-    /// What is there at all, without what a lock or a writer that was interrupted leaves.
+    /// Whether nothing is there, but for a lock.
     pub(crate) async fn is_empty(&self) -> Result<bool, BackupError> {
         let found = self.list("").await?;
-        Ok(found.iter().all(|name| name == archon_durable::LOCK_FILE))
+        Ok(found.iter().all(|name| name == LOCK))
     }
 
     /// The names in a folder, which ends in `/`, or at the top if it is empty; in order.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<String>, BackupError> {
-        let path = self.path(folder);
-        let mut entries = match fs::read_dir(&path).await {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&path, "the directory cannot be read")(error)),
-        };
-        let mut names = Vec::new();
-        while let Some(entry) = entries.next_entry().await.map_err(failed(&path, "the directory cannot be read"))? {
-            names.push(format!("{folder}{}", entry.file_name().to_string_lossy()));
+        match &self.0 {
+            Kind::Directory(directory) => directory.list(folder).await,
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => objects.list(folder).await,
         }
-        names.sort();
-        Ok(names)
     }
 
     /// All of a file; `None` if it is not there.
     pub(crate) async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
-        let path = self.path(name);
-        match self.length(name).await? {
-            None => return Ok(None),
-            Some(bytes) if bytes > WHOLE_BYTES_MAX => {
-                return Err(BackupError::damaged(name, None, format!("it has {bytes} bytes")));
-            }
-            Some(_) => {}
+        match &self.0 {
+            Kind::Directory(directory) => match directory.length(name).await? {
+                None => Ok(None),
+                Some(bytes) if bytes > WHOLE_BYTES_MAX => Err(too_long(name, bytes)),
+                Some(_) => directory.read(name).await.map(Some),
+            },
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => objects.read(name).await,
         }
-        Ok(Some(fs::read(&path).await.map_err(failed(&path, "the file cannot be read"))?.into()))
     }
 
     /// Writes all of a file, in place of one that may be there.
     pub(crate) async fn write(&self, name: &str, bytes: Bytes) -> Result<(), BackupError> {
-        let path = self.path(name);
-        blocking(move || replace(&path, &bytes).map_err(failed(&path, "the file cannot be written"))).await
+        match &self.0 {
+            Kind::Directory(directory) => directory.write(name, bytes).await,
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => objects.write(name, bytes).await,
+        }
     }
 
     /// Deletes a file, if it is there.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), BackupError> {
-        let path = self.path(name);
-        match fs::remove_file(&path).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(failed(&path, "the file cannot be deleted")(error))
-            }
-            _ => Ok(()),
+        match &self.0 {
+            Kind::Directory(directory) => directory.delete(name).await,
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => objects.delete(name).await,
         }
     }
 
     /// Deletes a folder that is empty, if it is there.
     pub(crate) async fn delete_folder(&self, folder: &str) {
-        // One with something in it stays; nobody minds an empty one.
-        let _ = fs::remove_dir(self.path(folder)).await;
+        match &self.0 {
+            Kind::Directory(directory) => directory.delete_folder(folder).await,
+            #[cfg(feature = "object-store")]
+            Kind::Objects(_) => {}
+        }
     }
 
-    /// Has a file of another place here, too, which is not changed any more: as a second name, or copied where that is not possible.
+    /// Has a file of another place here, too, which is not changed any more: as a second name, copied by the object store itself, or read
+    /// and written where neither is possible.
     pub(crate) async fn take_over(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
-        let (source, path) = (from.path(name), self.path(as_name));
-        blocking(move || {
-            let temporary = temporary_path(&path);
-            let linked = std::fs::hard_link(&source, &temporary);
-            if linked.is_err() {
-                let copied = std::fs::copy(&source, &temporary);
-                copied.map_err(failed(&temporary, "the file cannot be made"))?;
-                let synced = std::fs::File::open(&temporary).and_then(|file| file.sync_all());
-                synced.map_err(failed(&temporary, "the file cannot be brought to the disk"))?;
+        match (&self.0, &from.0) {
+            (Kind::Directory(directory), Kind::Directory(from)) => directory.take_over(from, name, as_name).await,
+            #[cfg(feature = "object-store")]
+            (Kind::Objects(objects), Kind::Objects(from)) if objects.copies_from(from, name).await? => {
+                objects.copy(from, name, as_name).await
             }
-            rename(&temporary, &path).map_err(failed(&path, "the file cannot be brought to the disk"))
-        })
-        .await
+            #[cfg(feature = "object-store")]
+            _ => self.pass_on(from, name, as_name).await,
+        }
+    }
+
+    #[cfg(feature = "object-store")]
+    async fn pass_on(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
+        /// What is passed on at once.
+        const BYTES: usize = 1024 * 1024;
+        let source = from.open(name).await?;
+        let mut source = source.ok_or_else(|| BackupError::damaged(name, None, "it is missing"))?;
+        let mut sink = self.create(as_name).await?;
+        let passed = async {
+            loop {
+                let bytes = source.take(BYTES).await?;
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                sink.write(&bytes).await?;
+            }
+        };
+        match passed.await {
+            Ok(()) => sink.finish().await,
+            Err(error) => {
+                sink.abandon().await;
+                Err(error)
+            }
+        }
     }
 
     /// Begins a file, which is there once [`Sink::finish`] says so.
     pub(crate) async fn create(&self, name: &str) -> Result<Sink, BackupError> {
-        let path = self.path(name);
-        let temporary = temporary_path(&path);
-        let mut options = private();
-        options.write(true).create(true).truncate(true);
-        let file = tokio::fs::OpenOptions::from(options).open(&temporary).await;
-        let file = file.map_err(failed(&temporary, "the file cannot be made"))?;
-        Ok(Sink { path, file: Some(file), gathered: BytesMut::with_capacity(BUFFER_BYTES) })
+        match &self.0 {
+            Kind::Directory(directory) => Ok(Sink::File(directory.create(name).await?)),
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => Ok(Sink::Object(objects.create(name))),
+        }
     }
 
     /// Opens a file; `None` if it is not there.
     pub(crate) async fn open(&self, name: &str) -> Result<Option<Source>, BackupError> {
-        let path = self.path(name);
-        match File::open(&path).await {
-            Ok(file) => Ok(Some(Source { path, file, ahead: BytesMut::with_capacity(BUFFER_BYTES) })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(&path, "the file cannot be read")(error)),
+        match &self.0 {
+            Kind::Directory(directory) => Ok(directory.open(name).await?.map(Source::File)),
+            #[cfg(feature = "object-store")]
+            Kind::Objects(objects) => Ok(objects.open_object(name).await?.map(Source::Object)),
         }
     }
 }
 
-impl Sink {
-    /// Adds bytes to the file.
-    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
-        self.gathered.extend_from_slice(bytes);
-        if self.gathered.len() >= BUFFER_BYTES { self.pass_on().await } else { Ok(()) }
-    }
-
-    async fn pass_on(&mut self) -> Result<(), BackupError> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let written = file.write_all(&self.gathered).await;
-        written.map_err(failed(&self.path, "the file cannot be written"))?;
-        self.gathered.clear();
-        Ok(())
-    }
-
-    /// Has the file there, on the disk, under its name.
-    pub(crate) async fn finish(mut self) -> Result<(), BackupError> {
-        self.pass_on().await?;
-        let Some(mut file) = self.file.take() else { return Ok(()) };
-        let cannot = "the file cannot be brought to the disk";
-        file.flush().await.map_err(failed(&self.path, cannot))?;
-        file.sync_all().await.map_err(failed(&self.path, cannot))?;
-        drop(file);
-        let path = self.path.clone();
-        blocking(move || rename(&temporary_path(&path), &path).map_err(failed(&path, cannot))).await
-    }
-
-    /// Gives the file up.
-    pub(crate) async fn abandon(mut self) {
-        drop(self.file.take());
-        // What stays is deleted when the backup is done.
-        let _ = fs::remove_file(temporary_path(&self.path)).await;
-    }
-}
-
-impl Source {
-    /// The next bytes: as many as are asked for, or fewer where the file ends.
-    pub(crate) async fn take(&mut self, bytes: usize) -> Result<Bytes, BackupError> {
-        while self.ahead.len() < bytes {
-            self.ahead.reserve(BUFFER_BYTES.max(bytes - self.ahead.len()));
-            let read = self.file.read_buf(&mut self.ahead).await;
-            if read.map_err(failed(&self.path, "the file cannot be read"))? == 0 {
-                break;
-            }
-        }
-        let length = bytes.min(self.ahead.len());
-        Ok(self.ahead.split_to(length).freeze())
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
-) -> Result<T, BackupError> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|error| {
-        let source = io::Error::other(error);
-        Err(BackupError::Io { place: "a task".to_owned(), what: "it failed", source })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_file_is_there_as_a_whole_or_not_at_all() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::at(directory.path().to_str().unwrap()).unwrap();
-        let _held = store.hold().await.unwrap();
-        assert!(store.hold().await.is_err(), "somebody is at it");
-        assert!(store.is_empty().await.unwrap());
-        store.make(&["data/"]).await.unwrap();
-        let mut sink = store.create("data/a").await.unwrap();
-        sink.write(&vec![7; 3 * BUFFER_BYTES]).await.unwrap();
-        assert!(store.open("data/a").await.unwrap().is_none());
-        sink.write(b"end").await.unwrap();
-        sink.finish().await.unwrap();
-        let mut source = store.open("data/a").await.unwrap().unwrap();
-        assert_eq!(source.take(3 * BUFFER_BYTES).await.unwrap().len(), 3 * BUFFER_BYTES);
-        assert_eq!(source.take(9).await.unwrap(), "end");
-        assert_eq!(source.take(9).await.unwrap(), "");
-        let sink = store.create("data/b").await.unwrap();
-        sink.abandon().await;
-        assert_eq!(store.list("data/").await.unwrap(), ["data/a"]);
-    }
-
-    #[test]
-    fn places_are_directories() {
-        assert_eq!(Store::at("/backups/monday").unwrap().place(), "/backups/monday");
-        assert_eq!(Store::at("file:///backups/monday").unwrap().place(), "/backups/monday");
-        for wrong in ["", "s3://bucket/monday", "file://monday"] {
-            assert!(matches!(Store::at(wrong), Err(BackupError::Usage(_))), "{wrong}");
-        }
-    }
+fn too_long(name: &str, bytes: u64) -> BackupError {
+    BackupError::damaged(name, None, format!("it has {bytes} bytes"))
 }

@@ -1,0 +1,153 @@
+//! What an object store says when it does not do what was asked, as an error of a backup.
+
+use crate::error::BackupError;
+use crate::trouble::StoreTrouble;
+use object_store::Error;
+
+/// How much of what a store says is repeated.
+const SAID_MAX: usize = 300;
+
+/// What the words of an error are a sign of, the first that stands in it: they are all that tells some of these apart.
+const SIGNS: &[(&str, StoreTrouble)] = &[
+    // Where machines and pods have their credentials from.
+    ("/latest/api/token", StoreTrouble::Credentials),
+    ("/latest/meta-data", StoreTrouble::Credentials),
+    ("computeMetadata", StoreTrouble::Credentials),
+    ("oauth2", StoreTrouble::Credentials),
+    ("169.254.", StoreTrouble::Credentials),
+    ("InvalidAccessKeyId", StoreTrouble::Credentials),
+    ("SignatureDoesNotMatch", StoreTrouble::Credentials),
+    ("ExpiredToken", StoreTrouble::Credentials),
+    ("InvalidToken", StoreTrouble::Credentials),
+    ("NoSuchBucket", StoreTrouble::NoBucket),
+    ("configured region", StoreTrouble::Region),
+    ("PermanentRedirect", StoreTrouble::Region),
+    ("AuthorizationHeaderMalformed", StoreTrouble::Region),
+    ("URL scheme is not allowed", StoreTrouble::PlainHttp),
+    ("certificate", StoreTrouble::Certificate),
+    ("onnection refused", StoreTrouble::Unreachable),
+    ("onnection reset", StoreTrouble::Unreachable),
+    ("error sending request", StoreTrouble::Unreachable),
+    ("timed out", StoreTrouble::Unreachable),
+    ("dns error", StoreTrouble::Unreachable),
+    ("status code: 5", StoreTrouble::Unreachable),
+    ("SlowDown", StoreTrouble::Unreachable),
+];
+
+/// The error of a request, as that of a place.
+pub(super) fn failed(place: String, what: &'static str) -> impl FnOnce(Error) -> BackupError {
+    move |error| {
+        let (trouble, said) = (trouble(&error), said(&error));
+        BackupError::ObjectStore { place, what, trouble, said }
+    }
+}
+
+/// The error of settings from which no client can be made.
+pub(super) fn misconfigured(place: String, error: &Error) -> BackupError {
+    let said = said(error);
+    let of_credentials = ["Access Key", "AccessKey", "SecretAccessKey", "redential", "service account"];
+    let trouble = match of_credentials.iter().any(|word| said.contains(word)) {
+        true => StoreTrouble::Credentials,
+        false => StoreTrouble::Settings,
+    };
+    BackupError::ObjectStore { place, what: "the environment does not say how to reach it", trouble, said }
+}
+
+/// Whether it is the object alone that is not there.
+pub(super) fn is_absent(error: &Error) -> bool {
+    matches!(error, Error::NotFound { .. }) && !all(error).contains("NoSuchBucket")
+}
+
+fn trouble(error: &Error) -> StoreTrouble {
+    let text = all(error);
+    if let Some((_, trouble)) = SIGNS.iter().find(|(sign, _)| text.contains(sign)) {
+        return *trouble;
+    }
+    match error {
+        Error::Unauthenticated { .. } => StoreTrouble::Credentials,
+        Error::PermissionDenied { .. } => StoreTrouble::NotPermitted,
+        _ => StoreTrouble::Other,
+    }
+}
+
+/// An error with its causes.
+fn all(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// What is told of an error: the store's own code and sentence, or the last cause. Not all of what it answers: where it refuses a
+/// signature, that holds what was signed, and a session's token with it.
+fn said(error: &Error) -> String {
+    let text = all(error);
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    };
+    let told = match (element("Code"), element("Message")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => {
+            let mut last: &dyn std::error::Error = error;
+            while let Some(source) = last.source() {
+                last = source;
+            }
+            let last = last.to_string();
+            // The status, and not the page that came with it.
+            let of_status = last.starts_with("Server returned").then(|| last.splitn(3, ": ").take(2));
+            of_status.map_or_else(|| last.clone(), |parts| parts.collect::<Vec<_>>().join(": "))
+        }
+    };
+    told.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SAID_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> Error {
+        Error::Generic { store: "S3", source: text.to_owned().into() }
+    }
+
+    #[test]
+    fn a_token_was_told_with_the_signature_that_was_refused() {
+        let error = generic(
+            "Error performing GET http://h/b/k - Server returned non-2xx status code: 403 Forbidden: <?xml?><Error>\
+             <Code>SignatureDoesNotMatch</Code><Message>The signatures differ.</Message><AWSAccessKeyId>AKIA</AWSAccessKeyId>\
+             <CanonicalRequest>x-amz-security-token:SECRET</CanonicalRequest></Error>",
+        );
+        let told = failed("s3://b/k".to_owned(), "the object cannot be read")(error).to_string();
+        assert_eq!(told, "s3://b/k: the object cannot be read: SignatureDoesNotMatch: The signatures differ.");
+        let error = generic("Server returned non-2xx status code: 500 Oh no: <html>SECRET: x</html>");
+        assert_eq!(said(&error), "Server returned non-2xx status code: 500 Oh no");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        for (text, expected) in [
+            ("PUT http://169.254.169.254/latest/api/token - timed out", StoreTrouble::Credentials),
+            ("404 Not Found: <Code>NoSuchBucket</Code>", StoreTrouble::NoBucket),
+            ("tcp connect error: Connection refused (os error 111)", StoreTrouble::Unreachable),
+            ("Server returned non-2xx status code: 503 Service Unavailable", StoreTrouble::Unreachable),
+            ("builder error: URL scheme is not allowed", StoreTrouble::PlainHttp),
+            (
+                "Received redirect without LOCATION, this normally indicates an incorrectly configured region",
+                StoreTrouble::Region,
+            ),
+            ("invalid peer certificate: UnknownIssuer", StoreTrouble::Certificate),
+            ("no idea", StoreTrouble::Other),
+        ] {
+            assert_eq!(trouble(&generic(text)), expected, "{text}");
+        }
+        let denied = |text: &str| Error::PermissionDenied { path: "k".to_owned(), source: text.to_owned().into() };
+        assert_eq!(trouble(&denied("AccessDenied")), StoreTrouble::NotPermitted);
+        assert_eq!(trouble(&denied("InvalidAccessKeyId")), StoreTrouble::Credentials);
+        let absent = |text: &str| Error::NotFound { path: "k".to_owned(), source: text.to_owned().into() };
+        assert!(is_absent(&absent("NoSuchKey")) && !is_absent(&absent("NoSuchBucket")));
+    }
+}

@@ -1,0 +1,215 @@
+//! What every kind of place must do, tried on each.
+
+use super::*;
+#[cfg(feature = "object-store")]
+use object_store::{ObjectStore, memory::InMemory};
+#[cfg(feature = "object-store")]
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// More than goes into one part, or is asked for at once.
+const LONG: usize = 20 * 1024 * 1024;
+
+fn directory() -> (Store, Option<TempDir>) {
+    let directory = tempfile::tempdir().unwrap();
+    (Store::at(directory.path().to_str().unwrap()).unwrap(), Some(directory))
+}
+
+#[cfg(feature = "object-store")]
+fn objects(client: &Arc<InMemory>, bucket: &str, prefix: &str) -> Store {
+    Store(Kind::Objects(Objects::of(client.clone() as Arc<dyn ObjectStore>, format!("s3://{bucket}"), prefix)))
+}
+
+fn places() -> Vec<(Store, Option<TempDir>)> {
+    #[cfg(not(feature = "object-store"))]
+    let places = vec![directory()];
+    #[cfg(feature = "object-store")]
+    let places = {
+        let client = Arc::new(InMemory::new());
+        vec![directory(), (objects(&client, "b", "archon/monday"), None), (objects(&Arc::default(), "b", ""), None)]
+    };
+    places
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8).collect()
+}
+
+async fn written(store: &Store, name: &str, content: &[u8]) {
+    let mut sink = store.create(name).await.unwrap();
+    for part in content.chunks(300_000) {
+        sink.write(part).await.unwrap();
+    }
+    sink.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_is_there_as_a_whole_or_not_at_all() {
+    for (store, _directory) in places() {
+        assert!(store.is_empty().await.unwrap());
+        store.make(&["data/"]).await.unwrap();
+        let content = bytes(LONG);
+        let mut sink = store.create("data/a").await.unwrap();
+        sink.write(&content).await.unwrap();
+        assert!(store.open("data/a").await.unwrap().is_none());
+        sink.write(b"end").await.unwrap();
+        sink.finish().await.unwrap();
+        let mut source = store.open("data/a").await.unwrap().unwrap();
+        assert_eq!(source.take(7).await.unwrap(), content[..7]);
+        assert!(source.take(LONG - 7).await.unwrap() == content[7..]);
+        assert_eq!(source.take(9).await.unwrap(), "end");
+        assert_eq!(source.take(9).await.unwrap(), "");
+        for begun in [&b"x"[..], &content] {
+            let mut sink = store.create("data/b").await.unwrap();
+            sink.write(begun).await.unwrap();
+            sink.abandon().await;
+            assert_eq!(store.list("data/").await.unwrap(), ["data/a"], "{}", store.place());
+        }
+        assert!(!store.is_empty().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_is_listed_read_written_over_and_deleted() {
+    for (store, _directory) in places() {
+        assert_eq!(store.list("data/").await.unwrap(), Vec::<String>::new());
+        assert_eq!((store.read("m").await.unwrap(), store.length("m").await.unwrap()), (None, None));
+        assert!(store.open("m").await.unwrap().is_none());
+        store.make(&["data/", "journal/"]).await.unwrap();
+        for name in ["data/b", "data/a", "journal/a", "m"] {
+            store.write(name, Bytes::from(name.to_owned())).await.unwrap();
+        }
+        store.write("m", Bytes::from_static(b"new")).await.unwrap();
+        assert_eq!((store.read("m").await.unwrap(), store.length("m").await.unwrap()), (Some("new".into()), Some(3)));
+        assert_eq!(store.list("data/").await.unwrap(), ["data/a", "data/b"]);
+        assert_eq!(store.list("").await.unwrap(), ["data", "journal", "m"]);
+        written(&store, "empty", b"").await;
+        assert_eq!(store.read("empty").await.unwrap(), Some(Bytes::new()));
+        assert_eq!(store.open("empty").await.unwrap().unwrap().take(1).await.unwrap(), "");
+        for name in ["journal/a", "journal/a", "empty", "m", "data/a", "data/b"] {
+            store.delete(name).await.unwrap();
+        }
+        store.delete_folder("journal/").await;
+        store.delete_folder("data/").await;
+        assert!(store.is_empty().await.unwrap(), "{}", store.place());
+    }
+}
+
+#[tokio::test]
+async fn two_took_the_same_place() {
+    for (store, _directory) in places() {
+        let held = store.hold(&Progress::default()).await.unwrap();
+        assert!(store.is_empty().await.unwrap(), "a lock is nothing");
+        #[cfg(feature = "object-store")]
+        if matches!(store.0, Kind::Objects(_)) {
+            continue;
+        }
+        assert!(matches!(store.hold(&Progress::default()).await, Err(BackupError::Occupied { .. })));
+        held.release().await;
+        store.hold(&Progress::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_taken_over_from_any_place() {
+    let mut stores = vec![directory(), directory()];
+    #[cfg(feature = "object-store")]
+    {
+        let (one, other) = (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
+        let objects = [objects(&one, "a", "monday"), objects(&one, "a", "tuesday"), objects(&other, "b", "monday")];
+        stores.extend(objects.into_iter().map(|store| (store, None)));
+    }
+    let content = bytes(LONG);
+    for (from, _) in &stores {
+        written(from, "taken", &content).await;
+        for (number, (into, _)) in stores.iter().enumerate() {
+            let name = format!("over-{number}");
+            into.take_over(from, "taken", &name).await.unwrap();
+            let mut source = into.open(&name).await.unwrap().unwrap();
+            assert!(source.take(LONG + 1).await.unwrap() == content, "{} from {}", into.place(), from.place());
+            into.delete(&name).await.unwrap();
+        }
+        from.delete("taken").await.unwrap();
+        assert!(stores[0].0.take_over(from, "taken", "nothing").await.is_err());
+    }
+}
+
+#[cfg(feature = "object-store")]
+mod locks {
+    use super::*;
+    use std::future::pending;
+    use std::time::Duration;
+    use tokio::time::{Instant, sleep, timeout};
+
+    fn place() -> Store {
+        objects(&Arc::default(), "b", "monday")
+    }
+
+    async fn refused(store: &Store) -> String {
+        match store.hold(&Progress::default()).await {
+            Err(error @ BackupError::Occupied { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backup_that_took_long_was_taken_for_one_that_is_no_more() {
+        let store = place();
+        let mut held = store.hold(&Progress::default()).await.unwrap();
+        let watched = async {
+            for _ in 0..5 {
+                let began = Instant::now();
+                assert!(refused(&store).await.contains(&format!("process {} on", std::process::id())));
+                assert!(began.elapsed() < Duration::from_secs(10), "one that is renewed is seen at once");
+                sleep(Duration::from_secs(60)).await;
+            }
+            Ok(())
+        };
+        held.keep(watched).await.unwrap();
+        held.release().await;
+        assert_eq!(store.list("").await.unwrap(), Vec::<String>::new());
+        store.hold(&Progress::default()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_went_on_where_a_process_had_died_and_one_that_was_only_stopped_wrote_on() {
+        let store = place();
+        // It is neither renewed nor released, as if the process were killed or stopped.
+        let mut stopped = store.hold(&Progress::default()).await.unwrap();
+        let (began, progress) = (Instant::now(), Progress::default());
+        let mut hold = std::pin::pin!(store.hold(&progress));
+        assert!(timeout(Duration::from_secs(25), &mut hold).await.is_err(), "it may still be there");
+        assert!(progress.waiting_for().unwrap().contains("is it alive"));
+        let mut held = hold.await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(40) && progress.waiting_for().is_none());
+        let ended = stopped.keep(pending::<Result<(), BackupError>>()).await.unwrap_err();
+        assert!(matches!(&ended, BackupError::Occupied { why, .. } if why.contains("taken it over")), "{ended}");
+        stopped.release().await;
+        held.keep(async {
+            refused(&store).await;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_somebody_deleted_was_held_by_two() {
+        let store = place();
+        let mut first = store.hold(&Progress::default()).await.unwrap();
+        store.delete(LOCK).await.unwrap();
+        let second = store.hold(&Progress::default()).await.unwrap();
+        let ended = first.keep(pending::<Result<(), BackupError>>()).await.unwrap_err();
+        assert!(matches!(ended, BackupError::Occupied { .. }), "{ended}");
+        first.release().await;
+        assert_eq!(store.list("").await.unwrap(), [LOCK], "it is the other one's");
+        second.release().await;
+        assert_eq!(store.list("").await.unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn credentials_were_shown_with_a_store() {
+        let store = objects(&Arc::default(), "b", "monday");
+        assert_eq!(format!("{store:?}"), "Store(Objects(Objects(\"s3://b/monday\")))");
+    }
+}
