@@ -6,13 +6,17 @@ use clap::Subcommand;
 /// `archon backup …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum BackupVerb {
-    /// Take a backup of all tables, or of some, into a directory.
+    /// Take a backup of all tables, or of some, into a directory or an object store.
     ///
     /// Each partition is read from the node that leads it, as of one position of its log: the backup has everything that was
     /// acknowledged before it began, and of each partition nothing but a committed prefix. The cluster goes on meanwhile. A backup
     /// that was interrupted goes on with the same --to; one that is done is never changed. By TLS it takes an admin.
+    ///
+    /// A place is a directory, or s3://bucket/prefix or gs://bucket/prefix where archon is built with the feature object-store. Credentials
+    /// are taken from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT, or
+    /// GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine.
     #[command(
-        after_help = "Examples:\n  archon backup create --to /backups/monday\n  archon backup create --to /backups/monday --table orders --max-rate 50MiB\n  archon backup create --to /backups/tuesday --since /backups/monday\n  archon backup verify /backups/monday"
+        after_help = "Examples:\n  archon backup create --to /backups/monday\n  archon backup create --to /backups/monday --table orders --max-rate 50MiB\n  archon backup create --to /backups/tuesday --since /backups/monday\n  archon backup create --to s3://bucket/archon/monday\n  archon backup verify /backups/monday"
     )]
     Create(CreateBackupArgs),
     /// Read all of a backup and say whether it is as it was written; it takes no cluster.
@@ -42,13 +46,13 @@ pub(crate) enum BackupVerb {
 /// Options of `archon backup create`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CreateBackupArgs {
-    /// The directory: an empty one, a new one, or one in which a backup was begun.
-    #[arg(long, value_name = "DIR")]
+    /// The directory, or s3://bucket/prefix or gs://bucket/prefix: an empty one, a new one, or one in which a backup was begun.
+    #[arg(long, value_name = "PLACE")]
     pub(crate) to: String,
     /// An earlier backup of this cluster. Files of partitions that nothing was written to since are taken over from it, once they were
-    /// read and found whole: as a second name of the same file, or copied. This goes by partitions, not by rows; of a partition with one
+    /// read and found whole: as a second name of the same file, or copied, within a bucket by the store itself. This goes by partitions, not by rows; of a partition with one
     /// new row everything is read. The new backup stands on its own, and the earlier one may be deleted.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "PLACE")]
     pub(crate) since: Option<String>,
     /// Only these tables, with commas between them.
     #[arg(long = "table", value_name = "T", value_delimiter = ',', value_parser = name)]
@@ -67,8 +71,8 @@ pub(crate) struct CreateBackupArgs {
 /// Options of the verbs that read a backup alone.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LookAtBackupArgs {
-    /// The directory that holds the backup.
-    #[arg(value_name = "DIR")]
+    /// The directory, or s3://bucket/prefix or gs://bucket/prefix, that holds the backup.
+    #[arg(value_name = "PLACE")]
     pub(crate) from: String,
     /// How it gets on.
     #[command(flatten)]
@@ -78,8 +82,8 @@ pub(crate) struct LookAtBackupArgs {
 /// Options of `archon backup restore`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RestoreBackupArgs {
-    /// The directory that holds the backup.
-    #[arg(value_name = "DIR")]
+    /// The directory, or s3://bucket/prefix or gs://bucket/prefix, that holds the backup.
+    #[arg(value_name = "PLACE")]
     pub(crate) from: String,
     /// Only this table.
     #[arg(long, value_name = "T", value_parser = name)]

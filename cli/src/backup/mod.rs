@@ -8,7 +8,8 @@ use crate::documents::BackupTaken;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_backup::{
-    BackupError, BackupSummary, CreateOptions, Manifest, Progress, RestoreOptions, RestoredTable, Store, TableBackup,
+    BackupError, BackupSummary, CreateOptions, Manifest, Progress, RestoreOptions, RestoredTable, Store, StoreTrouble,
+    TableBackup,
 };
 use archon_client::ErrorKind;
 use progress::shown;
@@ -37,7 +38,13 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
     let progress = Progress::default();
     let taken = archon_backup::create(&admin, client, &store, &options, &progress);
     let taken = shown(taken, &progress, args.progress, output).await.map_err(|error| {
-        let goes_on = matches!(error, BackupError::Cluster(_) | BackupError::GaveUp { .. } | BackupError::Io { .. });
+        let goes_on = matches!(
+            error,
+            BackupError::Cluster(_)
+                | BackupError::GaveUp { .. }
+                | BackupError::Io { .. }
+                | BackupError::ObjectStore { trouble: StoreTrouble::Unreachable | StoreTrouble::Other, .. }
+        );
         let failure = failure(error);
         let remedy = failure.remedy.clone().map_or_else(String::new, |remedy| format!("{remedy}; then "));
         match goes_on {
@@ -167,7 +174,7 @@ fn failure(error: BackupError) -> Failure {
     let refused = |message| Failure::new(Exit::Refused, message);
     match error {
         BackupError::NoBackup { .. } => {
-            Failure::new(Exit::NotFound, message).with_remedy("name the directory that --to named")
+            Failure::new(Exit::NotFound, message).with_remedy("name the place that --to named")
         }
         BackupError::Newer { .. } | BackupError::Occupied { .. } => refused(message),
         BackupError::Earlier { .. } => {
@@ -190,6 +197,24 @@ fn failure(error: BackupError) -> Failure {
         BackupError::Usage(_) => Failure::new(Exit::Usage, message),
         BackupError::GaveUp { last, .. } => Failure { message, ..Failure::from(*last) },
         BackupError::Cluster(error) => error.into(),
+        BackupError::ObjectStore { trouble, .. } => {
+            let exit = match trouble {
+                StoreTrouble::Credentials
+                | StoreTrouble::Region
+                | StoreTrouble::PlainHttp
+                | StoreTrouble::Certificate
+                | StoreTrouble::Settings => Exit::Usage,
+                StoreTrouble::NoBucket => Exit::NotFound,
+                StoreTrouble::NotPermitted | StoreTrouble::NoConditions => Exit::Refused,
+                StoreTrouble::Unreachable => Exit::Unreachable,
+                _ => Exit::Failed,
+            };
+            let failure = Failure::new(exit, message);
+            match trouble.remedy() {
+                Some(remedy) => failure.with_remedy(remedy),
+                None => failure,
+            }
+        }
         _ => Failure::failed(message),
     }
 }

@@ -52,6 +52,9 @@ pub(super) async fn shown<T>(
 }
 
 fn text(progress: &Progress) -> String {
+    if let Some(waits_for) = progress.waiting_for() {
+        return waits_for;
+    }
     let (bytes, total) = (progress.bytes(), progress.bytes_total());
     let of = if total > 0 { format!(" of about {}", bytes_text(total.max(bytes))) } else { String::new() };
     let pace = bytes as f64 / progress.elapsed().as_secs_f64().max(0.001);
