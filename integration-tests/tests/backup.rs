@@ -241,7 +241,9 @@ fn what_stands_in_the_way_of_a_backup_or_a_restore_is_refused_and_nothing_is_cha
         assert!(ran.stderr.contains(says), "{arguments:?}: {}", ran.stderr);
     };
     refused(&["backup", "verify", &backup], 3, "holds no finished backup");
-    refused(&["backup", "create", "--to", "s3://bucket/monday"], 2, "is not known");
+    refused(&["backup", "create", "--to", "ftp://host/monday"], 2, "is not known");
+    #[cfg(not(feature = "object-store"))]
+    refused(&["backup", "create", "--to", "s3://bucket/monday"], 2, "--features object-store");
     refused(&["backup", "create", "--to", &backup, "--table", "nothing"], 3, "the cluster has no table nothing");
     cluster.done(&["backup", "create", "--to", &backup]);
     refused(&["backup", "create", "--to", &backup], 4, "a finished backup is there");
