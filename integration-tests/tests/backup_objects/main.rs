@@ -4,7 +4,7 @@ mod s3;
 
 use archon_integration_tests::cluster::Ran;
 use archon_integration_tests::{Cluster, Ending as _, Options, Process, wait_for};
-use s3::{BUCKET, KEY_ID, Server};
+use s3::{BUCKET, KEY_ID, SECRET, Server};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,6 @@ const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// A lock of somebody who is no more is watched for 30 s, and a store that is gone is waited for as long.
 const LONG: Duration = Duration::from_secs(150);
-const SECRET: &str = "never-to-be-told";
 const KEYS: usize = 64;
 const PARTITIONS: usize = 4;
 
@@ -50,13 +49,16 @@ impl Scene {
             ("AWS_ACCESS_KEY_ID", KEY_ID.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
             ("AWS_REGION", "us-east-1".to_owned()),
+            ("GOOGLE_BASE_URL", format!("http://{}", self.server.address())),
+            ("GOOGLE_ALLOW_HTTP", "true".to_owned()),
+            ("GOOGLE_BEARER_TOKEN", SECRET.to_owned()),
         ])
     }
 
     fn ran_in(&self, environment: &BTreeMap<&'static str, String>, arguments: &[&str]) -> Ran {
         let mut command = self.cluster.shell("exec \"$ARCHON\" \"$@\"");
         command.arg("archon").args(arguments);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("GOOGLE_")) {
             command.env_remove(name);
         }
         let output = command.envs(environment).output().expect("the program under test starts");
@@ -131,9 +133,18 @@ fn at(prefix: &str) -> String {
 }
 
 #[test]
-fn a_backup_in_an_object_store_is_taken_verified_taken_over_and_restored() {
+fn a_backup_in_a_store_that_speaks_as_s3_is_taken_verified_taken_over_and_restored() {
+    taken_verified_taken_over_and_restored("s3");
+}
+
+#[test]
+fn a_backup_in_a_store_that_speaks_as_googles_is_taken_verified_taken_over_and_restored() {
+    taken_verified_taken_over_and_restored("gs");
+}
+
+fn taken_verified_taken_over_and_restored(scheme: &str) {
     let scene = Scene::new(768 * 1024);
-    let [monday, tuesday] = ["archon/monday", "archon/tuesday"].map(at);
+    let [monday, tuesday] = ["monday", "tuesday"].map(|day| format!("{scheme}://{BUCKET}/archon/{day}"));
     let client = scene.runtime.block_on(scene.cluster.client().build()).expect("a client");
     let (acknowledged, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let writing = scene.runtime.spawn({
@@ -285,6 +296,12 @@ fn what_was_wrong_with_an_object_store_was_not_told_apart() {
         2,
         "small letters",
     );
+
+    let of_google = ["backup", "create", "--to", "gs://bucket/monday"];
+    let mut elsewhere = with("GOOGLE_APPLICATION_CREDENTIALS", Some("/nowhere"));
+    elsewhere.remove("GOOGLE_BEARER_TOKEN");
+    scene.refused(&elsewhere, &of_google, 2, "GOOGLE_");
+    scene.refused(&with("GOOGLE_BEARER_TOKEN", Some("somebodys")), &of_google, 2, "InvalidAccessKeyId");
 
     scene.server.kept().takes_no_notice_of_conditions = true;
     scene.refused(&whole, &create, 4, "cannot keep two writers apart");

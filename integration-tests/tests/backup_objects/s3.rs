@@ -1,4 +1,5 @@
-//! As much of an object store as backups ask for, spoken as S3 speaks. Signatures are not looked at, only whose they say they are.
+//! As much of an object store as backups ask for, spoken as S3 speaks, and as Google does where that differs. Signatures are not looked at,
+//! only whose they say they are.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -19,8 +20,9 @@ use tokio::runtime::Runtime;
 
 /// The only bucket that there is.
 pub(crate) const BUCKET: &str = "bucket";
-/// Who may come.
+/// Who may come: by a signature, or with a token.
 pub(crate) const KEY_ID: &str = "AKIDTEST";
+pub(crate) const SECRET: &str = "never-to-be-told";
 /// Names that are listed at once: few, so that there are several pages.
 const PAGE: usize = 3;
 const MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
@@ -111,6 +113,7 @@ fn refused(status: StatusCode, code: &str) -> Answer {
 
 fn with_version(mut answer: Answer, version: u64) -> Answer {
     answer.headers_mut().insert(ETAG, format!("\"{version}\"").parse().expect("a header"));
+    answer.headers_mut().insert("x-goog-generation", version.into());
     answer.headers_mut().insert(LAST_MODIFIED, MODIFIED.parse().expect("a header"));
     answer
 }
@@ -136,7 +139,8 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Incoming>) -> Result<An
     let query: HashMap<String, String> = head.uri.query().unwrap_or_default().split('&').map(pair).collect();
     let path = decoded(head.uri.path());
     let (bucket, name) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
-    if !header(&head.headers, AUTHORIZATION).is_some_and(|by| by.contains(&format!("Credential={KEY_ID}/"))) {
+    let is_known = |by: &str| by.contains(&format!("Credential={KEY_ID}/")) || by == format!("Bearer {SECRET}");
+    if !header(&head.headers, AUTHORIZATION).is_some_and(is_known) {
         return Ok(refused(StatusCode::FORBIDDEN, "InvalidAccessKeyId"));
     }
     if bucket != BUCKET {
@@ -159,10 +163,8 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Incoming>) -> Result<An
                 let version = kept.put(name, parts.into_values().flatten().collect());
                 kept.of_parts += 1;
                 let answer = format!("<ETag>\"{version}\"</ETag>");
-                plain(
-                    StatusCode::OK,
-                    format!("<CompleteMultipartUploadResult>{answer}</CompleteMultipartUploadResult>"),
-                )
+                let answer = format!("<CompleteMultipartUploadResult>{answer}</CompleteMultipartUploadResult>");
+                with_version(plain(StatusCode::OK, answer), version)
             }
             None => refused(StatusCode::NOT_FOUND, "NoSuchUpload"),
         },
@@ -240,13 +242,16 @@ fn put(kept: &mut Kept, name: &str, query: &HashMap<String, String>, headers: &H
         parts.insert(part.parse().expect("a number"), body);
         return with_version(plain(StatusCode::OK, ""), 0);
     }
-    let there = kept.objects.get(name).map(|(_, version)| format!("\"{version}\""));
+    let there = kept.objects.get(name).map(|(_, version)| version.to_string());
+    let is_there = |wanted: &str| there.as_deref() == Some(wanted.trim_matches('"'));
     let fits = header(headers, IF_NONE_MATCH).is_none_or(|_| there.is_none())
-        && header(headers, IF_MATCH).is_none_or(|wanted| there.as_deref() == Some(wanted));
+        && header(headers, IF_MATCH).is_none_or(is_there)
+        // Of Google's store, where 0 is none.
+        && header(headers, "x-goog-if-generation-match").is_none_or(|wanted| is_there(wanted) || (wanted == "0" && there.is_none()));
     if !fits && !kept.takes_no_notice_of_conditions {
         return refused(StatusCode::PRECONDITION_FAILED, "PreconditionFailed");
     }
-    let Some(from) = header(headers, "x-amz-copy-source") else {
+    let Some(from) = header(headers, "x-amz-copy-source").or(header(headers, "x-goog-copy-source")) else {
         let version = kept.put(name, body);
         return with_version(plain(StatusCode::OK, ""), version);
     };
