@@ -64,7 +64,8 @@ impl Store {
         }
     }
 
-    /// Makes the place, if it is not there, and keeps others away.
+    /// Makes the place, if it is not there, and keeps others away. What is waited for on the way, the progress tells.
+    #[cfg_attr(not(feature = "object-store"), allow(unused_variables))]
     pub(crate) async fn hold(&self, progress: &Progress) -> Result<Held, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => Ok(Held::of_directory(directory.hold().await?)),

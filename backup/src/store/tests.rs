@@ -112,13 +112,15 @@ async fn two_took_the_same_place() {
 
 #[tokio::test]
 async fn a_file_is_taken_over_from_any_place() {
-    let mut stores = vec![directory(), directory()];
+    #[cfg(not(feature = "object-store"))]
+    let stores = [directory(), directory()];
     #[cfg(feature = "object-store")]
-    {
+    let stores = {
         let (one, other) = (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
-        let objects = [objects(&one, "a", "monday"), objects(&one, "a", "tuesday"), objects(&other, "b", "monday")];
-        stores.extend(objects.into_iter().map(|store| (store, None)));
-    }
+        let [a, b, c] = [(&one, "a", "monday"), (&one, "a", "tuesday"), (&other, "b", "monday")]
+            .map(|(client, bucket, prefix)| (objects(client, bucket, prefix), None));
+        [directory(), directory(), a, b, c]
+    };
     let content = bytes(LONG);
     for (from, _) in &stores {
         written(from, "taken", &content).await;
