@@ -160,7 +160,7 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Incoming>) -> Result<An
         }
         Method::POST => match query.get("uploadId").and_then(|id| kept.uploads.remove(id)) {
             Some(parts) => {
-                let version = kept.put(name, parts.into_values().flatten().collect());
+                let version = kept.put(name, parts.into_values().collect::<Vec<_>>().concat().into());
                 kept.of_parts += 1;
                 let answer = format!("<ETag>\"{version}\"</ETag>");
                 let answer = format!("<CompleteMultipartUploadResult>{answer}</CompleteMultipartUploadResult>");
