@@ -11,15 +11,19 @@
 //! | `grants` | what the lease covers |
 //! | `heartbeat` | heartbeats, and which answer belongs to which |
 //! | `participant/` | which partitions a participant acquires, releases and has lost |
+//! | `relay/` | heartbeats that are carried for others |
 //! | `registering` | what follows from a refused registration |
 //! | `reports` | facts on their way to the coordinator |
+//! | `ways` | by which relays heartbeats travel |
 
 mod grants;
 mod heartbeat;
 mod mutant;
 mod participant;
 mod registering;
+mod relay;
 mod reports;
+mod ways;
 
 pub use grants::{Grants, Taken};
 pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
@@ -28,4 +32,6 @@ pub use mutant::Broken;
 pub use mutant::Mutant;
 pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use registering::{Again, Registering};
+pub use relay::{Carried, GATHER_MS, OWED_MS, Relay, RelayEffect, ReturnAddress, Took, Towards};
 pub use reports::Reports;
+pub use ways::{Ways, next_by_relay};

@@ -37,6 +37,7 @@ mod protocol;
 mod quorum;
 pub mod range_limits;
 pub mod reason;
+pub mod relays;
 pub mod removed;
 pub mod role;
 pub mod setting;
@@ -80,6 +81,7 @@ pub use protocol::{MemberKind, PROTOCOL_FIRST, PROTOCOL_MAX, PROTOCOL_NEWEST, Pr
 pub use quorum::{DoubtKind, QuorumChange};
 pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersized};
 pub use reason::{ReasonCode, Severity};
+pub use relays::{RelayCandidate, carried_max, relay_count, relays, relays_of};
 pub use removed::RemovedNodes;
 pub use role::CoordinatorRole;
 pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};

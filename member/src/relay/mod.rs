@@ -1,0 +1,248 @@
+//! Heartbeats that a member carries for others (PROTOCOL rules 65 to 70). A relay is network: it gathers, passes on and brings
+//! back, and grants nothing. Of its own it says only that no coordinator answers it, and that it carries for enough.
+//!
+//! Every member does this for whoever asks; who asks whom is computed in `archon_types::relays_of`.
+
+mod kept;
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
+
+use self::kept::Kept;
+use archon_types::{Incarnation, Millis, NodeId};
+use std::collections::BTreeMap;
+
+/// What comes between two departures leaves within this, in milliseconds.
+pub const GATHER_MS: u64 = 10;
+/// For so long a coordinator may owe an answer before members are told that none answers, in milliseconds: sooner than a member gives
+/// its relay up, or all of them would ask for themselves.
+pub const OWED_MS: u64 = 50;
+/// How often coordinators are asked while none answers, in milliseconds.
+const ASK_AGAIN_MS: u64 = 30;
+/// Who was not heard for so many heartbeat intervals is carried no more.
+const FORGOTTEN_AFTER: u64 = 10;
+
+/// A heartbeat as a relay sees it.
+pub trait Carried: Clone {
+    /// Who lives.
+    fn node(&self) -> NodeId;
+    /// In which life.
+    fn incarnation(&self) -> Incarnation;
+    /// Its number; it rises with each heartbeat of a life.
+    fn number(&self) -> u64;
+}
+
+/// Where a member waits for the answer: its stream, and the number of its frame there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReturnAddress {
+    /// The stream.
+    pub stream: u64,
+    /// The frame.
+    pub frame: u64,
+}
+
+/// Who is to have a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Towards {
+    /// The coordinator that leads, as far as is known.
+    Leader,
+    /// All of them at once: the one that led does not answer.
+    Everybody,
+}
+
+/// What a relay does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RelayEffect<B> {
+    /// Heartbeats leave together.
+    Depart {
+        /// Rises with each batch.
+        batch: u64,
+        /// At least one.
+        beats: Vec<B>,
+        /// Whom they go to.
+        towards: Towards,
+    },
+    /// The member hears that no coordinator answers. Its heartbeat is kept, and goes to whoever leads next.
+    NoCoordinator(ReturnAddress),
+}
+
+/// What became of a heartbeat that came to a relay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Took {
+    /// It leaves with the next batch.
+    Leaves,
+    /// It is kept for whoever leads next: no coordinator answers.
+    Waits,
+    /// A newer one of the same member is here, or was: it counts for nothing.
+    Old,
+    /// Others are carried, and no more than those.
+    Busy,
+}
+
+/// The heartbeats that one member carries for others. All times are its own clock's.
+#[derive(Clone, Debug)]
+pub struct Relay<B> {
+    heartbeat_ms: u64,
+    members: BTreeMap<NodeId, Kept<B>>,
+    /// The number of the last batch.
+    batches: u64,
+    /// When the next batch leaves, as members were told.
+    departure: Millis,
+    /// When what came between leaves, if anything did.
+    extra: Option<Millis>,
+    /// The first batch that was not answered, and the last one, with when they left.
+    owed: Option<((u64, Millis), (u64, Millis))>,
+    /// Since when no coordinator answers, and when they are asked again.
+    silent: Option<(Millis, Millis)>,
+}
+
+impl<B: Carried> Relay<B> {
+    /// It carries for nobody yet. Batches leave once in a heartbeat interval.
+    pub fn new(heartbeat_ms: u64, now: Millis) -> Self {
+        let heartbeat_ms = heartbeat_ms.max(1);
+        let departure = now.plus(heartbeat_ms);
+        Self { heartbeat_ms, members: BTreeMap::new(), batches: 0, departure, extra: None, owed: None, silent: None }
+    }
+
+    /// For how many members it carries.
+    pub fn carries(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Since when no coordinator answers, if none does.
+    pub fn silent_since(&self) -> Option<Millis> {
+        self.silent.map(|(since, _)| since)
+    }
+
+    /// In how many milliseconds the next batch leaves that members are told of.
+    pub fn next_departure_ms(&self, now: Millis) -> u64 {
+        self.departure.since(now)
+    }
+
+    /// A heartbeat came. It carries for `members_max` at most, and for whoever it carries already.
+    pub fn heard(&mut self, from: ReturnAddress, beat: B, members_max: usize, now: Millis) -> Took {
+        let (node, life) = (beat.node(), (beat.incarnation(), beat.number()));
+        match self.members.get(&node) {
+            Some(kept) if life <= kept.newest => return Took::Old,
+            None if self.members.len() >= members_max => return Took::Busy,
+            _ => {}
+        }
+        self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false });
+        if self.silent.is_some() {
+            return Took::Waits;
+        }
+        let soon = now.plus(GATHER_MS);
+        if self.departure > soon {
+            self.extra.get_or_insert(soon);
+        }
+        Took::Leaves
+    }
+
+    /// A stream ended: whoever came by it is carried no more.
+    pub fn ended(&mut self, stream: u64) {
+        self.members.retain(|_, kept| kept.from.stream != stream);
+    }
+
+    /// When [`due`](Self::due) has something to do, at the latest.
+    pub fn wake_at(&self) -> Millis {
+        let owed = self.owed.map(|((_, left), _)| left.plus(OWED_MS));
+        let asked_again = self.silent.map(|(_, again)| again);
+        let leaves = if asked_again.is_some() { [None, None, asked_again] } else { [self.extra, owed, None] };
+        leaves.into_iter().flatten().fold(self.departure, Millis::min)
+    }
+
+    /// What the time that has passed makes due.
+    pub fn due(&mut self, now: Millis) -> Vec<RelayEffect<B>> {
+        if self.silent.is_none() && self.owed.is_some_and(|((_, left), _)| left.plus(OWED_MS) <= now) {
+            return self.falls_silent(now);
+        }
+        let regular = self.departure <= now;
+        if regular {
+            let missed = now.since(self.departure) / self.heartbeat_ms;
+            self.departure = self.departure.plus((missed + 1).saturating_mul(self.heartbeat_ms));
+            self.forget(now);
+        }
+        match self.silent {
+            Some((since, again)) if again <= now => {
+                self.silent = Some((since, now.plus(ASK_AGAIN_MS)));
+                self.depart(Towards::Everybody, now).into_iter().collect()
+            }
+            Some(_) => Vec::new(),
+            None if regular || self.extra.is_some_and(|extra| extra <= now) => {
+                self.extra = None;
+                self.depart(Towards::Leader, now).into_iter().collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// A coordinator granted or refused heartbeats of a batch one by one, so it leads. Returns where each answer goes, in their
+    /// order: to the member that it names and to nobody else.
+    pub fn answered(
+        &mut self,
+        batch: u64,
+        answers: impl IntoIterator<Item = (NodeId, Incarnation, u64)>,
+    ) -> Vec<Option<ReturnAddress>> {
+        self.silent = None;
+        self.owed = self.owed.and_then(|(first, last)| match batch {
+            batch if batch >= last.0 => None,
+            batch if batch >= first.0 => Some((last, last)),
+            _ => Some((first, last)),
+        });
+        let route = |(node, incarnation, number)| {
+            let kept = self.members.get_mut(&node).filter(|kept| kept.newest.0 == incarnation)?;
+            if kept.newest.1 == number {
+                kept.beat = None;
+            }
+            Some(kept.from)
+        };
+        answers.into_iter().map(route).collect()
+    }
+
+    /// Whoever was asked does not lead, or cannot be reached.
+    pub fn refused(&mut self, batch: u64, now: Millis) -> Vec<RelayEffect<B>> {
+        let is_owed = self.owed.is_some_and(|((first, _), _)| batch >= first);
+        if self.silent.is_none() && is_owed { self.falls_silent(now) } else { Vec::new() }
+    }
+
+    /// The coordinator that led does not answer: members hear so, and all coordinators are asked.
+    fn falls_silent(&mut self, now: Millis) -> Vec<RelayEffect<B>> {
+        self.silent = Some((now, now.plus(ASK_AGAIN_MS)));
+        self.owed = None;
+        self.extra = None;
+        let waits = self.members.values().filter(|kept| kept.beat.is_some());
+        let told: Vec<_> = waits.map(|kept| RelayEffect::NoCoordinator(kept.from)).collect();
+        self.depart(Towards::Everybody, now).into_iter().chain(told).collect()
+    }
+
+    /// Heartbeats leave: those that have not left yet, or all that were not answered. None that is older than an interval: an old
+    /// sign of life is none.
+    fn depart(&mut self, towards: Towards, now: Millis) -> Option<RelayEffect<B>> {
+        let mut beats = Vec::new();
+        for kept in self.members.values_mut() {
+            if now.since(kept.came) > self.heartbeat_ms {
+                kept.beat = None;
+            }
+            let again = towards == Towards::Everybody;
+            if let Some(beat) = kept.beat.as_ref().filter(|_| again || !kept.departed) {
+                kept.departed = true;
+                beats.push(beat.clone());
+            }
+        }
+        if beats.is_empty() {
+            return None;
+        }
+        self.batches += 1;
+        if towards == Towards::Leader {
+            let left = (self.batches, now);
+            self.owed = Some(self.owed.map_or((left, left), |(first, _)| (first, left)));
+        }
+        Some(RelayEffect::Depart { batch: self.batches, beats, towards })
+    }
+
+    fn forget(&mut self, now: Millis) {
+        let after = self.heartbeat_ms.saturating_mul(FORGOTTEN_AFTER);
+        self.members.retain(|_, kept| now.since(kept.came) <= after);
+    }
+}

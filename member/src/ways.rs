@@ -1,0 +1,92 @@
+//! By which relays a member's heartbeats travel, and when it turns to the coordinators itself (PROTOCOL rule 67).
+
+use archon_types::{Millis, NodeId};
+
+/// Rounds for which a member that a coordinator answered, and no relay, goes straight to the coordinators.
+const DIRECT_ROUNDS: u32 = 10;
+/// How long before a relay's batch leaves a member's heartbeat sets out, in milliseconds.
+const AHEAD_MS: u64 = 10;
+
+/// What a member remembers of the ways that its heartbeats took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ways {
+    /// The relay that answered last.
+    preferred: Option<NodeId>,
+    /// How many more rounds go straight to the coordinators.
+    direct: u32,
+}
+
+impl Ways {
+    /// The relays to be tried in this round, one after the other and before the coordinators, of those that are the member's.
+    pub fn order(&self, relays: &[NodeId]) -> Vec<NodeId> {
+        if self.direct > 0 {
+            return Vec::new();
+        }
+        let mut order = relays.to_vec();
+        // The one that answered stays first.
+        order.sort_by_key(|relay| Some(*relay) != self.preferred);
+        order
+    }
+
+    /// Who answered this round: a relay, or a coordinator itself.
+    pub fn answered_by(&mut self, relay: Option<NodeId>) {
+        let tried = self.direct == 0;
+        match relay {
+            Some(_) => *self = Self { preferred: relay, direct: 0 },
+            None if tried => self.direct = DIRECT_ROUNDS,
+            None => self.direct -= 1,
+        }
+    }
+}
+
+/// When the next heartbeat leaves, if the last one left at `sent` and a relay said at `now` that its next batch leaves in
+/// `departure_ms`: shortly before that, and no sooner than a quarter of the interval after the last one.
+pub fn next_by_relay(sent: Millis, now: Millis, departure_ms: u64, heartbeat_ms: u64) -> Millis {
+    let departure = now.plus(departure_ms.min(heartbeat_ms));
+    let before = |departure: Millis| Millis::new(departure.get().saturating_sub(AHEAD_MS));
+    let soonest = sent.plus(heartbeat_ms / 4);
+    if before(departure) >= soonest { before(departure) } else { before(departure.plus(heartbeat_ms)).max(soonest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ONE: NodeId = NodeId::new(1);
+    const TWO: NodeId = NodeId::new(2);
+
+    #[test]
+    fn the_relay_that_answered_stays_first_and_whoever_had_to_go_straight_does_so_for_a_while() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.order(&[ONE, TWO]), [ONE, TWO]);
+        ways.answered_by(Some(TWO));
+        assert_eq!(ways.order(&[ONE, TWO]), [TWO, ONE]);
+        assert_eq!(ways.order(&[ONE]), [ONE], "it relays no more");
+        ways.answered_by(None);
+        for _ in 0..DIRECT_ROUNDS {
+            assert_eq!(ways.order(&[ONE, TWO]), []);
+            ways.answered_by(None);
+        }
+        assert_eq!(ways.order(&[ONE, TWO]), [TWO, ONE], "and then tries them again");
+    }
+
+    proptest! {
+        #[test]
+        fn a_member_falls_in_with_its_relay_and_beats_about_as_often_as_ever(
+            phase in 0_u64..200, sent in 0_u64..1_000, delay in 0_u64..40,
+        ) {
+            let mut sent = Millis::new(10_000 + sent);
+            for round in 0..4 {
+                let now = sent.plus(delay);
+                let departure_ms = 200 - (now.get() + phase) % 200;
+                let next = next_by_relay(sent, now, departure_ms, 200);
+                let interval = next.since(sent);
+                prop_assert!((50..=250).contains(&interval), "{interval}");
+                prop_assert_eq!((next.get() + AHEAD_MS + phase) % 200, 0);
+                prop_assert!(round == 0 || interval == 200, "it stays in step: {}", interval);
+                sent = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Who relays heartbeats, and by whom a member's travel: computed by everybody from the same rows, and never agreed on
+//! (PROTOCOL rule 69).
+
+use crate::ids::{ClusterId, NodeId};
+
+/// A node, as far as it matters for who relays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RelayCandidate<'a> {
+    /// Its number.
+    pub node: NodeId,
+    /// The failure zone it stands in, if the operator said so.
+    pub zone: Option<&'a str>,
+}
+
+/// How many relays there are among so many live nodes: the root of that, rounded up, from `relays_from` live nodes on, and none
+/// below. With 0 there are never any.
+pub fn relay_count(live: usize, relays_from: u64) -> usize {
+    let enough = relays_from > 0 && u64::try_from(live).is_ok_and(|live| live >= relays_from);
+    if !enough {
+        return 0;
+    }
+    let root = live.isqrt();
+    root + usize::from(root * root < live)
+}
+
+/// For how many members a relay carries at most, where there are so many live ones: four times its share.
+pub fn carried_max(live: usize) -> usize {
+    const SHARES: usize = 4;
+    /// In a small cluster one relay may be all that is left.
+    const AT_LEAST: usize = 16;
+    (live.isqrt() + 1).saturating_mul(SHARES).max(AT_LEAST)
+}
+
+/// The relays among live nodes: so many with the lowest hashes, in that order. One more or less changes one.
+pub fn relays<'a>(
+    cluster: ClusterId,
+    live: impl IntoIterator<Item = RelayCandidate<'a>>,
+    count: usize,
+) -> Vec<RelayCandidate<'a>> {
+    let seed = seed(cluster);
+    let hash = |candidate: &RelayCandidate<'_>| (mix(seed ^ candidate.node.get()), candidate.node);
+    let mut all: Vec<_> = live.into_iter().collect();
+    if count < all.len() {
+        all.select_nth_unstable_by_key(count, hash);
+        all.truncate(count);
+    }
+    all.sort_unstable_by_key(hash);
+    all
+}
+
+/// The relays by which a member's heartbeats travel, in the order in which it tries them: itself, if it relays, and those that
+/// rank highest for it, the first in its own zone and the second in another where there are such (rendezvous hashing, Thaler and
+/// Ravishankar 1998: a relay that goes moves its own members only).
+pub fn relays_of(member: NodeId, zone: Option<&str>, relays: &[RelayCandidate<'_>]) -> Vec<NodeId> {
+    const TRIED: usize = 2;
+    let rank = |relay: &&RelayCandidate<'_>| (mix(mix(relay.node.get()) ^ member.get()), relay.node);
+    let best = |fits: &dyn Fn(&RelayCandidate<'_>) -> bool| relays.iter().filter(|relay| fits(relay)).max_by_key(rank);
+    let own = relays.iter().find(|relay| relay.node == member);
+    let first = own.or_else(|| best(&|relay| zone.is_some() && relay.zone == zone)).or_else(|| best(&|_| true));
+    let Some(first) = first else { return Vec::new() };
+    let others = |relay: &RelayCandidate<'_>| relay.node != first.node;
+    let second = best(&|relay| others(relay) && relay.zone != first.zone).or_else(|| best(&others));
+    [Some(first), second].into_iter().flatten().take(TRIED).map(|relay| relay.node).collect()
+}
+
+fn seed(cluster: ClusterId) -> u64 {
+    let (high, low) = cluster.get().as_u64_pair();
+    mix(high) ^ low
+}
+
+/// Spreads numbers that lie close to each other (SplitMix64, Steele et al. 2014).
+const fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use uuid::Uuid;
+
+    fn cluster() -> ClusterId {
+        ClusterId::new(Uuid::from_u128(7))
+    }
+
+    fn candidates(count: u64, zones: &[&'static str]) -> Vec<RelayCandidate<'static>> {
+        let zone = |number: u64| zones.get(usize::try_from(number).unwrap() % zones.len().max(1)).copied();
+        (1..=count).map(|number| RelayCandidate { node: NodeId::new(number), zone: zone(number) }).collect()
+    }
+
+    #[test]
+    fn as_many_relays_as_the_root_of_the_nodes_and_none_in_small_clusters() {
+        let counts: Vec<_> = [0, 499, 500, 529, 10_000, 10_001].map(|live| relay_count(live, 500)).into();
+        assert_eq!(counts, [0, 0, 23, 23, 100, 101]);
+        assert_eq!((relay_count(10_000, 0), relay_count(2, 2), relay_count(3, 2)), (0, 2, 2));
+        assert_eq!((carried_max(3), carried_max(10_000)), (16, 404));
+    }
+
+    #[test]
+    fn relays_carry_about_as_many_each_and_one_that_goes_moves_its_own_members_only() {
+        let all = candidates(10_000, &[]);
+        let relays_before = relays(cluster(), all.iter().copied(), 100);
+        let mut carried = BTreeMap::<NodeId, u32>::new();
+        let first = |relays: &[RelayCandidate<'_>], member| relays_of(member, None, relays)[0];
+        for member in &all {
+            *carried.entry(first(&relays_before, member.node)).or_default() += 1;
+        }
+        assert_eq!(carried.len(), 100);
+        assert!(carried.values().all(|count| (65..=140).contains(count)), "{carried:?}");
+        let gone = relays_before[17].node;
+        let left: Vec<_> = relays_before.iter().copied().filter(|relay| relay.node != gone).collect();
+        for member in &all {
+            let before = relays_of(member.node, None, &relays_before);
+            let now = relays_of(member.node, None, &left);
+            let kept: Vec<_> = before.into_iter().filter(|relay| *relay != gone).collect();
+            assert!(now.starts_with(&kept), "{member:?}: {kept:?} became {now:?}");
+        }
+    }
+
+    #[test]
+    fn one_node_more_or_less_changes_one_relay() {
+        let all = candidates(1_000, &[]);
+        let names = |relays: Vec<RelayCandidate<'_>>| relays.iter().map(|relay| relay.node).collect::<BTreeSet<_>>();
+        let before = names(relays(cluster(), all.iter().copied(), 32));
+        for gone in all.iter().take(100) {
+            let now = names(relays(cluster(), all.iter().copied().filter(|node| node != gone), 32));
+            assert_eq!(before.difference(&now).count(), usize::from(before.contains(&gone.node)), "{gone:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_tries_one_relay_of_its_zone_and_one_of_another_and_a_relay_itself_first() {
+        let all = candidates(90, &["north", "south", "east"]);
+        let relays = relays(cluster(), all.iter().copied(), 9);
+        let zone = |node: NodeId| all.iter().find(|candidate| candidate.node == node).unwrap().zone;
+        for member in &all {
+            let tried = relays_of(member.node, member.zone, &relays);
+            let [first, second] = tried[..] else { panic!("{tried:?}") };
+            assert_ne!(first, second);
+            assert_ne!(zone(first), zone(second));
+            if relays.iter().any(|relay| relay.zone == member.zone) {
+                assert_eq!(zone(first), member.zone);
+            }
+            if relays.contains(member) {
+                assert_eq!(first, member.node);
+            }
+        }
+        assert_eq!(relays_of(NodeId::new(1), None, &[]), []);
+        assert_eq!(relays_of(NodeId::new(1), None, &all[4..5]), [NodeId::new(5)]);
+    }
+}
