@@ -156,7 +156,7 @@ async fn streams_are_for_those_whose_they_are() {
     // A heartbeat in the name of another took that one's stream away before it was refused.
     let push_key = vec![1; 16].into();
     let beat = v1::Beat { node: 1, incarnation: 1, number: 1, push_key, ..Default::default() };
-    let beats = v1::Beats { cluster: named.clone(), batch: 1, beats: vec![beat] };
+    let beats = v1::Beats { cluster: named.clone(), batch: 1, beats: vec![beat], relay: None };
     let said = told(&delphi, &leader, StreamKind::Beats, &beats).await;
     assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
     let said = told(&client, &leader, StreamKind::Beats, &beats).await;

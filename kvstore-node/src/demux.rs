@@ -66,11 +66,19 @@ impl Streams {
         match kind {
             StreamKind::Exchange => self.kv.exchange(caller, reader, writer).await,
             StreamKind::Replicate => self.replication.replicate(&caller, reader, writer).await,
-            StreamKind::Beats => {
-                let why = "a node takes no heartbeats; correct the coordinators' addresses";
-                let detail = ErrorDetail::new(ErrorKind::InvalidArgument, why);
-                end_stream(Err(FrameError::Refused(detail)), writer).await;
-            }
+            StreamKind::Beats => self.relay(reader, writer).await,
         }
+    }
+
+    /// Carries the heartbeats of another member. By TLS nobody asks for it: an answer that a relay could have changed is
+    /// no lease (ADR 0060).
+    async fn relay(self, reader: FrameReader, writer: FrameWriter) {
+        let shared = &self.kv.shared;
+        if shared.config.transport.tls().is_some() {
+            let why = "a node carries no heartbeats by TLS; send them to the coordinators";
+            let refused = FrameError::Refused(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+            return end_stream(Err(refused), writer).await;
+        }
+        shared.relay_streams.serve(&*shared.clock, reader, writer, &self.kv.stop).await;
     }
 }

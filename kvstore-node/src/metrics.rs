@@ -65,6 +65,10 @@ metrics! {
             "archon_node_heartbeats_failed_total",
             "heartbeats without an answer that counts"
         );
+        heartbeats_relayed: Metric = Definition::counter(
+            "archon_node_heartbeats_relayed_total",
+            "heartbeats whose answer another node brought"
+        );
         heartbeats_withheld: Metric = Definition::counter(
             "archon_node_heartbeats_withheld_total",
             "heartbeats not sent because a shard or the log stalled"

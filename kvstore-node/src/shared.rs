@@ -13,7 +13,7 @@ use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_proto::convert::session::Member;
-use archon_session::Clock;
+use archon_session::{Clock, RelayStreams};
 use archon_types::{
     BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PROTOCOL_FIRST, PushKey, Settings,
     Version,
@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     grants: ArcSwap<Grants>,
     /// The protocol that the cluster speaks, as coordinators said last.
     protocol: watch::Sender<u32>,
+    /// Streams of members whose heartbeats this node carries.
+    pub(crate) relay_streams: RelayStreams,
     /// Cancelled when the node is about to stop: it still serves, until what it leads is in other hands.
     leaving: CancellationToken,
     /// Cancelled once the coordinator has heard of that.
@@ -115,6 +117,7 @@ impl Shared {
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
             protocol: watch::Sender::new(PROTOCOL_FIRST),
+            relay_streams: RelayStreams::new(),
             leaving: CancellationToken::new(),
             leaving_heard: CancellationToken::new(),
             stopping: AtomicBool::new(false),

@@ -10,6 +10,7 @@ use archon_telemetry::{
 };
 use archon_wal::Wal;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 metrics! {
     /// What the parts of a node are asked for.
@@ -40,6 +41,26 @@ metrics! {
         admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers under way");
         registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
+        relay_members: u64 = Definition::gauge(
+            "archon_node_relay_members",
+            "members whose heartbeats this node carries"
+        );
+        relay_beats: u64 = Definition::counter(
+            "archon_node_relay_heartbeats_total",
+            "heartbeats of other members passed on to a coordinator"
+        );
+        relay_batches: u64 = Definition::counter(
+            "archon_node_relay_batches_total",
+            "batches in which heartbeats of other members left"
+        );
+        relay_busy: u64 = Definition::counter(
+            "archon_node_relay_busy_total",
+            "heartbeats turned away because enough members were carried"
+        );
+        relay_no_coordinator: u64 = Definition::counter(
+            "archon_node_relay_no_coordinator_total",
+            "times that members heard that no coordinator answers this relay"
+        );
         disk_full: bool = Definition::gauge(
             "archon_node_disk_full",
             "1 while writes are refused because the disk has no space for them"
@@ -100,7 +121,8 @@ impl Stats {
     }
 
     fn node(&self) -> NodeReadings {
-        let Shared { connection_limit, admission, .. } = &*self.shared;
+        let Shared { connection_limit, admission, relay_streams, .. } = &*self.shared;
+        let relay = relay_streams.counts();
         NodeReadings {
             engine_syncs: self.flusher.syncs(),
             formed_bytes: self.flusher.formed_bytes(),
@@ -112,6 +134,11 @@ impl Stats {
             admitted_bytes: admission.bytes_used() as u64,
             registered: self.shared.life().is_some(),
             leased: self.readiness.is_leased(),
+            relay_members: relay.members.load(Ordering::Relaxed),
+            relay_beats: relay.beats.load(Ordering::Relaxed),
+            relay_batches: relay.batches.load(Ordering::Relaxed),
+            relay_busy: relay.busy.load(Ordering::Relaxed),
+            relay_no_coordinator: relay.no_coordinator.load(Ordering::Relaxed),
             disk_full: self.readiness.disk_full().is_some(),
         }
     }

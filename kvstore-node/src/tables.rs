@@ -1,8 +1,11 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
+use archon_proto::convert::session::Member;
+use archon_session::RelayAddress;
 use archon_types::{
-    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, KeyRange, Node, NodeDelta, NodeId, PartitionId,
-    PartitionTable, RangeLimits, RemovedNodes, ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version,
+    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, KeyRange, Node, NodeDelta, NodeId, NodeStatus,
+    PartitionId, PartitionTable, RangeLimits, RelayCandidate, RemovedNodes, ScanOrder, Table, TableDelta, TableId,
+    TableList, TablePiece, Version, relays, relays_of,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -254,6 +257,29 @@ impl Tables {
         state.nodes.get(&state.leader(partition)?).map(|node| node.address.clone())
     }
 
+    /// How many nodes are alive, as far as is known.
+    pub(crate) fn nodes_alive(&self) -> usize {
+        self.state.read().alive().count()
+    }
+
+    /// The nodes that relay the heartbeats of this one where there are so many relays (PROTOCOL rule 69), with the version of the rows
+    /// that says so.
+    pub(crate) fn relays_of(&self, member: Member, count: usize) -> (Version, Vec<RelayAddress>) {
+        let state = self.state.read();
+        let alive = state.alive().map(|node| RelayCandidate { node: node.id, zone: node.zone.as_deref() });
+        let relays = relays(member.cluster, alive, count);
+        let zone = state.nodes.get(&member.node).and_then(|node| node.zone.as_deref());
+        let chosen = relays_of(member.node, zone, &relays).into_iter().filter_map(|id| state.nodes.get(&id));
+        let address =
+            |node: &Node| RelayAddress { node: node.id, name: node.name.clone(), address: node.address.clone() };
+        (state.nodes_version, chosen.map(address).collect())
+    }
+
+    /// The version of the nodes' rows.
+    pub(crate) fn nodes_version(&self) -> Version {
+        self.state.read().nodes_version
+    }
+
     /// A node's row, the newest that came.
     pub(crate) fn node(&self, id: NodeId) -> Option<Node> {
         self.state.read().nodes.get(&id).cloned()
@@ -261,6 +287,10 @@ impl Tables {
 }
 
 impl State {
+    fn alive(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
+    }
+
     fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.tables.get(&partition.table)?.route_partition(partition).leader
     }

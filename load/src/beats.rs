@@ -11,16 +11,17 @@ use std::time::Duration;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A stream of heartbeats to one coordinator.
+/// A stream of heartbeats to one coordinator or relay.
 #[derive(Debug)]
 pub struct BeatStream {
     cluster: ClusterId,
     reader: FrameReader,
     writer: FrameWriter,
+    next_departure_ms: Option<u64>,
 }
 
 impl BeatStream {
-    /// Connects to a coordinator, for members of `cluster`.
+    /// Connects to a coordinator or a relay, for members of `cluster`.
     ///
     /// # Errors
     /// [`FrameError::Connect`].
@@ -34,7 +35,12 @@ impl BeatStream {
             CONNECT_TIMEOUT,
         )
         .await?;
-        Ok(Self { cluster, reader, writer })
+        Ok(Self { cluster, reader, writer, next_departure_ms: None })
+    }
+
+    /// When the relay's next batch leaves, in milliseconds from when the last answer came, if a relay brought that.
+    pub const fn next_departure_ms(&self) -> Option<u64> {
+        self.next_departure_ms
     }
 
     /// Sends a heartbeat and waits for its answer; answers to earlier ones are passed over.
@@ -44,7 +50,7 @@ impl BeatStream {
     /// `Unreachable` it may not.
     pub async fn beat(&mut self, beat: Beat, timeout: Duration) -> Result<Granted, ErrorDetail> {
         let number = beat.number;
-        let frame = Beats { cluster: self.cluster, batch: number, beats: vec![beat] };
+        let frame = Beats { cluster: self.cluster, batch: number, beats: vec![beat], relay: None };
         self.writer.push(&v1::Beats::from(frame));
         let late = |_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "no answer to a heartbeat in time");
         tokio::time::timeout(timeout, self.answer(number)).await.map_err(late)?
@@ -59,6 +65,7 @@ impl BeatStream {
                 Err(detail) if batch == number => return Err(detail),
                 Err(_) => {}
                 Ok(judged) => {
+                    self.next_departure_ms = judged.next_departure_ms;
                     if let Some(answer) = judged.answers.into_iter().find(|answer| answer.number == number) {
                         return answer.outcome;
                     }

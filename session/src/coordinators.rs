@@ -1,8 +1,7 @@
 //! Which coordinator leads, as far as this member can tell.
 
-use crate::beats::{BeatStreams, Heard};
+use crate::beats::{Answered, BeatStreams, Heard, Recipient, RelayAddress};
 use crate::link::Links;
-use archon_member::Taken;
 use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::{detail_of, speaks_no_grpc};
 use archon_proto::convert::session::Member;
@@ -21,6 +20,9 @@ use tonic::{Code, Request, Response, Status};
 /// Attempts of one call after which its caller backs off.
 const ATTEMPTS_MAX: usize = 8;
 
+/// Of those whom a relay tells that no coordinator answers, one in so many asks for itself.
+const ASKS_FOR_ITSELF: u32 = 32;
+
 /// The addresses of coordinators that were learned; they change while the member runs.
 type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
@@ -29,6 +31,8 @@ type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 pub enum NotGranted {
     /// This incarnation is over.
     Stale,
+    /// No coordinator answers the relay that was asked. It keeps the heartbeat for whoever leads next.
+    NoCoordinator,
     /// No answer that counts; perhaps a hint who leads.
     Failed(Option<String>),
 }
@@ -77,33 +81,58 @@ impl Coordinators {
         }
     }
 
+    /// How they are reached.
+    pub(crate) const fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
     /// Streams for the heartbeats of a life, which are nobody else's: a large report must not delay one. Each answer is waited for
     /// `deadline`.
     pub fn beat_streams(&self, member: Member, deadline: Duration) -> (BeatStreams, Heard) {
         BeatStreams::new(member, self.transport.clone(), deadline)
     }
 
-    /// Sends a heartbeat to one coordinator and waits for its answer. Who gives one that counts leads.
+    /// Sends a heartbeat and waits for its answer. A coordinator that gives one that counts leads.
     ///
     /// # Errors
     /// As [`BeatStreams::beat`].
-    pub async fn beat(&self, streams: &BeatStreams, address: &str, beat: Beat) -> Result<Taken, NotGranted> {
-        let taken = streams.beat(address, beat).await?;
-        self.leads(address);
-        streams.keep_only(address);
-        Ok(taken)
+    pub async fn beat(&self, streams: &BeatStreams, to: Recipient<'_>, beat: Beat) -> Result<Answered, NotGranted> {
+        let answered = streams.beat(to, beat).await?;
+        match to {
+            Recipient::Coordinator(address) => {
+                self.leads(address);
+                streams.keep_only(address);
+            }
+            Recipient::Relay(relay) => streams.keep_only(&relay.address),
+        }
+        Ok(answered)
     }
 
-    /// One heartbeat: asks the coordinator that probably leads; if that comes to nothing, calls `doubted` and asks all others at
-    /// once, so that a change of the leading coordinator does not cost the lease.
+    /// One heartbeat: asks the relays, one after the other, if there are any; then the coordinator that probably leads; if that comes
+    /// to nothing, all others at once, so that a change of the leading coordinator does not cost the lease. Of those whom a relay
+    /// tells that no coordinator answers it, and no other relay helps, one in 32 asks for itself: a new leader is asked by relays, and
+    /// not by everybody.
     ///
     /// # Errors
     /// The outcome of the attempts, if nobody grants anything.
     pub async fn heartbeat(
         &self,
-        attempt: impl AsyncFn(&str) -> Result<(), NotGranted>,
-        doubted: impl FnOnce(),
+        relays: &[RelayAddress],
+        attempt: impl AsyncFn(Recipient<'_>) -> Result<(), NotGranted>,
     ) -> Result<(), NotGranted> {
+        let mut none_answers = false;
+        for relay in relays {
+            match attempt(Recipient::Relay(relay)).await {
+                Err(NotGranted::Failed(_)) => {}
+                // It may be the relay that is cut off.
+                Err(NotGranted::NoCoordinator) => none_answers = true,
+                ended => return ended,
+            }
+        }
+        if none_answers && !rand::random_ratio(1, ASKS_FOR_ITSELF) {
+            return Err(NotGranted::NoCoordinator);
+        }
+        let attempt = async |address: &str| attempt(Recipient::Coordinator(address)).await;
         let order = self.order();
         let Some((first, others)) = order.split_first() else { return Err(NotGranted::Failed(None)) };
         let hint = match attempt(first).await {
@@ -111,13 +140,13 @@ impl Coordinators {
             ended => return ended,
         };
         self.doubt(first);
-        doubted();
         let mut targets: Vec<String> = hint.into_iter().collect();
         for address in others {
             if !targets.contains(address) {
                 targets.push(address.clone());
             }
         }
+        let attempt = &attempt;
         let mut attempts: FuturesUnordered<_> = targets.iter().map(|address| attempt(address)).collect();
         while let Some(attempt) = attempts.next().await {
             if !matches!(attempt, Err(NotGranted::Failed(_))) {

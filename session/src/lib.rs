@@ -8,6 +8,7 @@
 //! | `coordinators` | who leads, and calls that follow it |
 //! | `link` | channels |
 //! | `registration` | registering and leaving |
+//! | `relay/` | heartbeats carried for others |
 //! | `report` | facts, told until they are answered |
 
 mod beats;
@@ -15,11 +16,13 @@ mod clock;
 mod coordinators;
 mod link;
 mod registration;
+mod relay;
 mod report;
 
-pub use beats::{BeatStreams, Heard};
+pub use beats::{Answered, BeatStreams, Heard, Recipient, RelayAddress};
 pub use clock::{BootClock, Clock};
 pub use coordinators::{Coordinators, NotGranted};
 pub use link::{Links, connect};
 pub use registration::{leave, register};
+pub use relay::{RelayCounts, RelayStreams};
 pub use report::{Facts, reports};

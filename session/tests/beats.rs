@@ -6,7 +6,7 @@ use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
-use archon_session::{BeatStreams, Coordinators, NotGranted};
+use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
 use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Version};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 const NODE: NodeId = NodeId::new(2);
 const LIFE: Incarnation = Incarnation::new(3);
 const DEADLINE: Duration = Duration::from_millis(200);
-const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2 };
+const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 1, relays: 0 };
 const SOON: Duration = Duration::from_secs(20);
 
 /// A coordinator's listener.
@@ -69,7 +69,7 @@ impl Stream {
 }
 
 fn judged(answer: BeatAnswer) -> Judged {
-    Judged { answers: vec![answer], now: NOW }
+    Judged { answers: vec![answer], now: NOW, next_departure_ms: None }
 }
 
 fn beat(number: u64) -> Beat {
@@ -115,7 +115,7 @@ impl TestBed {
     }
 
     async fn beat(&self, streams: &BeatStreams, to: &Played, number: u64) -> Result<(), NotGranted> {
-        self.coordinators.beat(streams, &to.address, beat(number)).await.map(drop)
+        self.coordinators.beat(streams, Recipient::Coordinator(&to.address), beat(number)).await.map(drop)
     }
 
     async fn until_taken(&self, number: u64) {
@@ -180,7 +180,7 @@ async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew
     drop(listener);
     bed.run(async |streams| {
         let begun = Instant::now();
-        let asked = bed.coordinators.beat(streams, &address, beat(3)).await;
+        let asked = bed.coordinators.beat(streams, Recipient::Coordinator(&address), beat(3)).await;
         assert_eq!(asked.map(drop), Err(NotGranted::Failed(None)));
         assert!(begun.elapsed() < DEADLINE, "after {:?}", begun.elapsed());
     })

@@ -189,6 +189,8 @@ impl Scenario {
             replication_timeout_ms: unit * if theme == Theme::OldLeader { 6 } else { random.between(2, 6) },
             replace_after_ms: unit * if theme == Theme::Away { random.between(4, 12) } else { random.between(10, 60) },
             copies_per_node_max: 2,
+            // Nobody relays in the world.
+            relays_from: 0,
         };
         let rough = random.below(3);
         let mut plan = Self {

@@ -12,7 +12,7 @@ use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
-use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, leave, register, reports};
+use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, Recipient, leave, register, reports};
 use archon_types::{
     Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
 };
@@ -152,8 +152,8 @@ impl Session {
         let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_secs(1)));
         loop {
             let begun = Instant::now();
-            let attempt = async |address: &str| self.beat(streams, address).await;
-            match shared.measures.heartbeat(self.coordinators.heartbeat(attempt, || {})).await {
+            let attempt = async |to: Recipient<'_>| self.beat(streams, to).await;
+            match shared.measures.heartbeat(self.coordinators.heartbeat(&[], attempt)).await {
                 Ok(()) => {
                     backoff.reset();
                     shared.counters.heartbeats.count();
@@ -165,7 +165,7 @@ impl Session {
                     }
                 }
                 Err(NotGranted::Stale) => return LifeEnd::Stale,
-                Err(NotGranted::Failed(_)) => {
+                Err(NotGranted::Failed(_) | NotGranted::NoCoordinator) => {
                     shared.counters.heartbeats_failed.count();
                     sleep(backoff.next(rand::random())).await;
                 }
@@ -173,7 +173,7 @@ impl Session {
         }
     }
 
-    async fn beat(&self, streams: &BeatStreams, address: &str) -> Result<(), NotGranted> {
+    async fn beat(&self, streams: &BeatStreams, to: Recipient<'_>) -> Result<(), NotGranted> {
         let shared = &*self.shared;
         let stopping = shared.stopping.is_cancelled();
         let heartbeat = shared.send();
@@ -187,7 +187,7 @@ impl Session {
             push_key: self.push_key,
             load: Some(Load { bytes_stored, operations_per_second, ..Load::default() }),
         };
-        self.coordinators.beat(streams, address, beat).await?;
+        self.coordinators.beat(streams, to, beat).await?;
         if stopping {
             shared.stopping_heard.cancel();
         }

@@ -60,7 +60,7 @@ impl Service {
     async fn beats(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {
         loop {
             let beats = Beats::try_from(reader.next::<v1::Beats>().await?);
-            let Beats { cluster, batch, beats } = beats.map_err(|error| FrameError::Refused(error.into()))?;
+            let Beats { cluster, batch, beats, .. } = beats.map_err(|error| FrameError::Refused(error.into()))?;
             let mut answers = Vec::new();
             for beat in beats {
                 let Beat { node, incarnation, number, .. } = beat;
@@ -70,8 +70,8 @@ impl Service {
                 answers.push(BeatAnswer { node, incarnation, number, outcome });
             }
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
-            let now = ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST };
-            let outcome = Ok(Judged { answers, now });
+            let now = ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0 };
+            let outcome = Ok(Judged { answers, now, next_departure_ms: None });
             writer.push(&v1::BeatAnswers::from(BeatAnswers { batch, outcome }));
             writer.flush().await?;
         }

@@ -30,10 +30,10 @@ use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::recovery::Standing;
 use crate::registration::Register;
-use crate::upgrade::HELD_SINCE;
+use crate::upgrade::{HELD_SINCE, RELAYS_SINCE};
 use archon_types::{
     ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId, Partitioning,
-    PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
+    PlacementId, RequestId, Right, Scope, Setting, SettingChange, Settings, TableId, TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -289,7 +289,7 @@ pub enum Command {
 impl Command {
     /// The protocol that brought it: nothing of it is written before the cluster speaks that (PROTOCOL rule 64). What raises the
     /// protocol is written one step earlier, when everybody can read it.
-    pub const fn since(&self) -> u32 {
+    pub fn since(&self) -> u32 {
         match self {
             Self::Bootstrap { .. }
             | Self::Register(_)
@@ -307,7 +307,6 @@ impl Command {
             | Self::StartPlan { .. }
             | Self::SetMigration { .. }
             | Self::CancelPlan
-            | Self::Configure { .. }
             | Self::SetAccess { .. }
             | Self::Control { .. }
             | Self::ChangeQuorum { .. }
@@ -317,6 +316,10 @@ impl Command {
             | Self::EndQuorumChange { .. }
             | Self::AcceptLoss { .. }
             | Self::RaiseProtocol { .. } => PROTOCOL_FIRST,
+            Self::Configure { changes, .. } if changes.iter().any(|change| change.setting == Setting::RelaysFrom) => {
+                RELAYS_SINCE
+            }
+            Self::Configure { .. } => PROTOCOL_FIRST,
             Self::HoldProtocol { .. } => HELD_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
         }

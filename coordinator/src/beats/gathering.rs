@@ -8,7 +8,7 @@ use crate::service::check_member;
 use crate::session::{Heard, Session};
 use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
 use archon_proto::convert::beats::{BeatAnswer, ClusterNow, Granted, Judged};
-use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId};
+use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId, relay_count};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
@@ -172,7 +172,9 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
         let confirmed = waiting.map(|unconfirmed| term.confirmed(state, *unconfirmed, gathered.round, led));
         let confirmed: Vec<Confirmed> = confirmed.collect::<Option<_>>()?;
         let replication_timeout_ms = state.settings.replication_timeout_ms;
-        let now = ClusterNow { replication_timeout_ms, protocol: state.protocol };
+        let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
+        let relays = u32::try_from(relays).unwrap_or(u32::MAX);
+        let now = ClusterNow { replication_timeout_ms, protocol: state.protocol, term: led.unwrap_or(0), relays };
         Some((term.answers(state, confirmed, boot_now()), now))
     });
     drop(term);
@@ -182,7 +184,7 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
     let mut answers = answers.into_iter();
     let (mut granted, mut refused) = (0, 0);
     for (batch, entries) in gathered.batches {
-        let mut judged = Judged { answers: Vec::with_capacity(entries.len()), now };
+        let mut judged = Judged { answers: Vec::with_capacity(entries.len()), now, next_departure_ms: None };
         for (place, entry) in entries {
             let Some(beat) = batch.beats.beats.get(place) else { continue };
             let outcome = entry.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));

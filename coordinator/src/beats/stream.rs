@@ -1,7 +1,7 @@
 //! One stream of heartbeats: frames come in, their answers go out in whatever order they are ready.
 
 use super::MemberStreams;
-use super::member_streams::MemberStream;
+use super::member_streams::{MemberStream, Owner};
 use crate::service::{Context, check_member, check_own};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::beats::{BeatAnswers, Beats};
@@ -138,19 +138,25 @@ impl Stream {
         quorum.replicated().read(|state| beats.beats.iter().try_for_each(|beat| check(state, beat.node)))
     }
 
-    /// Whoever beats first on a stream is whose it is, if it is a member in a life that goes on. Until then frames are small.
+    /// Whoever beats first on a stream, or says that it relays, is whose it is, if it is a member in a life that goes on. Until then
+    /// frames are small.
     fn know(&mut self, beats: &Beats) {
         if self.member_stream.is_some() {
             return;
         }
         let (Some(first), Ok(quorum)) = (beats.beats.first(), self.context.quorum()) else { return };
+        let (node, incarnation) = beats.relay.unwrap_or((first.node, first.incarnation));
         let known = quorum.replicated().read(|state| {
             check_member(Some(&beats.cluster.into()), state).ok()?;
-            state.check_sender(first.node, first.incarnation).ok()?;
-            Some(Duration::from_millis(state.timing_of(first.node).failure_timeout_ms))
+            state.check_sender(node, incarnation).ok()?;
+            Some(Duration::from_millis(state.timing_of(node).failure_timeout_ms))
         });
         if let Some(failure_timeout) = known {
-            self.member_stream = Some(self.member_streams.enter(first.node));
+            self.member_stream = Some(self.member_streams.enter(if beats.relay.is_some() {
+                Owner::Relay(node)
+            } else {
+                Owner::Member(node)
+            }));
             self.timeout = SILENCE_MIN.max(failure_timeout);
             self.reader.known(MESSAGE_BYTES_MAX);
         }

@@ -418,7 +418,7 @@ pub async fn beat_once(
     cluster: Option<v1::ClusterRef>,
     beat: v1::Beat,
 ) -> Result<Granted, ErrorDetail> {
-    let answers = beats(coordinator, v1::Beats { cluster, batch: 1, beats: vec![beat] }).await?;
+    let answers = beats(coordinator, v1::Beats { cluster, batch: 1, beats: vec![beat], relay: None }).await?;
     answers.outcome?.answers.remove(0).outcome
 }
 

@@ -21,7 +21,7 @@ fn beat(node: &FakeNode, number: u64) -> v1::Beat {
 }
 
 fn frame(node: &FakeNode, batch: u64, beats: Vec<v1::Beat>) -> v1::Beats {
-    v1::Beats { cluster: node.cluster.clone(), batch, beats }
+    v1::Beats { cluster: node.cluster.clone(), batch, beats, relay: None }
 }
 
 async fn send(writer: &mut FrameWriter, frame: &v1::Beats) {

@@ -322,8 +322,10 @@ fn heartbeats() -> Vec<Vec<u8>> {
     };
     let load = load::Load { bytes_stored: 4_096, operations_per_second: 3, ..load::Load::default() };
     let cluster = ClusterId::new(Uuid::from_u128(1));
-    let alone = beats::Beats { cluster, batch: 12, beats: vec![beat(1, Some(load.clone()))] };
-    let carried = beats::Beats { cluster, batch: 3, beats: vec![beat(1, None), beat(2, Some(load)), beat(3, None)] };
+    let alone = beats::Beats { cluster, batch: 12, beats: vec![beat(1, Some(load.clone()))], relay: None };
+    let relay = Some((NodeId::new(9), Incarnation::new(4)));
+    let carried =
+        beats::Beats { cluster, batch: 3, beats: vec![beat(1, None), beat(2, Some(load)), beat(3, None)], relay };
     [alone, carried].map(|beats| v1::Beats::from(beats).encode_to_vec()).into()
 }
 
@@ -337,8 +339,8 @@ fn beat_answers() -> Vec<Vec<u8>> {
     let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
     let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
     let granted = answer(1, Ok(beats::Granted { lease_ms: 1_000, withdrawn }));
-    let now = beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2 };
-    let judged = beats::Judged { answers: vec![granted, answer(2, Err(over()))], now };
+    let now = beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2, term: 3, relays: 23 };
+    let judged = beats::Judged { answers: vec![granted, answer(2, Err(over()))], now, next_departure_ms: Some(190) };
     let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
     let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));
     let outcomes = [Ok(judged), Err(elsewhere)];

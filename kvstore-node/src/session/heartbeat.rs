@@ -1,13 +1,15 @@
 //! Heartbeats: the node's sign of life and the source of its lease.
 
+use super::relays::Relays;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_member::{Heartbeats, LeaseAnswer, Taken};
+use archon_member::{Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::load::Load;
-use archon_session::{BeatStreams, Coordinators, NotGranted};
-use archon_types::Backoff;
+use archon_session::{Answered, BeatStreams, Coordinators, NotGranted, Recipient};
+use archon_types::{Backoff, Millis};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -24,7 +26,8 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
         streams: &streams,
         life,
         heartbeats: Mutex::new(Heartbeats::new(life.member.node, life.member.incarnation)),
-        granted_by: Mutex::default(),
+        relays: Relays::default(),
+        term: AtomicU64::new(0),
     };
     tokio::select! {
         end = sender.beat() => end,
@@ -60,11 +63,11 @@ impl Sender<'_> {
             load.disk_full = session.health.disk_full(shared);
             load.certificate = shared.config.transport.certificate();
             match self.round(load).await {
-                Ok(()) => {
+                Ok(next) => {
                     backoff.reset();
                     silence.broken();
                     tokio::select! {
-                        () = tokio::time::sleep_until(started + every) => {}
+                        () = tokio::time::sleep_until(started + next.unwrap_or(every)) => {}
                         // Whoever leaves says so at once.
                         () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
                     }
@@ -73,26 +76,40 @@ impl Sender<'_> {
                     silence.broken();
                     return LifeEnd::Stale;
                 }
-                Err(NotGranted::Failed(_)) => {
+                Err(why) => {
                     silence.goes_on(Duration::from_millis(life.timing.lease_ms));
                     shared.metrics.heartbeats_failed.add(1);
                     shared.load.report_all();
-                    // The lease is running: look for the leading coordinator faster than the usual heartbeat.
-                    tokio::time::sleep(backoff.next(rand::random())).await;
+                    // The lease is running: look for the leading coordinator faster than the usual heartbeat. A relay does that for
+                    // all that it carries.
+                    let pause = match why {
+                        NotGranted::NoCoordinator => every / 2,
+                        NotGranted::Failed(_) | NotGranted::Stale => backoff.next(rand::random()),
+                    };
+                    tokio::time::sleep(pause).await;
                 }
             }
         }
     }
 
-    async fn round(&self, load: Load) -> Result<(), NotGranted> {
-        let attempt = async |address: &str| self.attempt(address, load.clone()).await;
-        self.coordinators.heartbeat(attempt, || drop(self.granted_by.lock().take())).await
+    /// One heartbeat, by whatever way it is answered first. Returns after which time the next one is due, if a relay said so.
+    async fn round(&self, load: Load) -> Result<Option<Duration>, NotGranted> {
+        let relays = self.relays.order(self.shared, self.life.member);
+        let next = Mutex::new(None);
+        let attempt = async |to: Recipient<'_>| {
+            let after = self.attempt(to, load.clone()).await?;
+            *next.lock() = after;
+            Ok(())
+        };
+        self.coordinators.heartbeat(&relays, attempt).await?;
+        Ok(next.into_inner())
     }
 
-    async fn attempt(&self, address: &str, load: Load) -> Result<(), NotGranted> {
+    async fn attempt(&self, to: Recipient<'_>, load: Load) -> Result<Option<Duration>, NotGranted> {
         let stopping = self.shared.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
-        let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
+        let sent = self.shared.clock.now();
+        let heartbeat = self.heartbeats.lock().send(sent);
         let beat = Beat {
             node: heartbeat.node(),
             incarnation: heartbeat.incarnation(),
@@ -102,23 +119,39 @@ impl Sender<'_> {
             push_key: self.shared.push_key,
             load: Some(load),
         };
-        self.coordinators.beat(self.streams, address, beat).await?;
-        if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
-            // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
-            self.shared.load.report_all();
+        let answered = self.coordinators.beat(self.streams, to, beat).await?;
+        let relay = match to {
+            Recipient::Relay(relay) => Some(relay),
+            Recipient::Coordinator(_) => None,
+        };
+        self.relays.answered_by(relay);
+        if relay.is_some() {
+            self.shared.metrics.heartbeats_relayed.add(1);
         }
         if stopping {
             self.shared.leaving_heard().cancel();
         }
-        Ok(())
+        Ok(self.next_after(sent, &answered))
+    }
+
+    /// How long after `sent` the next heartbeat is due, if a relay said when its next batch leaves.
+    fn next_after(&self, sent: Millis, answered: &Answered) -> Option<Duration> {
+        let (departure_ms, now) = (answered.next_departure_ms?, self.shared.clock.now());
+        let next = next_by_relay(sent, now, departure_ms, self.life.timing.heartbeat_ms);
+        Some(Duration::from_millis(next.since(sent)))
     }
 
     /// Takes in an answer, whether anybody still waits for it or not.
     fn take(&self, answer: LeaseAnswer, now: ClusterNow) -> Taken {
         let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
-        let ClusterNow { replication_timeout_ms, protocol } = now;
+        let ClusterNow { replication_timeout_ms, protocol, term, relays } = now;
         if taken != Taken::Foreign {
             self.shared.note_protocol(protocol);
+            self.relays.note_count(relays);
+            if term != 0 && self.term.swap(term, Ordering::Relaxed) != term {
+                // Whoever leads in another term knows nothing of what was told before.
+                self.shared.load.report_all();
+            }
         }
         if taken != Taken::Foreign && self.life.note_replication_timeout(replication_timeout_ms) {
             tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
@@ -173,8 +206,9 @@ struct Sender<'a> {
     streams: &'a BeatStreams,
     life: &'a Life,
     heartbeats: Mutex<Heartbeats>,
-    /// Who answered the last heartbeat, if it was answered.
-    granted_by: Mutex<Option<String>>,
+    relays: Relays,
+    /// The term of whoever answered last; zero if nobody did.
+    term: AtomicU64,
 }
 
 #[cfg(test)]

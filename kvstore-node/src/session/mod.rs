@@ -4,6 +4,7 @@
 
 mod heartbeat;
 mod protocol;
+mod relays;
 pub(crate) mod remembered;
 
 use crate::grants::Grants;
@@ -15,6 +16,7 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, Report, StorageId,
+    carried_max,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -117,6 +119,13 @@ impl Session {
                 () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
                 () = remembered::keep(&self.shared) => LifeEnd::Ended,
                 () = protocol::keep(&self.shared, &*self.home) => LifeEnd::Ended,
+                never = self.shared.relay_streams.carry(
+                    &coordinators,
+                    &*self.shared.clock,
+                    life.member,
+                    life.timing.heartbeat_ms,
+                    || carried_max(self.shared.tables.nodes_alive()),
+                ) => match never {},
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {

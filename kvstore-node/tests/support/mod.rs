@@ -290,8 +290,8 @@ impl Played {
                 outcome => answers.push(BeatAnswer { node, incarnation, number, outcome }),
             }
         }
-        let now = ClusterNow { replication_timeout_ms: 1_000, protocol: 1 };
-        BeatAnswers { batch, outcome: Ok(Judged { answers, now }) }
+        let now = ClusterNow { replication_timeout_ms: 1_000, protocol: 1, term: 1, relays: 0 };
+        BeatAnswers { batch, outcome: Ok(Judged { answers, now, next_departure_ms: None }) }
     }
 
     fn beat(&self, beat: Beat) -> Result<Granted, ErrorDetail> {

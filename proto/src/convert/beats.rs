@@ -17,6 +17,8 @@ pub struct Beats {
     pub batch: u64,
     /// At least one, and at most [`BEATS_MAX`].
     pub beats: Vec<Beat>,
+    /// The life of the node that carries them for others; absent: a member sends its own.
+    pub relay: Option<(NodeId, Incarnation)>,
 }
 
 /// "I live and make progress."
@@ -54,6 +56,8 @@ pub struct Judged {
     pub answers: Vec<BeatAnswer>,
     /// What holds for everybody.
     pub now: ClusterNow,
+    /// When the next batch leaves, in milliseconds, where a relay passes them on.
+    pub next_departure_ms: Option<u64>,
 }
 
 /// What each answer says of the cluster, as it is now.
@@ -63,6 +67,10 @@ pub struct ClusterNow {
     pub replication_timeout_ms: u64,
     /// The protocol that is spoken.
     pub protocol: u32,
+    /// The term in which whoever answers leads; zero if nothing was granted.
+    pub term: u64,
+    /// How many nodes relay heartbeats; zero: none does.
+    pub relays: u32,
 }
 
 /// The answer to a heartbeat.
@@ -93,6 +101,9 @@ impl From<Beats> for v1::Beats {
             cluster: Some(beats.cluster.into()),
             batch: beats.batch,
             beats: beats.beats.into_iter().map(Into::into).collect(),
+            relay: beats
+                .relay
+                .map(|(node, incarnation)| v1::Relay { node: node.get(), incarnation: incarnation.get() }),
         }
     }
 }
@@ -109,8 +120,14 @@ impl TryFrom<v1::Beats> for Beats {
             cluster: required(ids::cluster_id(wire.cluster.as_ref())?, "Beats.cluster")?,
             batch: wire.batch,
             beats: wire.beats.into_iter().map(Beat::try_from).collect::<Result<_, _>>()?,
+            relay: wire.relay.map(relay).transpose()?,
         })
     }
+}
+
+fn relay(wire: v1::Relay) -> Result<(NodeId, Incarnation), ConvertError> {
+    let node = NodeId::new(ids::non_zero(wire.node, "Relay.node")?);
+    Ok((node, Incarnation::new(ids::non_zero(wire.incarnation, "Relay.incarnation")?)))
 }
 
 impl From<Beat> for v1::Beat {
@@ -147,9 +164,19 @@ impl From<BeatAnswers> for v1::BeatAnswers {
     fn from(answers: BeatAnswers) -> Self {
         let batch = answers.batch;
         match answers.outcome {
-            Ok(Judged { answers, now: ClusterNow { replication_timeout_ms, protocol } }) => {
+            Ok(Judged { answers, now, next_departure_ms }) => {
+                let ClusterNow { replication_timeout_ms, protocol, term, relays } = now;
                 let answers = answers.into_iter().map(Into::into).collect();
-                Self { batch, refused: None, answers, replication_timeout_ms, protocol }
+                Self {
+                    batch,
+                    refused: None,
+                    answers,
+                    replication_timeout_ms,
+                    protocol,
+                    term,
+                    relays,
+                    next_departure_ms,
+                }
             }
             Err(detail) => Self { batch, refused: Some(detail.into()), ..Self::default() },
         }
@@ -174,7 +201,10 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
                 )?,
                 // Coordinators that know only the first one do not say it.
                 protocol: wire.protocol.max(PROTOCOL_FIRST),
+                term: wire.term,
+                relays: wire.relays,
             },
+            next_departure_ms: wire.next_departure_ms,
         };
         Ok(Self { batch, outcome: Ok(judged) })
     }
@@ -256,15 +286,17 @@ mod tests {
 
     fn beats() -> Beats {
         let second = Beat { node: NodeId::new(3), load: None, stopping: false, ..beat() };
-        Beats { cluster: ClusterId::new(Uuid::from_u128(1)), batch: 4, beats: vec![beat(), second] }
+        let relay = Some((NodeId::new(9), Incarnation::new(8)));
+        Beats { cluster: ClusterId::new(Uuid::from_u128(1)), batch: 4, beats: vec![beat(), second], relay }
     }
 
     #[test]
     fn heartbeats_round_trip_and_bad_ones_name_the_field() {
         assert_eq!(Beats::try_from(v1::Beats::from(beats())), Ok(beats()));
         type Spoil = fn(&mut v1::Beats);
-        let cases: [(Spoil, &str); 7] = [
+        let cases: [(Spoil, &str); 8] = [
             (|wire| wire.cluster = None, "Beats.cluster"),
+            (|wire| wire.relay = Some(v1::Relay { node: 1, incarnation: 0 }), "Relay.incarnation"),
             (|wire| wire.beats.clear(), "Beats.beats"),
             (|wire| wire.beats = vec![wire.beats[0].clone(); BEATS_MAX + 1], "Beats.beats"),
             (|wire| wire.beats[1].node = 0, "Beat.node"),
@@ -290,8 +322,8 @@ mod tests {
         };
         let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
         let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));
-        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2 };
-        let judged = Judged { answers: vec![granted, of(3, Err(refused()))], now };
+        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7 };
+        let judged = Judged { answers: vec![granted, of(3, Err(refused()))], now, next_departure_ms: Some(0) };
         for outcome in [Ok(judged.clone()), Err(refused())] {
             let answers = BeatAnswers { batch: 4, outcome };
             assert_eq!(BeatAnswers::try_from(v1::BeatAnswers::from(answers.clone())), Ok(answers));

@@ -3,7 +3,7 @@
 use super::{ConvertError, in_range, required};
 use crate::v1;
 use archon_types::limits::REPLICAS_MAX;
-use archon_types::{HASH_PARTITIONS_MAX, LeaseTiming, Settings};
+use archon_types::{HASH_PARTITIONS_MAX, LeaseTiming, Setting, Settings};
 
 impl From<LeaseTiming> for v1::LeaseTiming {
     fn from(timing: LeaseTiming) -> Self {
@@ -40,6 +40,7 @@ impl From<Settings> for v1::Settings {
             replication_timeout_ms: settings.replication_timeout_ms,
             replace_after_ms: settings.replace_after_ms,
             copies_per_node_max: settings.copies_per_node_max,
+            relays_from: Some(settings.relays_from),
         }
     }
 }
@@ -56,6 +57,7 @@ impl TryFrom<v1::Settings> for Settings {
             replication_timeout_ms: wire.replication_timeout_ms,
             replace_after_ms: wire.replace_after_ms,
             copies_per_node_max: wire.copies_per_node_max,
+            relays_from: wire.relays_from.unwrap_or_else(|| Setting::RelaysFrom.default_value()),
         })
     }
 }

@@ -40,6 +40,8 @@ words! {
         ReplaceAfterMs = "replace_after_ms",
         /// How long a follower may leave its leader without an answer before it is dropped: at least two heartbeats.
         ReplicationTimeoutMs = "replication_timeout_ms",
+        /// Live nodes from which on some of them relay the heartbeats of the others: 0 for never.
+        RelaysFrom = "relays_from",
     }
 }
 
@@ -87,6 +89,7 @@ impl Setting {
             Self::CopiesPerNodeMax => settings.copies_per_node_max.into(),
             Self::ReplaceAfterMs => settings.replace_after_ms,
             Self::ReplicationTimeoutMs => settings.replication_timeout_ms,
+            Self::RelaysFrom => settings.relays_from,
         }
     }
 
@@ -105,6 +108,7 @@ impl Setting {
             Self::CopiesPerNodeMax => settings.copies_per_node_max = narrow,
             Self::ReplaceAfterMs => settings.replace_after_ms = value,
             Self::ReplicationTimeoutMs => settings.replication_timeout_ms = value,
+            Self::RelaysFrom => settings.relays_from = value,
         }
     }
 
@@ -119,13 +123,16 @@ impl Setting {
             Self::CopiesPerNodeMax => 1..=1_000,
             Self::ReplaceAfterMs => 1..=WEEK_MS,
             Self::ReplicationTimeoutMs => 10..=TEN_MINUTES_MS,
+            Self::RelaysFrom => 0..=1_000_000,
         }
     }
 
     /// What it is counted in.
     pub const fn unit(self) -> SettingUnit {
         match self {
-            Self::Partitions | Self::Replication | Self::MinNodes | Self::CopiesPerNodeMax => SettingUnit::Count,
+            Self::Partitions | Self::Replication | Self::MinNodes | Self::CopiesPerNodeMax | Self::RelaysFrom => {
+                SettingUnit::Count
+            }
             Self::HeartbeatMs
             | Self::LeaseMs
             | Self::FailureTimeoutMs
@@ -156,7 +163,8 @@ impl Setting {
             | Self::FailureTimeoutMs
             | Self::CopiesPerNodeMax
             | Self::ReplaceAfterMs
-            | Self::ReplicationTimeoutMs => None,
+            | Self::ReplicationTimeoutMs
+            | Self::RelaysFrom => None,
         }
     }
 

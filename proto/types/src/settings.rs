@@ -21,6 +21,19 @@ pub struct Settings {
     pub replace_after_ms: u64,
     /// Copies that may be under way to or from one node at once.
     pub copies_per_node_max: u32,
+    /// From so many live nodes on some of them relay the heartbeats of the others; 0: never.
+    #[serde(default = "relays_from", skip_serializing_if = "is_ordinary")]
+    pub relays_from: u64,
+}
+
+/// Below this the coordinators hear each member themselves, and do not notice.
+const fn relays_from() -> u64 {
+    500
+}
+
+/// What the first protocol does not know is written only where it was changed.
+fn is_ordinary(from: &u64) -> bool {
+    *from == relays_from()
 }
 
 impl Default for Settings {
@@ -33,6 +46,7 @@ impl Default for Settings {
             replication_timeout_ms: 1_000,
             replace_after_ms: 300_000,
             copies_per_node_max: 2,
+            relays_from: relays_from(),
         }
     }
 }

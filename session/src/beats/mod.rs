@@ -1,91 +1,122 @@
-//! The heartbeats of one life on their way to coordinators and back.
+//! The heartbeats of one life on their way to coordinators or relays and back.
 //!
 //! | Module | |
 //! |---|---|
 //! | `mod` | who waits for which answer |
-//! | `stream` | one stream, to one coordinator |
+//! | `stream` | one stream, to one address |
+//! | `streams` | all that are open |
 
 mod stream;
+mod streams;
 
-use self::stream::{Carrier, Said, Waiting};
+pub(crate) use self::stream::Said;
+pub(crate) use self::streams::{Backlog, Streams};
 use crate::coordinators::NotGranted;
 use archon_frames::FrameError;
 use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
-use archon_security::Transport;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_security::{Expected, Transport};
+use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-/// Streams at once; a cluster has fewer coordinators.
-const STREAMS_MAX: usize = 32;
-/// What streams said and nobody has looked at yet; a stream waits when it is full.
-const SAID_MAX: usize = 64;
-/// How long a stream may owe an answer, at least, before it counts as broken and is made anew.
-const STALLED_MIN: Duration = Duration::from_secs(1);
+/// How long a relay's answer is waited for: it says within 50 ms that no coordinator answers it.
+const RELAY_DEADLINE: Duration = Duration::from_millis(80);
 
-/// The streams of one life to coordinators, one to each that was asked and whose word may still matter. They end with this.
+/// The streams of one life to whom it sends its heartbeats.
 #[derive(Debug)]
 pub struct BeatStreams {
     member: Member,
-    transport: Transport,
-    /// How long the answer to a heartbeat is waited for.
+    /// How long the answer of a coordinator is waited for.
     deadline: Duration,
-    open: Mutex<Open>,
+    streams: Streams,
     /// Heartbeats whose answer somebody waits for, by number.
     asked: Mutex<BTreeMap<u64, Asked>>,
-    said: mpsc::Sender<Said>,
 }
 
 /// What arrives on the streams of a life.
 #[derive(Debug)]
 pub struct Heard(mpsc::Receiver<Said>);
 
-#[derive(Debug, Default)]
-struct Open {
-    streams: BTreeMap<String, Stream>,
-    /// Streams so far.
-    count: u64,
+/// A node that carries heartbeats for others, as the table has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RelayAddress {
+    /// Its number.
+    pub node: NodeId,
+    /// Its name, which its certificate says.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
 }
 
-/// A stream's end that its task listens to; the task ends when it is dropped.
-#[derive(Debug)]
-struct Stream {
-    number: u64,
-    newest: watch::Sender<Option<Waiting>>,
+/// To whom a heartbeat is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recipient<'a> {
+    /// A coordinator, by its address.
+    Coordinator(&'a str),
+    /// A relay.
+    Relay(&'a RelayAddress),
+}
+
+/// A heartbeat was answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answered {
+    /// What became of the answer.
+    pub taken: Taken,
+    /// In how many milliseconds the relay's next batch leaves, if a relay brought it.
+    pub next_departure_ms: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Asked {
     address: String,
-    outcome: oneshot::Sender<Result<Taken, NotGranted>>,
+    by_relay: bool,
+    outcome: oneshot::Sender<Result<Answered, NotGranted>>,
+}
+
+impl Recipient<'_> {
+    fn address(&self) -> &str {
+        match self {
+            Self::Coordinator(address) => address,
+            Self::Relay(relay) => &relay.address,
+        }
+    }
+
+    fn expected(&self) -> Expected {
+        match self {
+            Self::Coordinator(_) => Expected::Coordinators,
+            Self::Relay(relay) => Expected::Node(relay.name.clone()),
+        }
+    }
 }
 
 impl BeatStreams {
-    /// None yet, for the life of `member`, which waits for each answer for `deadline`. What arrives is for [`listen`](Self::listen).
+    /// None yet, for the life of `member`, which waits for each answer of a coordinator for `deadline`. What arrives is for
+    /// [`listen`](Self::listen).
     pub fn new(member: Member, transport: Transport, deadline: Duration) -> (Self, Heard) {
-        let (said, heard) = mpsc::channel(SAID_MAX);
-        let (open, asked) = (Mutex::default(), Mutex::default());
-        (Self { member, transport, deadline, open, asked, said }, Heard(heard))
+        let (streams, heard) = Streams::new(transport, Backlog::Newest, deadline);
+        (Self { member, deadline, streams, asked: Mutex::default() }, Heard(heard))
     }
 
-    /// Sends a heartbeat to one coordinator and waits for its answer, which [`listen`](Self::listen) takes in.
+    /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) takes in.
     ///
     /// # Errors
     /// Nothing is granted in time, and why. An answer that comes later still counts, if no later heartbeat's did.
-    pub async fn beat(&self, address: &str, beat: Beat) -> Result<Taken, NotGranted> {
-        let (number, until) = (beat.number, Instant::now() + self.deadline);
+    pub async fn beat(&self, to: Recipient<'_>, beat: Beat) -> Result<Answered, NotGranted> {
+        let by_relay = matches!(to, Recipient::Relay(_));
+        let deadline = if by_relay { RELAY_DEADLINE } else { self.deadline };
+        let (number, until) = (beat.number, Instant::now() + deadline);
         let (outcome, answered) = oneshot::channel();
-        self.asked.lock().insert(number, Asked { address: address.to_owned(), outcome });
+        self.asked.lock().insert(number, Asked { address: to.address().to_owned(), by_relay, outcome });
         let _forgotten = Forgets { streams: self, number };
-        if let Err(detail) = self.send(address, beat, until) {
-            tracing::debug!(%detail, address, "no heartbeat goes there");
+        let frame = Beats { cluster: self.member.cluster, batch: number, beats: vec![beat], relay: None };
+        if let Err(detail) = self.streams.send(to.address(), to.expected(), frame.into(), until) {
+            tracing::debug!(%detail, address = to.address(), "no heartbeat goes there");
             return Err(NotGranted::Failed(None));
         }
         match timeout_at(until, answered).await {
@@ -94,38 +125,12 @@ impl BeatStreams {
         }
     }
 
-    /// Gives the heartbeat to the stream to this coordinator, which sends the newest that it has.
-    fn send(&self, address: &str, beat: Beat, until: Instant) -> Result<(), ErrorDetail> {
-        self.transport.check(address)?;
-        let batch = beat.number;
-        let frame = Beats { cluster: self.member.cluster, batch, beats: vec![beat] };
-        let waiting = Waiting { frame: Arc::new(frame.into()), until };
-        let mut open = self.open.lock();
-        if let Some(stream) = open.streams.get(address) {
-            stream.newest.send_replace(Some(waiting));
-            return Ok(());
-        }
-        if open.streams.len() >= STREAMS_MAX {
-            open.streams.clear();
-        }
-        open.count += 1;
-        let (number, (newest, heard)) = (open.count, watch::channel(None));
-        newest.send_replace(Some(waiting));
-        let stalled = STALLED_MIN.max(2 * self.deadline);
-        let (address, said) = (address.to_owned(), self.said.clone());
-        let transport = self.transport.clone();
-        let carrier = Carrier { transport, address: address.clone(), stream: number, newest: heard, stalled, said };
-        tokio::spawn(carrier.run());
-        open.streams.insert(address, Stream { number, newest });
-        Ok(())
-    }
-
-    /// Nobody else than this coordinator is asked from now on, as long as it answers.
+    /// Nobody else than whoever serves at this address is asked from now on, as long as it answers.
     pub(crate) fn keep_only(&self, address: &str) {
-        self.open.lock().streams.retain(|other, _| other == address);
+        self.streams.keep_only(address);
     }
 
-    /// Takes in what coordinators say, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what
+    /// Takes in what is said, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what
     /// the answer says of the cluster.
     pub async fn listen(&self, heard: &mut Heard, take: impl Fn(LeaseAnswer, ClusterNow) -> Taken) -> Infallible {
         loop {
@@ -135,18 +140,24 @@ impl BeatStreams {
                 BeatAnswers::try_from(wire).map_err(|error| FrameError::Unreadable(error.to_string()))
             });
             match answers {
-                Ok(BeatAnswers { outcome: Ok(Judged { answers, now }), .. }) => {
+                Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms }), .. }) => {
                     for answer in answers {
-                        self.answered(answer, now, &take);
+                        self.answered(answer, now, next_departure_ms, &take);
                     }
                 }
-                Ok(BeatAnswers { batch, outcome: Err(detail) }) => self.settle(batch, Err(not_granted(detail))),
+                Ok(BeatAnswers { batch, outcome: Err(detail) }) => self.refused(batch, detail),
                 Err(error) => self.ended(&address, stream, error),
             }
         }
     }
 
-    fn answered(&self, answer: BeatAnswer, now: ClusterNow, take: impl Fn(LeaseAnswer, ClusterNow) -> Taken) {
+    fn answered(
+        &self,
+        answer: BeatAnswer,
+        now: ClusterNow,
+        next_departure_ms: Option<u64>,
+        take: impl Fn(LeaseAnswer, ClusterNow) -> Taken,
+    ) {
         let BeatAnswer { node, incarnation, number, outcome } = answer;
         let outcome = match outcome {
             Ok(Granted { lease_ms, withdrawn }) => {
@@ -156,7 +167,7 @@ impl BeatStreams {
                         tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not sent, or long ago");
                         return;
                     }
-                    taken => Ok(taken),
+                    taken => Ok(Answered { taken, next_departure_ms }),
                 }
             }
             Err(_) if (node, incarnation) != (self.member.node, self.member.incarnation) => return,
@@ -165,8 +176,21 @@ impl BeatStreams {
         self.settle(number, outcome);
     }
 
+    /// Nothing of a frame is answered from there.
+    fn refused(&self, number: u64, detail: ErrorDetail) {
+        let by_relay = self.asked.lock().get(&number).is_some_and(|asked| asked.by_relay);
+        let why = match detail.kind {
+            // It keeps the heartbeat, and sends it to whoever leads next.
+            ErrorKind::NoQuorum if by_relay => NotGranted::NoCoordinator,
+            // What a relay says of a life is hearsay: only a coordinator's answer to the heartbeat itself ends one.
+            _ if by_relay => NotGranted::Failed(None),
+            _ => not_granted(detail),
+        };
+        self.settle(number, Err(why));
+    }
+
     /// Tells whoever waits for the answer to a heartbeat, if anybody does.
-    fn settle(&self, number: u64, outcome: Result<Taken, NotGranted>) {
+    fn settle(&self, number: u64, outcome: Result<Answered, NotGranted>) {
         if let Some(asked) = self.asked.lock().remove(&number) {
             // Whoever waits no more has its reasons.
             let _ = asked.outcome.send(outcome);
@@ -179,22 +203,18 @@ impl BeatStreams {
             FrameError::Unreadable(_) => tracing::warn!(%error, address, "the answers to heartbeats cannot be read"),
             _ => tracing::debug!(%error, address, "a stream of heartbeats ended"),
         }
-        let mut open = self.open.lock();
-        if open.streams.get(address).is_none_or(|stream| stream.number != number) {
+        if !self.streams.ended(address, number) {
             return;
         }
-        open.streams.remove(address);
-        drop(open);
-        let outcome = match error {
-            FrameError::Refused(detail) => not_granted(detail),
-            _ => NotGranted::Failed(None),
-        };
         let over: Vec<u64> = {
             let asked = self.asked.lock();
             asked.iter().filter(|(_, asked)| asked.address == address).map(|(number, _)| *number).collect()
         };
         for number in over {
-            self.settle(number, Err(outcome.clone()));
+            match &error {
+                FrameError::Refused(detail) => self.refused(number, detail.clone()),
+                _ => self.settle(number, Err(NotGranted::Failed(None))),
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One stream of heartbeats, to one coordinator. It holds one heartbeat at most that has not left: the newest.
+//! One stream of heartbeats, to one coordinator or relay.
 
 use archon_frames::{FrameError, StreamKind, connect};
 use archon_proto::v1;
@@ -12,9 +12,11 @@ use tokio::time::{Instant, sleep_until};
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A heartbeat that is to leave.
+/// A frame of heartbeats that is to leave.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
+    /// Rises with each frame that is given to one stream.
+    pub(super) sequence: u64,
     pub(super) frame: Arc<v1::Beats>,
     /// Nobody waits for its answer after this: it does not leave any more, for an old sign of life is none.
     pub(super) until: Instant,
@@ -22,12 +24,12 @@ pub(super) struct Waiting {
 
 /// What a stream has to say.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) address: String,
+pub(crate) struct Said {
+    pub(crate) address: String,
     /// The stream's number.
-    pub(super) stream: u64,
+    pub(crate) stream: u64,
     /// Answers; or why the stream has ended.
-    pub(super) what: Result<v1::BeatAnswers, FrameError>,
+    pub(crate) what: Result<v1::BeatAnswers, FrameError>,
 }
 
 /// One stream, as its task has it.
@@ -35,9 +37,11 @@ pub(super) struct Said {
 pub(super) struct Carrier {
     pub(super) transport: Transport,
     pub(super) address: String,
+    /// Who is to serve there.
+    pub(super) expected: Expected,
     /// Its number.
     pub(super) stream: u64,
-    pub(super) newest: watch::Receiver<Option<Waiting>>,
+    pub(super) newest: watch::Receiver<Vec<Waiting>>,
     /// For how long an answer may be owed before the stream counts as broken.
     pub(super) stalled: Duration,
     pub(super) said: mpsc::Sender<Said>,
@@ -62,14 +66,15 @@ impl Carrier {
         let (mut reader, mut writer) = connect(
             &self.transport,
             &self.address,
-            &Expected::Coordinators,
+            &self.expected,
             StreamKind::Beats,
             MESSAGE_BYTES_MAX,
             CONNECT_TIMEOUT,
         )
         .await?;
-        // Since when an answer is owed.
+        // Since when an answer is owed, and the last frame that was looked at.
         let mut owed: Option<Instant> = None;
+        let mut last = 0;
         loop {
             tokio::select! {
                 changed = self.newest.changed() => {
@@ -78,11 +83,14 @@ impl Carrier {
                     }
                     let now = Instant::now();
                     let waiting = self.newest.borrow_and_update().clone();
-                    if let Some(Waiting { frame, .. }) = waiting.filter(|waiting| now < waiting.until) {
-                        owed.get_or_insert(now);
-                        writer.push(&*frame);
-                        writer.flush_within(stalled, stalled).await?;
+                    for Waiting { sequence, frame, until } in waiting {
+                        if sequence > last && now < until {
+                            owed.get_or_insert(now);
+                            writer.push(&*frame);
+                        }
+                        last = last.max(sequence);
                     }
+                    writer.flush_within(stalled, stalled).await?;
                 }
                 answers = reader.next::<v1::BeatAnswers>() => {
                     owed = None;

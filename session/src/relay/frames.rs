@@ -1,0 +1,79 @@
+//! Batches cut into frames that a coordinator reads from somebody whom it does not know yet.
+
+use archon_frames::STRANGER_BYTES_MAX;
+use archon_proto::convert::beats::{BEATS_MAX, Beat};
+use archon_proto::v1;
+use prost::Message as _;
+
+/// Most bytes of heartbeats in one frame.
+const FRAME_BYTES: usize = STRANGER_BYTES_MAX / 2;
+
+/// Cuts heartbeats into frames, each small enough and none empty. What a member says of its load may be large once; one that is larger
+/// than a frame goes without it.
+pub(super) fn cut(beats: impl Iterator<Item = Beat>) -> Vec<Vec<Beat>> {
+    let mut frames: Vec<Vec<Beat>> = Vec::new();
+    let mut bytes = FRAME_BYTES;
+    for mut beat in beats {
+        let mut needs = encoded_bytes(&beat);
+        if needs > FRAME_BYTES {
+            beat.load = None;
+            needs = encoded_bytes(&beat);
+        }
+        match frames.last_mut() {
+            Some(frame) if bytes + needs <= FRAME_BYTES && frame.len() < BEATS_MAX => {
+                frame.push(beat);
+                bytes += needs;
+            }
+            _ => {
+                frames.push(vec![beat]);
+                bytes = needs;
+            }
+        }
+    }
+    frames
+}
+
+fn encoded_bytes(beat: &Beat) -> usize {
+    // With its tag and length.
+    v1::Beat::from(beat.clone()).encoded_len() + 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_proto::convert::load::{Load, PlacementLoad};
+    use archon_types::{Incarnation, NodeId, PlacementId, PushKey, Version};
+    use uuid::Uuid;
+
+    fn beat(node: u64, placements: u64) -> Beat {
+        let load = |placement| PlacementLoad { placement: PlacementId::new(placement), bytes: 1 << 40, keys: 1 << 30 };
+        Beat {
+            node: NodeId::new(node),
+            incarnation: Incarnation::new(3),
+            number: 1,
+            table_version: Version::new(7),
+            stopping: false,
+            push_key: PushKey::new(Uuid::from_u128(5)),
+            load: Some(Load { placements: (1..=placements).map(load).collect(), ..Load::default() }),
+        }
+    }
+
+    #[test]
+    fn a_batch_was_larger_than_what_a_coordinator_reads_of_a_stranger() {
+        let beats: Vec<Beat> = (1..=3_000).map(|node| beat(node, node % 40)).collect();
+        let frames = cut(beats.iter().cloned());
+        assert_eq!(frames.concat(), beats, "none is lost and none comes twice");
+        for frame in &frames {
+            let bytes: usize = frame.iter().map(encoded_bytes).sum();
+            assert!(!frame.is_empty() && bytes <= FRAME_BYTES, "{bytes}");
+        }
+        assert!(cut(std::iter::empty()).is_empty());
+    }
+
+    #[test]
+    fn a_member_with_much_to_say_lives_all_the_same() {
+        let frames = cut([beat(1, 10), beat(2, 10_000), beat(3, 10)].into_iter());
+        let found: Vec<_> = frames.concat().iter().map(|beat| (beat.node.get(), beat.load.is_some())).collect();
+        assert_eq!(found, [(1, true), (2, false), (3, true)]);
+    }
+}

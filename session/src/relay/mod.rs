@@ -1,0 +1,248 @@
+//! Heartbeats carried for others: streams of members on one side, coordinators on the other. What leaves when, and who hears which
+//! answer, is decided in `archon_member::Relay`.
+//!
+//! | Module | |
+//! |---|---|
+//! | `mod` | one life of a relay |
+//! | `carried` | what it carries |
+//! | `frames` | batches cut into frames |
+//! | `stream` | the stream of one member |
+
+mod carried;
+mod frames;
+mod stream;
+
+use self::carried::CarriedBeat;
+use self::stream::{Carry, Input};
+use crate::beats::{Backlog, Said, Streams};
+use crate::clock::Clock;
+use crate::coordinators::Coordinators;
+use archon_frames::{FrameError, FrameReader, FrameWriter};
+use archon_member::{Relay, RelayEffect, ReturnAddress, Took, Towards};
+use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Judged};
+use archon_proto::convert::session::Member;
+use archon_security::Expected;
+use archon_types::{ErrorDetail, ErrorKind, Millis};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// What members said and the relay has not looked at yet; a stream waits when it is full.
+const INPUTS_MAX: usize = 1_024;
+/// Frames that wait on the stream to a coordinator that has not taken them yet.
+const BACKLOG: usize = 64;
+/// How long a batch is worth sending: a heartbeat that left later would be of no use to its member.
+const WORTH: Duration = Duration::from_millis(150);
+
+/// What a relay counts; see docs/METRICS.md.
+#[derive(Debug, Default)]
+pub struct RelayCounts {
+    /// Heartbeats passed on to coordinators.
+    pub beats: AtomicU64,
+    /// Batches of them.
+    pub batches: AtomicU64,
+    /// Heartbeats turned away because enough members were carried.
+    pub busy: AtomicU64,
+    /// Times that members heard that no coordinator answers.
+    pub no_coordinator: AtomicU64,
+    /// Members carried now.
+    pub members: AtomicU64,
+}
+
+/// Where streams of members go, and what carries them while this process has a life in the cluster.
+#[derive(Clone, Debug)]
+pub struct RelayStreams {
+    inputs: mpsc::Sender<Input>,
+    waiting: Arc<Mutex<mpsc::Receiver<Input>>>,
+    streams: Arc<AtomicU64>,
+    counts: Arc<RelayCounts>,
+}
+
+impl Default for RelayStreams {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RelayStreams {
+    /// Nobody is carried yet.
+    pub fn new() -> Self {
+        let (inputs, waiting) = mpsc::channel(INPUTS_MAX);
+        let waiting = Arc::new(Mutex::new(waiting));
+        Self { inputs, waiting, streams: Arc::default(), counts: Arc::default() }
+    }
+
+    /// What it counted so far.
+    pub fn counts(&self) -> &RelayCounts {
+        &self.counts
+    }
+
+    /// Serves the stream of one member until it ends, or until `stop`.
+    pub async fn serve(&self, clock: &dyn Clock, reader: FrameReader, writer: FrameWriter, stop: &CancellationToken) {
+        let number = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        stream::serve(number, &self.inputs, clock, reader, writer, stop).await;
+    }
+
+    /// Carries what comes for as long as it is polled, in the name of this life. Of so many live nodes as `live` says it has a share.
+    pub async fn carry(
+        &self,
+        coordinators: &Coordinators,
+        clock: &dyn Clock,
+        member: Member,
+        heartbeat_ms: u64,
+        members_max: impl Fn() -> usize,
+    ) -> Infallible {
+        // One life at a time.
+        let mut waiting = self.waiting.lock().await;
+        let (streams, mut heard) = Streams::new(coordinators.transport().clone(), Backlog::Frames(BACKLOG), WORTH);
+        let relay = Relay::new(heartbeat_ms, clock.now());
+        let mut life =
+            Life { coordinators, clock, member, streams, relay, members: BTreeMap::new(), counts: &self.counts };
+        loop {
+            let wake = Duration::from_millis(life.relay.wake_at().since(clock.now()).max(1));
+            tokio::select! {
+                Some(input) = waiting.recv() => life.take(input, members_max()),
+                Some(said) = heard.recv() => life.hear(said),
+                () = sleep(wake) => {}
+            }
+            let effects = life.relay.due(clock.now());
+            life.perform(effects);
+            self.counts.members.store(life.relay.carries() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One life of a relay.
+struct Life<'a> {
+    coordinators: &'a Coordinators,
+    clock: &'a dyn Clock,
+    member: Member,
+    streams: Streams,
+    relay: Relay<CarriedBeat>,
+    /// Where the streams of members wait for answers.
+    members: BTreeMap<u64, mpsc::Sender<BeatAnswers>>,
+    counts: &'a RelayCounts,
+}
+
+impl Life<'_> {
+    fn take(&mut self, input: Input, members_max: usize) {
+        match input {
+            Input::Ended(stream) => {
+                self.members.remove(&stream);
+                self.relay.ended(stream);
+            }
+            Input::Carry(Carry { stream, beats, answers, came }) => {
+                self.members.entry(stream).or_insert(answers);
+                let from = ReturnAddress { stream, frame: beats.batch };
+                if beats.cluster != self.member.cluster {
+                    let why = "these heartbeats are for another cluster";
+                    return self.say(from, Err(ErrorDetail::new(ErrorKind::WrongCluster, why)));
+                }
+                for beat in beats.beats {
+                    self.heard(from, beat, came, members_max);
+                }
+            }
+        }
+    }
+
+    fn heard(&mut self, from: ReturnAddress, beat: Beat, came: Millis, members_max: usize) {
+        match self.relay.heard(from, CarriedBeat(beat), members_max, came) {
+            Took::Leaves | Took::Old => {}
+            Took::Waits => self.say_no_coordinator(from),
+            Took::Busy => {
+                self.counts.busy.fetch_add(1, Ordering::Relaxed);
+                let why = "this node carries heartbeats for enough members; ask another one";
+                self.say(from, Err(ErrorDetail::new(ErrorKind::Overloaded, why)));
+            }
+        }
+    }
+
+    /// A coordinator said something, or its stream ended.
+    fn hear(&mut self, Said { address, stream, what }: Said) {
+        let now = self.clock.now();
+        let answers = what
+            .and_then(|wire| BeatAnswers::try_from(wire).map_err(|error| FrameError::Unreadable(error.to_string())));
+        let refused = match answers {
+            Ok(BeatAnswers { batch, outcome: Ok(judged) }) => {
+                self.coordinators.leads(&address);
+                self.streams.keep_only(&address);
+                return self.pass_back(batch, judged);
+            }
+            Ok(BeatAnswers { batch, outcome: Err(detail) }) => {
+                self.doubt(&address, detail.leader.as_deref());
+                self.relay.refused(batch, now)
+            }
+            Err(error) if self.streams.ended(&address, stream) => {
+                tracing::debug!(%error, address, "the stream to a coordinator ended");
+                let hint = if let FrameError::Refused(detail) = error { detail.leader } else { None };
+                self.doubt(&address, hint.as_deref());
+                self.relay.refused(u64::MAX, now)
+            }
+            Err(_) => return,
+        };
+        self.perform(refused);
+    }
+
+    fn doubt(&self, address: &str, hint: Option<&str>) {
+        self.coordinators.doubt(address);
+        if let Some(leader) = hint {
+            self.coordinators.leads(leader);
+        }
+    }
+
+    /// Each answer goes to the stream of the member that it names.
+    fn pass_back(&mut self, batch: u64, judged: Judged) {
+        let named = judged.answers.iter().map(|answer| (answer.node, answer.incarnation, answer.number));
+        let routes = self.relay.answered(batch, named);
+        let next_departure_ms = Some(self.relay.next_departure_ms(self.clock.now()));
+        for (answer, to) in judged.answers.into_iter().zip(routes) {
+            if let Some(to) = to {
+                self.say(to, Ok(Judged { answers: vec![answer], now: judged.now, next_departure_ms }));
+            }
+        }
+    }
+
+    fn perform(&mut self, effects: Vec<RelayEffect<CarriedBeat>>) {
+        for effect in effects {
+            match effect {
+                RelayEffect::Depart { batch, beats, towards } => self.depart(batch, beats, towards),
+                RelayEffect::NoCoordinator(to) => self.say_no_coordinator(to),
+            }
+        }
+    }
+
+    fn depart(&self, batch: u64, beats: Vec<CarriedBeat>, towards: Towards) {
+        let order = self.coordinators.order();
+        let count = if towards == Towards::Leader { 1 } else { order.len() };
+        let (until, relay) = (Instant::now() + WORTH, Some((self.member.node, self.member.incarnation)));
+        self.counts.beats.fetch_add(beats.len() as u64, Ordering::Relaxed);
+        self.counts.batches.fetch_add(1, Ordering::Relaxed);
+        for beats in frames::cut(beats.into_iter().map(|CarriedBeat(beat)| beat)) {
+            let frame = Beats { cluster: self.member.cluster, batch, beats, relay };
+            let frame = archon_proto::v1::Beats::from(frame);
+            for address in order.iter().take(count) {
+                if let Err(detail) = self.streams.send(address, Expected::Coordinators, frame.clone(), until) {
+                    tracing::debug!(%detail, address, "no heartbeats go there");
+                }
+            }
+        }
+    }
+
+    fn say_no_coordinator(&self, to: ReturnAddress) {
+        self.counts.no_coordinator.fetch_add(1, Ordering::Relaxed);
+        let why = "no coordinator answers this relay; it keeps the heartbeat for whoever leads next";
+        self.say(to, Err(ErrorDetail::new(ErrorKind::NoQuorum, why)));
+    }
+
+    fn say(&self, to: ReturnAddress, outcome: Result<Judged, ErrorDetail>) {
+        if let Some(stream) = self.members.get(&to.stream) {
+            // One that does not take its answers asks again, or is gone.
+            let _ = stream.try_send(BeatAnswers { batch: to.frame, outcome });
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The stream of one member at a relay: its heartbeats come in, their answers go out.
+
+use crate::clock::Clock;
+use archon_frames::{FrameError, FrameReader, FrameWriter, end_stream};
+use archon_proto::convert::beats::{BeatAnswers, Beats};
+use archon_proto::v1;
+use archon_types::{ErrorDetail, ErrorKind, Millis};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// Answers that wait for their stream: of those that a member did not take in time the later ones are dropped.
+const ANSWERS_MAX: usize = 8;
+/// How long a stream may be silent: a member that is carried beats several times a second.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long a member may take nothing of its answers.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// What the streams of members bring.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// Heartbeats.
+    Carry(Carry),
+    /// The stream of this number is over.
+    Ended(u64),
+}
+
+/// Heartbeats of one member.
+#[derive(Debug)]
+pub(super) struct Carry {
+    /// The number of its stream.
+    pub(super) stream: u64,
+    pub(super) beats: Beats,
+    /// Where the stream waits for answers.
+    pub(super) answers: mpsc::Sender<BeatAnswers>,
+    /// When they came.
+    pub(super) came: Millis,
+}
+
+/// Serves a stream until it ends, or until `stop`.
+pub(super) async fn serve(
+    number: u64,
+    inputs: &mpsc::Sender<Input>,
+    clock: &dyn Clock,
+    mut reader: FrameReader,
+    mut writer: FrameWriter,
+    stop: &CancellationToken,
+) {
+    let ended = carry(number, inputs, clock, &mut reader, &mut writer, stop).await;
+    let _ = inputs.send(Input::Ended(number)).await;
+    end_stream(ended, writer).await;
+}
+
+async fn carry(
+    number: u64,
+    inputs: &mpsc::Sender<Input>,
+    clock: &dyn Clock,
+    reader: &mut FrameReader,
+    writer: &mut FrameWriter,
+    stop: &CancellationToken,
+) -> Result<(), FrameError> {
+    let (answers, mut answered) = mpsc::channel(ANSWERS_MAX);
+    let mut heard = Instant::now();
+    loop {
+        tokio::select! {
+            beats = reader.next::<v1::Beats>() => {
+                heard = Instant::now();
+                let beats = Beats::try_from(beats?).map_err(|error| FrameError::Refused(error.into()))?;
+                check_own(&beats).map_err(FrameError::Refused)?;
+                let carry = Carry { stream: number, beats, answers: answers.clone(), came: clock.now() };
+                if inputs.send(Input::Carry(carry)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Some(answer) = answered.recv() => {
+                writer.push(&v1::BeatAnswers::from(answer));
+                writer.flush_within(STALLED, STALLED).await?;
+            }
+            () = sleep_until(heard + SILENCE) => return Err(FrameError::Silent(SILENCE)),
+            () = stop.cancelled() => {
+                let why = "this node is stopping; its members turn to another relay";
+                return Err(FrameError::Refused(ErrorDetail::new(ErrorKind::ShuttingDown, why)));
+            }
+        }
+    }
+}
+
+/// Each stream is one member's: what a relay carries comes from the members themselves.
+fn check_own(beats: &Beats) -> Result<(), ErrorDetail> {
+    if beats.beats.len() == 1 && beats.relay.is_none() {
+        return Ok(());
+    }
+    let why =
+        "a node carries the heartbeats of members that send their own, one in a frame; a relay talks to coordinators";
+    Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
+}
