@@ -4,6 +4,7 @@
 //! of the command line as its first argument, it becomes `archon`.
 
 pub mod played_node;
+pub mod played_relays;
 mod tool;
 
 pub use tool::{TableArgs, ToolArgs};

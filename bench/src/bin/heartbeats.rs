@@ -1,11 +1,13 @@
 //! Registers many nodes with a quorum on this machine, heartbeats from each at the configured interval over a stream of its
-//! own, and prints missed replies, latency and the coordinators' CPU.
+//! own, and prints missed replies, latency and the coordinators' CPU. With RELAYS the heartbeats travel by so many real relays, which
+//! run in this process.
 //!
 //! ```text
-//! cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS [PARTITIONS]]]
+//! cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS [PARTITIONS [RELAYS]]]]
 //! ```
 
 use anyhow::Context;
+use archon_bench::played_relays::{self, PlayedRelays};
 use archon_bench::{become_archon, own_path, played_node};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::{BeatStream, cpu_of};
@@ -25,7 +27,6 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
@@ -47,22 +48,24 @@ fn main() -> anyhow::Result<ExitCode> {
     let nodes = arguments.next().map_or(Ok(1_000), |text| text.parse())?;
     let seconds = arguments.next().map_or(Ok(20), |text| text.parse())?;
     let partitions = arguments.next().map_or(Ok(4_096), |text| text.parse())?;
-    tokio::runtime::Runtime::new()?.block_on(run(nodes, Duration::from_secs(seconds), partitions))?;
+    let relays = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    tokio::runtime::Runtime::new()?.block_on(run(nodes, Duration::from_secs(seconds), partitions, relays))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(nodes: usize, length: Duration, partitions: u32) -> anyhow::Result<()> {
+async fn run(nodes: usize, length: Duration, partitions: u32, relays: usize) -> anyhow::Result<()> {
     let options = Options { nodes: vec![], partitions, nodes_min: nodes, ..Options::default() };
     let cluster = Cluster::start(&own_path()?, &options);
     let (leader, _) = cluster.wait_leader();
     let leader_address = cluster.coordinator_addresses()[leader].clone();
 
     let addresses = serve_control(nodes).await?;
+    let relays = Arc::new(PlayedRelays::start(relays).await?);
     let phase = Arc::new(Phase::default());
     let began = Instant::now();
     let mut beating = JoinSet::new();
     for (number, address) in addresses.into_iter().enumerate() {
-        beating.spawn(live(leader_address.clone(), number, address, phase.clone()));
+        beating.spawn(live(leader_address.clone(), number, address, phase.clone(), Arc::clone(&relays)));
     }
     while phase.registered.load(Ordering::Relaxed) < nodes {
         anyhow::ensure!(began.elapsed() < JOIN_LIMIT, "only {:?} of {nodes} nodes registered", phase.registered);
@@ -89,7 +92,8 @@ async fn run(nodes: usize, length: Duration, partitions: u32) -> anyhow::Result<
         (settling.elapsed() - QUIET).as_secs_f64(),
         phase.missed.load(Ordering::Relaxed)
     );
-    println!("heartbeats every {} ms each for {} s", INTERVAL.as_millis(), length.as_secs());
+    let ways = if relays.count() == 0 { "straight".to_owned() } else { format!("by {} relays", relays.count()) };
+    println!("heartbeats every {} ms each for {} s, {ways}", INTERVAL.as_millis(), length.as_secs());
 
     let pids: Vec<u32> = (0..options.coordinators).map(|index| cluster.coordinator(index).pid()).collect();
     let cpu_before: Vec<Duration> = pids.iter().map(|pid| cpu_of(*pid)).collect();
@@ -141,6 +145,8 @@ struct Phase {
 
 struct Session {
     leader: String,
+    /// Where its heartbeats go: the leading coordinator, or a relay.
+    beats_to: String,
     client: SessionClient<Channel>,
     registration: RegisterRequest,
     registered: Option<(Registered, BeatStream)>,
@@ -148,19 +154,24 @@ struct Session {
 }
 
 impl Session {
-    async fn begin(leader: &str, number: usize, address: String) -> anyhow::Result<Self> {
+    async fn begin(leader: &str, number: usize, address: String, relays: &PlayedRelays) -> anyhow::Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{leader}"))?.connect().await?;
         let registration = played_node::registration(number, address);
         let (leader, client) = (leader.to_owned(), SessionClient::new(channel));
-        let mut session = Self { leader, client, registration, registered: None, number: 0 };
+        let beats_to = relays.address(number).unwrap_or(&leader).to_owned();
+        let mut session = Self { leader, beats_to, client, registration, registered: None, number: 0 };
         // All knock at once, so some connections are turned away: a real node tries again too.
         for _ in 0..REGISTER_TRIES {
             if session.register().await.is_ok() {
-                return Ok(session);
+                break;
             }
             tokio::time::sleep(INTERVAL).await;
         }
-        session.register().await?;
+        if session.registered.is_none() {
+            session.register().await?;
+        }
+        let Some((registered, _)) = &session.registered else { anyhow::bail!("it is not registered") };
+        relays.begin(number, &session.leader, registered);
         Ok(session)
     }
 
@@ -171,9 +182,15 @@ impl Session {
         self.registration.expects = answer.incarnation;
         self.registration.boot_id = played_node::random_id();
         let registered = Registered::try_from(answer)?;
-        let stream = BeatStream::connect(&self.leader, registered.cluster).await?;
+        let stream = BeatStream::connect(&self.beats_to, registered.cluster).await?;
         self.registered = Some((registered, stream));
         Ok(())
+    }
+
+    /// How long after a heartbeat that left at `began` the next one does.
+    fn after(&self, began: Instant) -> Duration {
+        let departure = self.registered.as_ref().and_then(|(_, stream)| stream.next_departure_ms());
+        departure.map_or(INTERVAL, |departure_ms| played_relays::next(began, departure_ms, INTERVAL))
     }
 
     /// The lease that a heartbeat is answered with, in milliseconds.
@@ -203,15 +220,20 @@ impl Beats {
 
 /// One node's session, as a real node keeps it: heartbeats from the moment it registered, a new registration when its
 /// life is over. Only what happens while the run is measured counts.
-async fn live(leader: String, number: usize, address: String, phase: Arc<Phase>) -> anyhow::Result<Beats> {
-    let mut session = Session::begin(&leader, number, address).await?;
+async fn live(
+    leader: String,
+    number: usize,
+    address: String,
+    phase: Arc<Phase>,
+    relays: Arc<PlayedRelays>,
+) -> anyhow::Result<Beats> {
+    let mut session = Session::begin(&leader, number, address, &relays).await?;
     phase.registered.fetch_add(1, Ordering::Relaxed);
     let mut beats = Beats::new()?;
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lease_until = Instant::now();
+    let mut next = Instant::now();
     while !phase.over.load(Ordering::Relaxed) {
-        ticks.tick().await;
+        tokio::time::sleep_until(next.into()).await;
         let measuring = phase.measuring.load(Ordering::Relaxed);
         let began = Instant::now();
         let mut missed = false;
@@ -233,6 +255,7 @@ async fn live(leader: String, number: usize, address: String, phase: Arc<Phase>)
         beats.sent += u64::from(measuring);
         beats.missed += u64::from(measuring && missed);
         phase.missed.fetch_add(usize::from(missed), Ordering::Relaxed);
+        next = began + session.after(began);
     }
     Ok(beats)
 }
