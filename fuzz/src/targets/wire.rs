@@ -183,6 +183,11 @@ fn registered() -> Vec<Vec<u8>> {
     vec![v1::RegisterResponse::from(registered).encode_to_vec()]
 }
 
+/// As above, by themselves.
+fn cluster_settings() -> Vec<Vec<u8>> {
+    vec![v1::Settings::from(Settings { relays_from: 2, ..Settings::default() }).encode_to_vec()]
+}
+
 /// A right of one client to one table.
 fn access_list() -> AccessList {
     let mut list = AccessList { version: Version::new(8), ..AccessList::default() };
@@ -405,7 +410,7 @@ pub(super) fn targets() -> Vec<Target> {
         Target { seeds: deltas, ..conversion!(TableDelta => archon_types::TablePiece) },
         conversion!(NodeDelta => archon_types::NodeDelta),
         conversion!(Partition => Partition),
-        conversion!(Settings => Settings),
+        Target { seeds: cluster_settings, ..conversion!(Settings => Settings) },
         conversion!(Op => kv::KeyedOp),
         conversion!(Reply => kv::TaggedReply),
         conversion!(SetNodeRequest => admin::SetNode),
