@@ -88,7 +88,6 @@ metrics! {
             "archon_node_partitions_led",
             "partitions that this node serves now"
         );
-        placements: Metric = Definition::gauge("archon_node_placements", "placements that this node holds");
         accept_errors: Metric = Definition::counter(
             "archon_node_accept_errors_total",
             "failures to accept a connection, for want of descriptors above all"

@@ -164,7 +164,8 @@ impl Node {
         let threads = shards.start(&context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
         let health = Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle()));
         let readiness = Readiness::new(Arc::clone(&shared), Arc::clone(&health));
-        let stats = Stats::new(Arc::clone(&shared), wal.clone(), flusher.handle(), memtables, readiness);
+        let stats =
+            Stats::new(Arc::clone(&shared), wal.clone(), flusher.handle(), memtables, readiness, Arc::clone(&holdings));
         let open = |listener| MetricsServer::open(listener, Arc::new(stats.clone()));
         let metrics_server = metrics_listener.map(open).transpose();
         let metrics_server = metrics_server.map_err(|source| NodeError::ListenForMetrics { address, source })?;

@@ -1,6 +1,7 @@
 //! Everything a node tells of itself, from wherever it is counted.
 
 use crate::flusher::FlusherHandle;
+use crate::holdings::Holdings;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::shared::Shared;
@@ -41,6 +42,7 @@ metrics! {
         admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers under way");
         registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
+        placements: u64 = Definition::gauge("archon_node_placements", "placements that this node holds");
         relay_members: u64 = Definition::gauge(
             "archon_node_relay_members",
             "members whose heartbeats this node carries"
@@ -93,6 +95,7 @@ pub(crate) struct Stats {
     /// What all memtables of the node hold.
     pub(crate) memtables: MemtableBudget,
     pub(crate) readiness: Readiness,
+    pub(crate) holdings: Arc<Holdings>,
 }
 
 impl Stats {
@@ -103,11 +106,12 @@ impl Stats {
         flusher: FlusherHandle,
         memtables: MemtableBudget,
         readiness: Readiness,
+        holdings: Arc<Holdings>,
     ) -> Self {
         let sync_seconds = Arc::new(Histogram::default());
         let counted = Arc::clone(&sync_seconds);
         wal.observe_syncs(move |took| counted.observe(took));
-        Self { shared, wal, sync_seconds, flusher, memtables, readiness }
+        Self { shared, wal, sync_seconds, flusher, memtables, readiness, holdings }
     }
 
     fn log(&self) -> LogReadings {
@@ -134,6 +138,7 @@ impl Stats {
             admitted_bytes: admission.bytes_used() as u64,
             registered: self.shared.life().is_some(),
             leased: self.readiness.is_leased(),
+            placements: self.holdings.len() as u64,
             relay_members: relay.members.load(Ordering::Relaxed),
             relay_beats: relay.beats.load(Ordering::Relaxed),
             relay_batches: relay.batches.load(Ordering::Relaxed),

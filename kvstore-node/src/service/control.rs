@@ -93,7 +93,6 @@ impl Inner {
         self.carry_out(push.incarnation, found.actions, &held).await?;
         applied.note(push.term, push.version);
         shared.metrics.pushes.add(1);
-        shared.metrics.placements.set(self.holdings.len() as u64);
         Ok(Pushed { version: push.version, gap, refused: found.refused })
     }
 
