@@ -79,5 +79,5 @@ pub(crate) fn step(session: &Session) -> Option<QuorumStep> {
         return None;
     }
     let health = quorum.health();
-    quorum.replicated().read(|state| next_step(&state.coordinators, &health))
+    quorum.replicated().read(|state| next_step(state, &health))
 }

@@ -55,6 +55,28 @@ archon_types::mutants! {
     BootForgotten = 19,
     /// A copy that was lost or damaged is hosted like one that was merely dropped.
     LostCopyHosted = 22,
+    /// A second change of the quorum takes the place of the one that is under way.
+    SecondChangeTaken = 57,
+    /// A newcomer becomes a voter before it has the log.
+    NewcomerUnready = 57,
+    /// A leading coordinator that is to go does not give way first.
+    LeaderStays = 57,
+    /// A member is forgotten while its vote still counts.
+    VoterForgotten = 57,
+    /// A coordinator is heard under its number whatever directory it has.
+    OtherDirectoryHeard = 58,
+    /// The number of a coordinator that was removed is given to a newcomer.
+    RetiredReturns = 58,
+    /// A newcomer is let in with a copy of another one's directory.
+    CopiedDirectoryJoins = 58,
+    /// Whoever is no member is heard.
+    StrangerHeard = 59,
+    /// A newcomer whose log begins with members of long ago does not hear those that let it in.
+    ExpectedForgotten = 59,
+    /// A coordinator for which a member vouches is not heard.
+    VouchedIgnored = 59,
+    /// One that was removed is a member to whoever a laggard vouches for it.
+    RemovedVouched = 59,
     /// The rows of recovered state are taken for true, whatever nodes told.
     RowsTrusted = 62,
     /// Recovered state is taken for true before every node was heard.

@@ -6,8 +6,8 @@ use super::spoken::Spoken;
 use super::types::{Entry, LogId, Membership, TypeConfig, Vote, Voter};
 use super::wire::LocalVoter;
 use crate::{Coordinator, CoordinatorConfig, FirstStart};
-use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch};
-use archon_types::{ErrorKind, Holds, Millis, PROTOCOL_NEWEST, Partitioning, ProtocolRange, Settings};
+use archon_coordinator_core::{Acquaintances, Actor, ClusterState, Command, CommandBatch};
+use archon_types::{ErrorKind, Holds, Millis, PROTOCOL_NEWEST, Partitioning, ProtocolRange, Settings, StorageId};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,7 +95,8 @@ fn vote_request(term: u64, of: u64) -> VoteRequest<TypeConfig> {
 #[test]
 fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     let (sender, receiver) = (voter(2, 22), voter(1, 11));
-    let known: BTreeMap<u64, Uuid> = [(1, Uuid::from_u128(11)), (2, Uuid::from_u128(22))].into();
+    let directory = |number| StorageId::new(Uuid::from_u128(number));
+    let known = Acquaintances::new([(1, directory(11)), (2, directory(22))].into());
     let open = |sender: &LocalVoter, target| {
         let message = sender.message(target, "vote request", &vote_request(7, sender.id)).unwrap();
         receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &known)
@@ -109,7 +110,8 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     assert!(refused(voter(99, 99), 1).contains("no member of the quorum"));
     // Before there are members nobody knows a data directory of coordinator 99, so that alone would not keep it out.
     let message = voter(99, 99).message(1, "vote request", &vote_request(7, 99)).unwrap();
-    let founding = receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &BTreeMap::new()).unwrap_err();
+    let founding =
+        receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &Acquaintances::default()).unwrap_err();
     assert!(founding.message().contains("not in the --peers"), "{founding}");
     let mut newer = sender.message(1, "vote request", &vote_request(7, 2)).unwrap();
     newer.format = PROTOCOL_NEWEST + 1;

@@ -7,10 +7,12 @@ use super::machine::Replicated;
 use super::membership::addresses_of;
 use super::types::Raft;
 use super::wire::LocalVoter;
+use archon_coordinator_core::Acquaintances;
 use archon_proto::v1::{Standing, hello_request};
 use archon_security::Transport;
 use archon_types::StorageId;
 use bytes::Bytes;
+use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver as _;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -36,7 +38,7 @@ struct Inner {
     /// Coordinators that wanted something and are unknown, with the directories that they named.
     strangers: Mutex<BTreeMap<u64, Uuid>>,
     /// Those that a member vouches for.
-    vouched: Mutex<BTreeMap<u64, Uuid>>,
+    vouched: Mutex<BTreeMap<u64, StorageId>>,
     wake: Notify,
     /// When a leader was heard last.
     heard: Mutex<Instant>,
@@ -57,14 +59,17 @@ impl Default for Introductions {
 }
 
 impl Introductions {
-    /// The members of the log, and those whom one of them vouches for. What the log says counts more.
-    pub(super) fn with_vouched(&self, members: &mut BTreeMap<u64, Uuid>) {
-        if members.is_empty() {
-            return;
-        }
+    /// The members of the log, and those whom one of them vouches for, but for who was removed.
+    pub(super) fn with_vouched(
+        &self,
+        members: BTreeMap<u64, StorageId>,
+        removed: impl Fn(u64) -> bool,
+    ) -> Acquaintances {
         let mut vouched = self.0.vouched.lock();
-        vouched.retain(|id, _| !members.contains_key(id));
-        members.extend(vouched.iter().map(|(id, storage)| (*id, *storage)));
+        if !members.is_empty() {
+            vouched.retain(|id, _| !members.contains_key(id) && !removed(*id));
+        }
+        Acquaintances::new(members).with_vouched(&vouched, removed)
     }
 
     /// Somebody unknown wants something.
@@ -87,16 +92,17 @@ impl Introductions {
         self.0.removed.load(Ordering::Relaxed)
     }
 
-    /// Asks until `stop`.
+    /// Asks until `stop`; `expected`: whom it knew before its log named it.
     pub(super) async fn run(
         self,
         raft: Raft,
         replicated: Arc<Replicated>,
         local_voter: LocalVoter,
+        expected: Arc<BTreeMap<u64, String>>,
         transport: Transport,
         stop: CancellationToken,
     ) {
-        let asks = Asks { raft, replicated, local_voter, transport };
+        let asks = Asks { raft, replicated, local_voter, expected, transport };
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -111,7 +117,7 @@ impl Introductions {
             for (id, storage) in strangers {
                 if asks.is_member(id, storage).await {
                     tracing::info!(id, "a member vouches for a coordinator that this one does not know yet");
-                    self.0.vouched.lock().insert(id, storage);
+                    self.0.vouched.lock().insert(id, StorageId::new(storage));
                 }
             }
             tokio::select! {
@@ -126,22 +132,35 @@ struct Asks {
     raft: Raft,
     replicated: Arc<Replicated>,
     local_voter: LocalVoter,
+    /// Whom it knew before the log named it.
+    expected: Arc<BTreeMap<u64, String>>,
     transport: Transport,
 }
 
 impl Asks {
+    /// The members of the log, and, until that names this coordinator, those that it was told of: the others may all be gone.
     fn members(&self) -> BTreeMap<u64, String> {
-        addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership())
+        let mut members = addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership());
+        if !members.contains_key(&self.local_voter.id) {
+            for (id, address) in self.expected.iter() {
+                members.entry(*id).or_insert_with(|| address.clone());
+            }
+        }
+        members
     }
 
+    /// Whether it leads, and a majority has confirmed that not long ago. One that was removed while it was cut off leads on by its own log.
     fn leads(&self) -> bool {
-        self.raft.server_metrics().borrow_watched().current_leader == Some(self.local_voter.id)
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let confirmed = metrics.last_quorum_acked.is_some_and(|at| at.elapsed() < SILENCE_MAX);
+        metrics.current_leader == Some(self.local_voter.id) && confirmed
     }
 
     /// Whether this coordinator was removed; others are asked only if no leader was heard for so long.
     async fn is_removed(&self, silence: Duration) -> bool {
         let (id, storage) = (self.local_voter.id, StorageId::new(self.local_voter.storage));
-        if self.replicated.read(|state| state.coordinators.retired.get(&id) == Some(&storage)) {
+        if self.replicated.read(|state| state.coordinators.has_removed(id, storage)) {
             return true;
         }
         if silence < SILENCE_MAX || self.leads() {

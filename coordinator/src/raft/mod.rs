@@ -213,8 +213,14 @@ pub(crate) async fn start(
     raft.run();
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
     let introductions = peers.introductions().clone();
-    let introduced =
-        introductions.clone().run(raft.clone(), Arc::clone(&replicated), local_voter.clone(), transport, stop.clone());
+    let introduced = introductions.clone().run(
+        raft.clone(),
+        Arc::clone(&replicated),
+        local_voter.clone(),
+        Arc::clone(&founders),
+        transport,
+        stop.clone(),
+    );
     let introduced = tokio::spawn(introduced);
     let (quorum, rounds) = Quorum::new(
         raft,

@@ -12,10 +12,12 @@ use super::spoken::Spoken;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::LocalVoter;
+use archon_coordinator_core::{Acquaintances, CoordinatorStanding};
 use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use archon_security::{Caller, Role, Transport};
+use archon_types::StorageId;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use openraft::async_runtime::WatchReceiver as _;
@@ -132,20 +134,25 @@ impl Peers {
         self.inside().map(|inside| &inside.raft)
     }
 
-    fn known(&self) -> BTreeMap<u64, Uuid> {
-        let mut known = self.inner.raft.get().map(|inside| known_members(&inside.raft)).unwrap_or_default();
-        self.inner.introductions.with_vouched(&mut known);
-        known
+    fn known(&self) -> Acquaintances {
+        let members = self.inner.raft.get().map(|inside| known_members(&inside.raft)).unwrap_or_default();
+        self.inner.introductions.with_vouched(members, |id| self.is_retired(id))
+    }
+
+    /// Whether the number of a coordinator belonged to one that was removed.
+    fn is_retired(&self, id: u64) -> bool {
+        let retired = |inside: &Inside| inside.replicated.read(|state| state.coordinators.retired.contains_key(&id));
+        self.inner.raft.get().is_some_and(retired)
     }
 
     /// What a coordinator with this directory is to the quorum.
-    fn standing(&self, known: &BTreeMap<u64, Uuid>, id: u64, storage: &[u8]) -> Standing {
-        let retired = |inside: &Inside| inside.replicated.read(|state| state.coordinators.retired.contains_key(&id));
-        match known.get(&id) {
-            Some(directory) if directory.as_bytes() == storage => Standing::Member,
-            Some(_) => Standing::OtherDirectory,
-            None if self.inner.raft.get().is_some_and(retired) => Standing::Retired,
-            None => Standing::Unspecified,
+    fn standing(&self, known: &Acquaintances, id: u64, storage: &[u8]) -> Standing {
+        let storage = Uuid::from_slice(storage).ok().map(StorageId::new);
+        match known.standing(id, storage, self.is_retired(id)) {
+            CoordinatorStanding::Member => Standing::Member,
+            CoordinatorStanding::OtherDirectory => Standing::OtherDirectory,
+            CoordinatorStanding::Retired => Standing::Retired,
+            CoordinatorStanding::Unknown => Standing::Unspecified,
         }
     }
 
@@ -244,10 +251,10 @@ impl Peers {
 }
 
 /// The members as this coordinator's log has them, with their data directories.
-fn known_members(raft: &RaftCore) -> BTreeMap<u64, Uuid> {
+fn known_members(raft: &RaftCore) -> BTreeMap<u64, StorageId> {
     let metrics = raft.server_metrics();
     let metrics = metrics.borrow_watched();
-    metrics.membership_config.nodes().map(|(id, voter)| (*id, voter.storage)).collect()
+    metrics.membership_config.nodes().map(|(id, voter)| (*id, StorageId::new(voter.storage))).collect()
 }
 
 /// Refuses a message in the name of another coordinator.

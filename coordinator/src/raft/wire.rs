@@ -3,8 +3,10 @@
 use super::codec;
 use super::judge::{Judged, Standard};
 use super::spoken::Spoken;
+use archon_coordinator_core::{Acquaintances, Unheard};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};
+use archon_types::StorageId;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +25,7 @@ pub(crate) struct LocalVoter {
     pub(crate) storage: Uuid,
     /// The key of its quorum, made of the peer list with which that was founded; a newcomer is told it.
     pub(crate) quorum: Uuid,
-    /// Who may talk to it before its own log names anybody: the founders, or those who were members when it joined.
+    /// Who may talk to it before its own log names itself: the founders, or those who were members when it joined.
     pub(crate) expected: Arc<BTreeSet<u64>>,
     /// What it speaks.
     pub(crate) spoken: Spoken,
@@ -81,34 +83,32 @@ impl LocalVoter {
     }
 
     /// Refuses what [`LocalVoter::check_target`] does, and whoever is a stranger or has lost its directory. `known`: the members
-    /// with their directories, empty where there is no quorum yet.
+    /// with their directories, nobody where there is no quorum yet.
     pub(crate) fn check(
         &self,
         cluster: &[u8],
         target: u64,
         sender: u64,
         storage: &[u8],
-        known: &BTreeMap<u64, Uuid>,
+        known: &Acquaintances,
     ) -> Result<(), Status> {
         self.check_target(cluster, target, sender)?;
         let storage =
             Uuid::from_slice(storage).map_err(|_| Status::invalid_argument("sender_storage must have 16 bytes"))?;
-        match known.get(&sender) {
-            Some(expected) if *expected == storage => Ok(()),
-            Some(_) => Err(Status::failed_precondition(format!(
+        known.hears(self.id, sender, StorageId::new(storage), &self.expected).map_err(|unheard| match unheard {
+            Unheard::OtherDirectory => Status::failed_precondition(format!(
                 "coordinator {sender} became a member with another data directory than {storage}: \
                  a wiped voter does not rejoin under its id"
-            ))),
-            None if known.is_empty() && self.expected.contains(&sender) => Ok(()),
-            None if known.is_empty() => Err(Status::permission_denied(format!(
+            )),
+            Unheard::Unexpected => Status::permission_denied(format!(
                 "coordinator {sender} is not in the --peers of coordinator {}; start all with the same --peers",
                 self.id
-            ))),
-            None => Err(Status::permission_denied(format!(
+            )),
+            Unheard::Stranger => Status::permission_denied(format!(
                 "coordinator {sender} is no member of the quorum that coordinator {} knows; a new one joins with --join",
                 self.id
-            ))),
-        }
+            )),
+        })
     }
 
     /// Checks a message, takes its body out and judges it. `term` is that of this voter's vote.
@@ -117,7 +117,7 @@ impl LocalVoter {
         what: &'static str,
         message: &RaftMessage,
         term: u64,
-        known: &BTreeMap<u64, Uuid>,
+        known: &Acquaintances,
     ) -> Result<T, Status> {
         self.check(&message.cluster_id, message.target, message.sender, &message.sender_storage, known)?;
         let body: T = self.open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;

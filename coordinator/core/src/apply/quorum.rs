@@ -3,6 +3,7 @@
 use super::{Entry, refused, stale};
 use crate::coordinators::{PendingChange, Wish};
 use crate::events::EventKind;
+use crate::mutant::Mutant;
 use crate::response::Response;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, Version};
@@ -14,7 +15,9 @@ pub(super) fn change(
     wish: &Wish,
 ) -> Result<Response, ErrorDetail> {
     check_version(state, if_version)?;
-    if let Some(pending) = &state.coordinators.pending {
+    if let Some(pending) = &state.coordinators.pending
+        && !state.breaks(Mutant::SecondChangeTaken)
+    {
         return Err(refused(format!("another change of the quorum is under way: {}", pending.wish)));
     }
     let pending = PendingChange { wish: wish.clone(), who: entry.who.clone(), at: entry.at, since: entry.version() };

@@ -4,10 +4,12 @@
 //! command as everything else is: whoever leads brings Raft there step by step ([`next_step`]), so that a change that loses its
 //! leader in the middle is carried on by the next one.
 
+mod acquaintances;
 mod health;
 mod pending;
 mod step;
 
+pub use acquaintances::{Acquaintances, CoordinatorStanding, Unheard};
 pub use health::QuorumHealth;
 pub use pending::{Newcomer, PendingChange, Wish};
 pub use step::{CATCH_UP_ENTRIES, QuorumStep, next_step};
@@ -64,6 +66,11 @@ impl Coordinators {
             Wish::Join(newcomer) => Some(newcomer.id),
             Wish::Change(_) => None,
         }
+    }
+
+    /// Whether this coordinator was a member and is none any more.
+    pub fn has_removed(&self, id: u64, storage: StorageId) -> bool {
+        self.retired.get(&id) == Some(&storage)
     }
 
     /// The lowest number above all that were ever used.

@@ -2,6 +2,8 @@
 //! what is wanted, so that it does not matter who leads or how often it is asked.
 
 use super::{Coordinator, Coordinators, Members, PendingChange, QuorumHealth, Wish, voters};
+use crate::mutant::Mutant;
+use crate::state::ClusterState;
 use std::collections::BTreeSet;
 
 /// Who lacks no more entries than this has caught up: so many may be on their way at any moment.
@@ -29,28 +31,30 @@ pub enum QuorumStep {
 }
 
 /// What brings the quorum nearer to what is wanted of it; `None` if nothing is under way.
-pub fn next_step(coordinators: &Coordinators, health: &QuorumHealth) -> Option<QuorumStep> {
-    let Coordinators { members, joint, pending, .. } = coordinators;
+pub fn next_step(state: &ClusterState, health: &QuorumHealth) -> Option<QuorumStep> {
+    let Coordinators { members, joint, pending, .. } = &state.coordinators;
     // A leader may have failed in the middle, and whatever was wanted has been taken back since.
     if *joint {
         return Some(QuorumStep::LeaveJoint);
     }
     let PendingChange { wish, .. } = pending.as_ref()?;
-    let step = towards(members, &wish.wanted(members), health);
+    let step = towards(state, &wish.wanted(members), health);
     // Whoever is told that a newcomer has joined may go on with it.
     let joins = match wish {
         Wish::Join(newcomer) if step == QuorumStep::Done => Some(newcomer.id),
         _ => None,
     };
-    let copies = joins.filter(|id| lags(health, *id)).map(|id| QuorumStep::CatchUp(id, health.behind(id)));
+    let copies = joins.filter(|id| lags(state, health, *id)).map(|id| QuorumStep::CatchUp(id, health.behind(id)));
     Some(copies.unwrap_or(step))
 }
 
-fn lags(health: &QuorumHealth, id: u64) -> bool {
-    health.behind(id).is_none_or(|behind| behind > CATCH_UP_ENTRIES)
+fn lags(state: &ClusterState, health: &QuorumHealth, id: u64) -> bool {
+    !state.breaks(Mutant::NewcomerUnready) && health.behind(id).is_none_or(|behind| behind > CATCH_UP_ENTRIES)
 }
 
-fn towards(now: &Members, wanted: &Members, health: &QuorumHealth) -> QuorumStep {
+fn towards(state: &ClusterState, wanted: &Members, health: &QuorumHealth) -> QuorumStep {
+    let now = &state.coordinators.members;
+    let gone: BTreeSet<u64> = now.keys().filter(|id| !wanted.contains_key(id)).copied().collect();
     if let Some((id, new)) = wanted.iter().find(|(id, _)| !now.contains_key(id)) {
         return QuorumStep::AddLearner(*id, Coordinator { voter: false, ..new.clone() });
     }
@@ -59,17 +63,18 @@ fn towards(now: &Members, wanted: &Members, health: &QuorumHealth) -> QuorumStep
         return QuorumStep::SetAddress(*id, member.clone());
     }
     let (before, after) = (voters(now), voters(wanted));
-    if before != after {
+    let forgets = state.breaks(Mutant::VoterForgotten) && !gone.is_empty();
+    if before != after && !forgets {
         // A majority that counts on somebody who has nothing yet could decide nothing.
-        if let Some(new) = after.difference(&before).find(|id| lags(health, **id)) {
+        if let Some(new) = after.difference(&before).find(|id| lags(state, health, **id)) {
             return QuorumStep::CatchUp(*new, health.behind(*new));
         }
         let stay: BTreeSet<u64> = before.intersection(&after).copied().collect();
-        if !after.contains(&health.leader) && !stay.is_empty() {
+        let stays = after.contains(&health.leader) || state.breaks(Mutant::LeaderStays);
+        if !stays && !stay.is_empty() {
             return QuorumStep::GiveWay(stay);
         }
         return QuorumStep::SetVoters(after);
     }
-    let gone: BTreeSet<u64> = now.keys().filter(|id| !wanted.contains_key(id)).copied().collect();
     if gone.is_empty() { QuorumStep::Done } else { QuorumStep::Forget(gone) }
 }

@@ -15,6 +15,7 @@ mod one_copy_per_node;
 mod one_life;
 mod one_plan;
 mod placement_ids;
+mod quorum;
 mod ranges_tile;
 mod splits;
 mod spoken;
@@ -54,6 +55,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     ranges_tile::check(state)?;
     splits::check(state)?;
     merges::check(state)?;
+    quorum::check(state)?;
     spoken::check(state)?;
     indexes::check(state)
 }
@@ -69,6 +71,7 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     dropped::check_step(before, after)?;
     splits::check_step(before, after)?;
     merges::check_step(before, after)?;
+    quorum::check_step(before, after)?;
     leases_stay::check_step(before, after)?;
     spoken::check_step(before, after)?;
     last_copy::check_step(before, after)

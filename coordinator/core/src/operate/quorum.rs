@@ -1,7 +1,8 @@
 //! Changing the quorum: who may join, and what an operator may do to its members, judged before anything is committed.
 
 use crate::command::Command;
-use crate::coordinators::{COORDINATORS_MAX, Coordinators, Members, Newcomer, QuorumHealth, Wish, majority, voters};
+use crate::coordinators::{COORDINATORS_MAX, Members, Newcomer, QuorumHealth, Wish, majority, voters};
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::limits::check_address;
 use archon_types::{ErrorDetail, ErrorKind, QuorumChange};
@@ -98,24 +99,24 @@ pub fn check_join(state: &ClusterState, newcomer: &Newcomer) -> Result<Option<Co
         Some(member) if member.storage == *storage => {
             check_free(&coordinators.members, *id, address)?;
             let wish = Wish::Change(QuorumChange::SetAddress { id: *id, address: address.clone() });
-            return unless_pending(coordinators, wish);
+            return unless_pending(state, wish);
         }
         Some(_) => return Err(QuorumRefusal::Wiped { id: *id, next }),
         None => {}
     }
-    if coordinators.retired.contains_key(id) {
+    if coordinators.retired.contains_key(id) && !state.breaks(Mutant::RetiredReturns) {
         return Err(QuorumRefusal::Retired { id: *id, next });
     }
     let former = coordinators.retired.iter().find(|(_, former)| *former == storage).map(|(id, _)| *id);
     let member = coordinators.members.iter().find(|(_, member)| member.storage == *storage).map(|(id, _)| *id);
-    if let Some(id) = member.or(former) {
+    if let Some(id) = member.or(former).filter(|_| !state.breaks(Mutant::CopiedDirectoryJoins)) {
         return Err(QuorumRefusal::CopiedDirectory { id });
     }
     check_free(&coordinators.members, *id, address)?;
     if coordinators.members.len() >= COORDINATORS_MAX {
         return Err(QuorumRefusal::TooMany);
     }
-    unless_pending(coordinators, Wish::Join(newcomer.clone()))
+    unless_pending(state, Wish::Join(newcomer.clone()))
 }
 
 /// What changes the quorum so; `None` if it is so already. `force`: no other coordinator need be able to fail afterwards.
@@ -163,7 +164,7 @@ pub fn check_quorum_change(
     if pending.is_some_and(|pending| pending.wish == wish) || (pending.is_none() && wanted == *members) {
         return Ok(None);
     }
-    let command = command(coordinators, wish)?;
+    let command = command(state, wish)?;
     if let Some(id) = comes.filter(|id| !health.heard.contains(id)) {
         return Err(QuorumRefusal::Silent { id });
     }
@@ -220,17 +221,20 @@ fn check_free(members: &Members, id: u64, address: &str) -> Result<(), QuorumRef
     }
 }
 
-fn unless_pending(coordinators: &Coordinators, wish: Wish) -> Result<Option<Command>, QuorumRefusal> {
-    match &coordinators.pending {
+fn unless_pending(state: &ClusterState, wish: Wish) -> Result<Option<Command>, QuorumRefusal> {
+    match &state.coordinators.pending {
         Some(pending) if pending.wish == wish => Ok(None),
-        _ => command(coordinators, wish).map(Some),
+        _ => command(state, wish).map(Some),
     }
 }
 
-fn command(coordinators: &Coordinators, wish: Wish) -> Result<Command, QuorumRefusal> {
+fn command(state: &ClusterState, wish: Wish) -> Result<Command, QuorumRefusal> {
+    let coordinators = &state.coordinators;
     match &coordinators.pending {
-        Some(pending) => Err(QuorumRefusal::UnderWay { wish: pending.wish.to_string() }),
-        None => Ok(Command::ChangeQuorum { if_version: coordinators.version, wish }),
+        Some(pending) if !state.breaks(Mutant::SecondChangeTaken) => {
+            Err(QuorumRefusal::UnderWay { wish: pending.wish.to_string() })
+        }
+        _ => Ok(Command::ChangeQuorum { if_version: coordinators.version, wish }),
     }
 }
 

@@ -31,6 +31,7 @@ mod planning;
 mod protocol_1;
 mod pushes;
 mod quorum;
+mod quorum_mutants;
 mod random;
 mod recovery;
 mod removed;

@@ -3,7 +3,7 @@
 //! What comes of it in a whole cluster the simulator shows.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
-use crate::{lease_mutants, merges, recovery, splits, upgrade};
+use crate::{lease_mutants, merges, quorum_mutants, recovery, splits, upgrade};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -38,8 +38,10 @@ archon_types::shown_by! {
 #[test]
 fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
-        let shown = [SHOWN, lease_mutants::SHOWN, splits::SHOWN, merges::SHOWN, recovery::SHOWN, upgrade::SHOWN];
-        assert!(shown.iter().any(|shown| shown.contains(mutant)), "nothing catches {mutant:?}");
+        let ranges = [splits::SHOWN, merges::SHOWN];
+        let quorum = [lease_mutants::SHOWN, quorum_mutants::SHOWN, recovery::SHOWN, upgrade::SHOWN];
+        let mut shown = [SHOWN].into_iter().chain(ranges).chain(quorum);
+        assert!(shown.any(|shown| shown.contains(mutant)), "nothing catches {mutant:?}");
         assert!((1..=64).contains(&mutant.rule()));
     }
 }

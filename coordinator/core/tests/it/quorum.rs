@@ -69,7 +69,7 @@ fn wish(bed: &mut TestBed, health: &QuorumHealth, change: QuorumChange) -> Resul
 fn finish(bed: &mut TestBed, health: &mut QuorumHealth) -> Vec<QuorumStep> {
     let mut steps = Vec::new();
     for _ in 0..20 {
-        let Some(step) = next_step(&bed.state.coordinators, health) else { return steps };
+        let Some(step) = next_step(&bed.state, health) else { return steps };
         if let QuorumStep::GiveWay(stay) = &step {
             health.leader = *stay.first().expect("somebody stays");
         }
@@ -90,13 +90,13 @@ fn a_newcomer_is_a_voter_once_it_has_the_log() {
     bed.ok(join);
     assert_eq!(check_join(&bed.state, &newcomer(4, true)), Ok(None), "it is on its way");
     let mut of = health(1, &[1, 2, 3]);
-    let step = next_step(&bed.state.coordinators, &of).unwrap();
+    let step = next_step(&bed.state, &of).unwrap();
     assert!(matches!(&step, QuorumStep::AddLearner(4, added) if !added.voter), "{step:?}");
     take(&mut bed, step);
-    assert_eq!(next_step(&bed.state.coordinators, &of), Some(QuorumStep::CatchUp(4, None)), "it is not heard");
+    assert_eq!(next_step(&bed.state, &of), Some(QuorumStep::CatchUp(4, None)), "it is not heard");
     of.heard.insert(4);
     of.behind.insert(4, 65);
-    assert_eq!(next_step(&bed.state.coordinators, &of), Some(QuorumStep::CatchUp(4, Some(65))));
+    assert_eq!(next_step(&bed.state, &of), Some(QuorumStep::CatchUp(4, Some(65))));
     of.behind.insert(4, 64);
     finish(&mut bed, &mut of);
     assert_eq!((voters(&bed), bed.state.coordinators.pending.clone()), (vec![1, 2, 3, 4], None));
@@ -166,10 +166,10 @@ fn what_was_taken_back_leaves_the_voters_as_they_were() {
     let mut of = health(1, &[1, 2, 3]);
     assert_eq!(check_cancel_quorum_change(&bed.state), Err(QuorumRefusal::NothingPending));
     bed.ok(check_join(&bed.state, &newcomer(4, true)).unwrap().unwrap());
-    let step = next_step(&bed.state.coordinators, &of).unwrap();
+    let step = next_step(&bed.state, &of).unwrap();
     take(&mut bed, step);
     bed.ok(check_cancel_quorum_change(&bed.state).unwrap());
-    assert_eq!((voters(&bed), next_step(&bed.state.coordinators, &of)), (vec![1, 2, 3], None));
+    assert_eq!((voters(&bed), next_step(&bed.state, &of)), (vec![1, 2, 3], None));
     // The leader has failed between the two entries: the next one ends the first.
     bed.ok(check_quorum_change(&bed.state, &health(1, &[1, 2, 3, 4]), &QuorumChange::Promote { id: 4 }, false)
         .unwrap()
@@ -177,7 +177,7 @@ fn what_was_taken_back_leaves_the_voters_as_they_were() {
     let members: BTreeMap<u64, Coordinator> = [1, 2, 3, 4].map(|id| member(id, true)).into();
     members_changed(&mut bed.state, 900, members, true);
     assert_eq!(check_cancel_quorum_change(&bed.state), Err(QuorumRefusal::TooLate));
-    assert_eq!(next_step(&bed.state.coordinators, &of), Some(QuorumStep::LeaveJoint));
+    assert_eq!(next_step(&bed.state, &of), Some(QuorumStep::LeaveJoint));
     finish(&mut bed, &mut of);
     assert_eq!(voters(&bed), [1, 2, 3, 4]);
 }
