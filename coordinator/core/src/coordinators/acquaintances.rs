@@ -32,7 +32,8 @@ pub enum Unheard {
 /// Coordinators that another one knows, with their directories.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Acquaintances {
-    known: BTreeMap<u64, StorageId>,
+    members: BTreeMap<u64, StorageId>,
+    vouched: BTreeMap<u64, StorageId>,
     #[cfg(any(test, feature = "mutants"))]
     mutant: Option<Mutant>,
 }
@@ -41,7 +42,8 @@ impl Acquaintances {
     /// The members of its own log; nobody, if that names none.
     pub fn new(members: BTreeMap<u64, StorageId>) -> Self {
         Self {
-            known: members,
+            members,
+            vouched: BTreeMap::new(),
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
         }
@@ -56,16 +58,12 @@ impl Acquaintances {
     }
 
     /// Those as well whom a member vouches for. What the log says counts more: who the members are, and who was removed, of which a member
-    /// that lags may not know. Whoever has no log believes nobody's word.
+    /// that lags may not know.
     #[must_use]
     pub fn with_vouched(mut self, vouched: &BTreeMap<u64, StorageId>, removed: impl Fn(u64) -> bool) -> Self {
-        if self.is_empty() || self.breaks(Mutant::VouchedIgnored) {
-            return self;
-        }
-        for (id, storage) in vouched {
-            if !removed(*id) || self.breaks(Mutant::RemovedVouched) {
-                self.known.entry(*id).or_insert(*storage);
-            }
+        let counts = |id: u64| !removed(id) || self.breaks(Mutant::RemovedVouched);
+        if !self.breaks(Mutant::VouchedIgnored) {
+            self.vouched = vouched.iter().filter(|(id, _)| counts(**id)).map(|(id, storage)| (*id, *storage)).collect();
         }
         self
     }
@@ -83,18 +81,17 @@ impl Acquaintances {
 
     /// Whether it knows nobody: its log names no members.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.members.is_empty()
     }
 
-    /// Whether it knows a number at all.
-    pub fn knows(&self, id: u64) -> bool {
-        self.known.contains_key(&id)
+    fn directory(&self, id: u64) -> Option<StorageId> {
+        self.members.get(&id).or_else(|| self.vouched.get(&id)).copied()
     }
 
     /// What a coordinator with this directory is to it; `retired`: whether the number belonged to one that was removed.
     pub fn standing(&self, id: u64, storage: Option<StorageId>, retired: bool) -> CoordinatorStanding {
-        match self.known.get(&id) {
-            Some(known) if self.is_directory(*known, storage) => CoordinatorStanding::Member,
+        match self.directory(id) {
+            Some(known) if self.is_directory(known, storage) => CoordinatorStanding::Member,
             Some(_) => CoordinatorStanding::OtherDirectory,
             None if retired => CoordinatorStanding::Retired,
             None => CoordinatorStanding::Unknown,
@@ -107,8 +104,8 @@ impl Acquaintances {
     /// # Errors
     /// Why not.
     pub fn hears(&self, me: u64, id: u64, storage: StorageId, expected: &BTreeSet<u64>) -> Result<(), Unheard> {
-        match self.known.get(&id) {
-            Some(known) if self.is_directory(*known, Some(storage)) => Ok(()),
+        match self.directory(id) {
+            Some(known) if self.is_directory(known, Some(storage)) => Ok(()),
             Some(_) => Err(Unheard::OtherDirectory),
             None if expected.contains(&id) && self.is_new_here(me) => Ok(()),
             None if self.is_empty() => Err(Unheard::Unexpected),
@@ -119,7 +116,7 @@ impl Acquaintances {
 
     /// Whether `me` goes by those of whom it was told: its own log does not name it yet.
     fn is_new_here(&self, me: u64) -> bool {
-        self.is_empty() || (!self.knows(me) && !self.breaks(Mutant::ExpectedForgotten))
+        self.is_empty() || (!self.members.contains_key(&me) && !self.breaks(Mutant::ExpectedForgotten))
     }
 
     fn is_directory(&self, known: StorageId, storage: Option<StorageId>) -> bool {
@@ -150,7 +147,7 @@ mod tests {
         assert_eq!(known.hears(2, 4, directory(44), &nobody), Err(Unheard::OtherDirectory));
         assert_eq!(known.hears(2, 1, directory(9), &nobody), Err(Unheard::OtherDirectory), "the log counts more");
         // One whose log names nobody hears those that it was told of, by number.
-        let empty = Acquaintances::default().with_vouched(&[(4, directory(4))].into(), |_| false);
+        let empty = Acquaintances::default();
         assert_eq!(empty.hears(2, 4, directory(4), &nobody), Err(Unheard::Unexpected));
         assert_eq!(empty.hears(2, 4, directory(4), &[4].into()), Ok(()));
     }
@@ -163,6 +160,15 @@ mod tests {
         assert_eq!(known.hears(7, 4, directory(4), &expected), Err(Unheard::Stranger));
         // Once the log names itself, it names the others as well.
         assert_eq!(known.hears(3, 5, directory(5), &expected), Err(Unheard::Stranger));
+    }
+
+    #[test]
+    fn a_newcomer_without_an_entry_refused_a_leader_that_joined_since_whoever_vouched_for_it() {
+        let told = Acquaintances::default().with_vouched(&[(4, directory(4))].into(), |_| false);
+        let expected = [2].into();
+        assert_eq!(told.hears(7, 4, directory(4), &expected), Ok(()));
+        assert_eq!(told.hears(7, 5, directory(5), &expected), Err(Unheard::Unexpected));
+        assert!(told.is_empty(), "it knows of no quorum by its own log");
     }
 
     #[test]
