@@ -37,6 +37,50 @@ coverage! {
     protocols_held,
     /// Starts of a version that does not speak the protocol of its disk.
     older_refused,
+    /// Changes of the quorum begun.
+    quorum_changes,
+    /// Of these, the ones that came to their end.
+    quorum_changes_done,
+    /// Of these, the ones that were taken back.
+    quorum_changes_cancelled,
+    /// Changes of the quorum that were not let through.
+    quorum_changes_refused,
+    /// Coordinators that began to copy the log.
+    learners_added,
+    /// Looks at which a change waited for somebody to have the log.
+    catch_ups,
+    /// Times that the voters began to change.
+    voters_changed,
+    /// Times that those of before did not count any more.
+    joints_left,
+    /// Of these, the ones that another leader began.
+    joints_left_by_another,
+    /// Coordinators that were members no more.
+    coordinators_forgotten,
+    /// Times that a leading coordinator was to go, and gave way.
+    leads_given_way,
+    /// Times that an operator had another one lead.
+    leads_transferred,
+    /// Leading coordinators lost in the middle of a change.
+    leaders_lost_changing,
+    /// Processes of coordinators killed.
+    coordinators_killed,
+    /// Directories of coordinators lost.
+    coordinators_wiped,
+    /// Machines of coordinators gone.
+    coordinators_burnt,
+    /// Coordinators that had the others told where they are reached.
+    coordinators_moved,
+    /// Times that a coordinator was told that its number belongs to another directory.
+    other_directories_told,
+    /// Copies of a directory that found its process running, and ended.
+    coordinator_copies_refused,
+    /// Newcomers that were not let in.
+    joins_refused,
+    /// Coordinators that a member vouched for.
+    coordinators_vouched,
+    /// Coordinators that ended since they are members no more.
+    coordinators_dismissed,
     /// Leaderships granted by the coordinator.
     elections,
     /// Leaderships named in the command that failed a node.

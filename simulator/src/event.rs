@@ -1,6 +1,7 @@
 //! What can happen.
 
 use crate::client::{Outcome, ReplyTo};
+use crate::raft;
 use archon_coordinator_core::term::{Confirmed, Round};
 use archon_coordinator_core::{Command, Register};
 use archon_host::{Request, YieldAsk, YieldPage};
@@ -71,6 +72,11 @@ pub(crate) enum CoordinatorMessage {
         term: u64,
         version: Version,
         duties: Vec<Duty>,
+    },
+    /// Where the coordinators are reached, told by one that leads.
+    Coordinators {
+        by: usize,
+        named: Vec<String>,
     },
     /// The answer to a report: why it is refused, if it is.
     Reported {
@@ -279,6 +285,34 @@ pub(crate) enum Event {
     RecoveryLook,
     /// Members are replaced by other versions, and the protocol may rise.
     Upgrade,
+    /// The members of the quorum are changed by an operator.
+    Reorganise,
+    /// Something goes wrong with a coordinator, or its directory.
+    QuorumFault,
+    /// Whoever leads is lost in the middle of a change.
+    LoseLeader {
+        coordinator: usize,
+    },
+    /// A coordinator's directory is lost, and whoever led is cut off.
+    WipeAmid {
+        coordinator: usize,
+        leader: usize,
+    },
+    /// A coordinator's process looks at its clocks.
+    QuorumTick {
+        coordinator: usize,
+        boot: u64,
+    },
+    /// From one coordinator to another.
+    QuorumMessage {
+        coordinator: usize,
+        from: usize,
+        message: Box<raft::Message>,
+    },
+    /// A coordinator's process starts, if none runs.
+    StartCoordinator {
+        coordinator: usize,
+    },
     /// An operator drops a table.
     Drop,
     /// The same order to drop a table arrives once more.
@@ -335,6 +369,8 @@ impl Event {
             | Self::Answer { coordinator, .. }
             | Self::Apply { coordinator }
             | Self::Depose { coordinator }
+            | Self::QuorumTick { coordinator, .. }
+            | Self::QuorumMessage { coordinator, .. }
             | Self::MemberMessage { coordinator, .. } => Some(*coordinator),
             _ => None,
         }

@@ -1,6 +1,5 @@
 //! What goes wrong: drawn one after the other while the faults last.
 
-use crate::coordinator::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
 use crate::network::{Cut, End};
@@ -92,7 +91,7 @@ impl World {
         let until = self.truth + self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 40);
         let own = vec![End::Host(host)];
         let others: Vec<End> = (0..self.hosts.len()).filter(|other| *other != host).map(End::Host).collect();
-        let coordinators: Vec<End> = (0..COORDINATORS).map(End::Coordinator).collect();
+        let coordinators = self.quorum.ends();
         let clients: Vec<End> = (0..self.clients.len()).map(End::Client).collect();
         let other = self.random.pick(&others).into_iter().collect();
         let far = match self.random.below(6) {

@@ -25,6 +25,7 @@ impl World {
             coordinator.paused_until = coordinator.paused_until.min(truth);
             coordinator.isolated = None;
         }
+        self.heal_quorum();
         self.after(50, Event::Elect);
         self.upgrade_everybody();
         for host in 0..self.hosts.len() {
@@ -33,6 +34,10 @@ impl World {
             self.after(1, Event::Restart { host });
         }
         self.heal_workers();
+        self.until("the quorum", |world| {
+            world.mend_quorum();
+            world.missing_leader()
+        });
         self.until("the coordinator's state", |world| {
             world.serve_again();
             world.missing_in_state()
@@ -77,6 +82,7 @@ impl World {
 
     /// The operator takes back what was wanted of nodes.
     fn serve_again(&mut self) {
+        self.mend_quorum();
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
         let Some(session) = &coordinator.session else { return };

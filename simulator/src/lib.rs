@@ -11,6 +11,7 @@
 //! | `scenario` | what a seed stands for |
 //! | `world`, `event`, `network`, `clock`, `random` | the course of time |
 //! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
+//! | `raft/`, `changer`, `quorum_faults` | the members' own logs and votes, who changes the members, and what goes wrong with them; only in some seeds |
 //! | `host/` | a node: disk, engine, process; what drives its partitions, and its session |
 //! | `worker/` | participants of a lease table: processes with the library in them, and what goes wrong with them; in a third of the seeds |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
@@ -19,6 +20,7 @@
 //! | `coverage`, `trace`, `run`, `base` | what was seen, the verdict, and where many runs begin |
 
 mod base;
+mod changer;
 mod check;
 mod client;
 mod clock;
@@ -33,6 +35,8 @@ mod merges;
 mod mutant;
 mod network;
 mod operator;
+mod quorum_faults;
+mod raft;
 mod random;
 mod recovery;
 mod run;

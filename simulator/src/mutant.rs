@@ -12,6 +12,10 @@ mod shell {
         DeletedUnsynced = 22,
         /// A node does not take in which tables there are.
         DropUnreported = 26,
+        /// The voters change in one step, without joint consensus.
+        VotersWithoutJoint = 57,
+        /// A coordinator with a copy of another one's directory takes part, whoever runs with the original.
+        CopyTakesPart = 58,
         /// What is written to a partition that is being split is not written to the copy that is formed of it.
         NotMirrored = 38,
         /// Every retry carries a new number.

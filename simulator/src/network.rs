@@ -53,6 +53,12 @@ impl Network {
         self.calm = true;
     }
 
+    /// Whether nothing goes from the one to the other.
+    pub(crate) fn is_cut(&self, truth: u64, from: End, to: End) -> bool {
+        let between = |cut: &Cut| cut.from.contains(&from) && cut.to.contains(&to);
+        self.cuts.iter().any(|cut| cut.since <= truth && truth < cut.until && between(cut))
+    }
+
     /// How long a message takes, once per delivery: none if it is lost, two entries if it arrives twice.
     pub(crate) fn delays(&mut self, truth: u64, from: End, to: End, random: &mut Random, plan: &Scenario) -> Vec<u64> {
         self.cuts.retain(|cut| cut.until > truth);

@@ -1,7 +1,7 @@
 //! An operator who does not wait for ever: where no copy that counts is on a node that is alive, for long, one of the others is
 //! made to lead, or the partition begins empty (rule 23).
 
-use crate::coordinator::{COORDINATORS, host_of};
+use crate::coordinator::host_of;
 use crate::event::{Event, Proposal};
 use crate::network::{Cut, End};
 use crate::random::Random;
@@ -80,7 +80,7 @@ impl World {
             return self.after(silent, Event::PowerOff { hosts: others, away });
         }
         let own: Vec<End> = others.into_iter().map(End::Host).collect();
-        let coordinators = (0..COORDINATORS).map(End::Coordinator);
+        let coordinators = self.quorum.ends().into_iter();
         let far: Vec<End> = coordinators.chain([End::Host(left)]).collect();
         let (since, until) = (self.truth + silent, self.truth + silent + away);
         self.network.cut(Cut { from: own.clone(), to: far.clone(), since, until });

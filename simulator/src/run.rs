@@ -43,6 +43,10 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.upgrades {
             world.after(begin, Event::Upgrade);
         }
+        if world.plan.changes_quorum {
+            world.after(begin, Event::Reorganise);
+            world.after(begin, Event::QuorumFault);
+        }
         if world.plan.drops {
             world.after(begin, Event::Drop);
         }

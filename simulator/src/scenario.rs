@@ -78,6 +78,8 @@ pub struct Scenario {
     pub recovers: bool,
     /// Whether members are replaced by other versions.
     pub upgrades: bool,
+    /// Whether the members of the quorum change.
+    pub changes_quorum: bool,
     /// Whether operators drop tables and make them anew.
     pub drops: bool,
     /// Failure zones that nodes are in by turns; 0 if nobody says in which.
@@ -116,6 +118,18 @@ fn upgrades(seed: u64) -> bool {
     match seed {
         RECOVERIES_END..UPGRADES_END => true,
         crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0B64_ADED).below(8) == 0,
+        _ => false,
+    }
+}
+
+/// Seeds from there on up to here are about changes of the quorum.
+const QUORUM_END: u64 = 600_000_000;
+
+/// Whether the coordinators of this seed come and go.
+fn changes_quorum(seed: u64) -> bool {
+    match seed {
+        UPGRADES_END..QUORUM_END => true,
+        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0057_A7ED).below(8) == 0,
         _ => false,
     }
 }
@@ -210,6 +224,7 @@ impl Scenario {
             accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
             recovers: false,
             upgrades: false,
+            changes_quorum: false,
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
@@ -241,6 +256,8 @@ impl Scenario {
         plan.drops &= !plan.recovers;
         // A version that does not speak the first protocol any more could not come back to a state from before.
         plan.upgrades = upgrades(seed) && !plan.recovers;
+        // Both replace coordinators.
+        plan.changes_quorum = changes_quorum(seed) && !plan.recovers && !plan.upgrades;
         plan
     }
 

@@ -1,7 +1,7 @@
 //! Splits: an operator orders them of a table by ranges at any time and now and then thinks better of it; and what goes wrong
 //! around one on purpose (rules 34 to 42).
 
-use crate::coordinator::{COORDINATORS, host_of};
+use crate::coordinator::host_of;
 use crate::event::Event;
 use crate::network::{Cut, End};
 use crate::random::Random;
@@ -123,7 +123,7 @@ impl World {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let own = [End::Host(host)];
         let peers: Vec<End> = (0..self.hosts.len()).filter(|other| *other != host).map(End::Host).collect();
-        let coordinators: Vec<End> = (0..COORDINATORS).map(End::Coordinator).collect();
+        let coordinators = self.quorum.ends();
         let over = self.splits.between(unit, timeout * 3);
         let (since, until) = (self.truth, self.truth + over);
         match self.splits.below(13) {

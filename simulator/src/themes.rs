@@ -1,6 +1,6 @@
 //! Situations brought about on purpose: two or three faults at the very instants at which one rule is all that helps.
 
-use crate::coordinator::{COORDINATORS, host_of};
+use crate::coordinator::host_of;
 use crate::event::{Event, Proposal};
 use crate::network::{Cut, End, Lag};
 use crate::scenario::Theme;
@@ -55,7 +55,7 @@ impl World {
     /// The leader loses its followers, and its coordinators around the end of its lease or of its life.
     fn around_a_lease(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
-        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
+        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), self.quorum.ends());
         let over = timeout * 5;
         match self.random.below(4) {
             0 => {
@@ -101,7 +101,7 @@ impl World {
         let over = timeout * self.random.between(4, 8);
         let peers = self.peers_of(leader);
         let others: Vec<End> =
-            all_coordinators().into_iter().filter(|other| *other != End::Coordinator(deposed)).collect();
+            self.quorum.ends().into_iter().filter(|other| *other != End::Coordinator(deposed)).collect();
         self.part(&[End::Host(leader)], &[peers.clone(), others].concat(), (0, over));
         self.part(&[End::Coordinator(deposed)], &peers, (0, over));
         self.quorum.coordinators[deposed].isolated = Some((self.truth, self.truth + over));
@@ -113,7 +113,7 @@ impl World {
     /// A leader without coordinators is replaced, but some clients and some followers stay within its reach.
     fn old_leader(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
-        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
+        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), self.quorum.ends());
         let over = timeout * self.random.between(5, 9);
         // Some clients can only go to others.
         let clients: Vec<End> = (0..self.clients.len()).filter(|client| client % 2 == 0).map(End::Client).collect();
@@ -157,7 +157,7 @@ impl World {
     /// coordinator.
     fn stuck_hand_over(&mut self, leader: usize) {
         let timeout = self.plan.settings.timing.failure_timeout_ms;
-        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
+        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), self.quorum.ends());
         // A hand-over is given up after eight failure time-outs.
         let over = timeout * self.random.between(9, 16);
         self.part(&own, &peers, (0, over));
@@ -219,7 +219,7 @@ impl World {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let over = timeout * self.random.between(2, 6);
         let (since, until) = (self.truth, self.truth + over);
-        self.network.cut(Cut { from: vec![End::Host(leader)], to: all_coordinators(), since, until });
+        self.network.cut(Cut { from: vec![End::Host(leader)], to: self.quorum.ends(), since, until });
         for host in 0..self.hosts.len() {
             if self.random.below(3) > 0 {
                 let when = self.random.between(unit, over);
@@ -257,8 +257,4 @@ impl World {
         }
         self.theme_until = self.truth + timeout * 6;
     }
-}
-
-fn all_coordinators() -> Vec<End> {
-    (0..COORDINATORS).map(End::Coordinator).collect()
 }

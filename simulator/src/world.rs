@@ -1,10 +1,11 @@
 //! The world: machines, coordinators, clients and the network between them, driven by one seed.
 
+use crate::changer::Changer;
 use crate::check::{Checks, Violation};
 use crate::client::Client;
 use crate::coordinator::Quorum;
 use crate::coverage::Coverage;
-use crate::event::Event;
+use crate::event::{CoordinatorMessage, Event};
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
@@ -31,6 +32,7 @@ pub(crate) struct World {
     pub(crate) operator: Operator,
     pub(crate) recoverer: Recoverer,
     pub(crate) upgrader: Upgrader,
+    pub(crate) changer: Changer,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -90,6 +92,7 @@ impl World {
             operator: Operator::new(plan.seed),
             recoverer: Recoverer::new(plan.seed),
             upgrader: Upgrader::new(plan.seed),
+            changer: Changer::new(plan.seed),
             plan,
         };
         world.coverage.zoned = u64::from(world.plan.zones > 0);
@@ -198,6 +201,9 @@ impl World {
             Event::Elect => self.elect_coordinator(),
             Event::Depose { coordinator } => self.depose(coordinator),
             Event::MemberMessage { coordinator, host, message } => self.on_member_message(coordinator, host, message),
+            Event::CoordinatorMessage { host, message: CoordinatorMessage::Coordinators { by, named } } => {
+                self.hear_coordinators(host, by, named);
+            }
             Event::CoordinatorMessage { host, message } => match self.worker_at(host) {
                 Some(worker) => self.worker_hears(worker, message),
                 None => self.on_coordinator_message(host, message),
@@ -227,6 +233,13 @@ impl World {
             Event::Recover => self.recover_quorum(),
             Event::RecoveryLook => self.recovery_looks(),
             Event::Upgrade => self.go_on_with_upgrade(),
+            Event::Reorganise => self.reorganise(),
+            Event::QuorumFault => self.quorum_fault(),
+            Event::WipeAmid { coordinator, leader } => self.wipe_amid(coordinator, leader),
+            Event::LoseLeader { coordinator } => self.lose_leader(coordinator),
+            Event::QuorumTick { coordinator, boot } => self.quorum_tick(coordinator, boot),
+            Event::QuorumMessage { coordinator, from, message } => self.on_quorum_message(coordinator, from, *message),
+            Event::StartCoordinator { coordinator } => self.start_coordinator(coordinator),
             Event::DropAgain { table } => self.drop_again(table),
             Event::Make => self.make_again(),
             Event::Split => self.order_split(),

@@ -7,9 +7,9 @@ use std::sync::mpsc;
 /// Seeds of an ordinary test run; `ARCHON_SEEDS` says another number.
 const SEEDS: u64 = 300;
 
-/// Where the seeds begin that are about splits, those about merges, those about recoveries of the coordinators and those
-/// about upgrades, of each of which a third as many are run.
-const OTHERS_FROM: [u64; 4] = [100_000_000, 200_000_000, 300_000_000, 400_000_000];
+/// Where the seeds begin that are about splits, those about merges, those about recoveries of the coordinators, those about
+/// upgrades and those about changes of the quorum, of each of which a third as many are run.
+const OTHERS_FROM: [u64; 5] = [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000];
 
 /// Seeds that come across what one in hundreds does: a side that was cut off answers after its writes were given up.
 const RARE: [u64; 1] = [557];

@@ -12,6 +12,7 @@ mod linearizable;
 mod live_set;
 mod merged;
 mod one_leader;
+mod quorum;
 
 use archon_kv::Effect;
 use archon_replica::Entry;
@@ -67,6 +68,12 @@ pub enum Violation {
         /// What.
         detail: String,
     },
+    /// Q: the coordinators lost what they had agreed on, or disagree on who leads.
+    #[error("Q: {detail}")]
+    Quorum {
+        /// How.
+        detail: String,
+    },
     /// E and others: the coordinator's state is not what it must be.
     #[error("state: {detail}")]
     State {
@@ -100,6 +107,7 @@ impl Violation {
             Self::NotLinearizable { .. } => "L",
             Self::Twice { .. } => "X",
             Self::NoConvergence { .. } | Self::Deleted { .. } => "V",
+            Self::Quorum { .. } => "Q",
             Self::Panic { .. } => "assertion",
         }
     }
@@ -131,6 +139,12 @@ pub(crate) struct Checks {
     pub(crate) deleted: BTreeSet<PlacementId>,
     /// Of these, the ones that a directory which was set back holds again.
     pub(crate) restored: BTreeSet<PlacementId>,
+    /// Which coordinator led in each term.
+    pub(crate) led: BTreeMap<u64, usize>,
+    /// In which term each entry of the coordinators' log was committed.
+    pub(crate) committed_in: Vec<u64>,
+    /// Up to where the log of each process of a coordinator was compared with what is committed.
+    pub(crate) compared: BTreeMap<(usize, u64), usize>,
     /// Clients begin nothing any more.
     pub(crate) quiet: bool,
 }

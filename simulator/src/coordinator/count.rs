@@ -60,6 +60,9 @@ impl World {
         }
         for event in &after.events {
             match &event.what {
+                EventKind::QuorumChangeBegun { .. } => coverage.quorum_changes += 1,
+                EventKind::QuorumChanged { .. } => coverage.quorum_changes_done += 1,
+                EventKind::QuorumChangeCancelled { .. } => coverage.quorum_changes_cancelled += 1,
                 EventKind::RecoverySettled { .. } => coverage.recoveries_settled += 1,
                 EventKind::EpochSurpassed { .. } => coverage.epochs_surpassed += 1,
                 EventKind::ReplicaLost { .. } => coverage.placements_lost += 1,

@@ -1,10 +1,17 @@
-//! The quorum: Raft is assumed right. One log, terms, coordinators that apply it late, leaders that do not know yet that
-//! they are deposed.
+//! The quorum. In most worlds Raft is assumed right: one log, terms, three coordinators that apply it late, leaders that do not know yet
+//! that they are deposed. Where its members change, each of them has a log and votes of its own ([`crate::raft`]), and one log is what comes
+//! of it.
 
+mod carry;
+mod change;
 mod count;
+mod founding;
+mod member;
 mod serve;
 mod session;
+mod standing;
 
+pub(crate) use member::{Begins, Member};
 pub(crate) use serve::host_of;
 pub(crate) use session::Session;
 
@@ -13,33 +20,18 @@ use crate::clock::Clock;
 use crate::event::{CoordinatorMessage, Event, Proposal, ProposalReply};
 use crate::mutant::Mutant;
 use crate::network::End;
+use crate::raft::{Entry, What};
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, CommandBatch, Response, apply, check, check_lose_node, check_step, skip,
+    Actor, ClusterState, Command, CommandBatch, Response, check, check_lose_node, check_step,
 };
-use archon_types::{ClusterId, ErrorKind, Millis};
+use archon_types::{ErrorKind, Millis};
 use std::collections::VecDeque;
-use uuid::Uuid;
+use std::sync::Arc;
 
-/// Coordinators of the quorum.
+/// Coordinators that found the quorum.
 pub(crate) const COORDINATORS: usize = 3;
-
-/// An entry of the replicated log; a blank one begins a term.
-#[derive(Clone, Debug)]
-struct Entry {
-    term: u64,
-    batch: Option<CommandBatch>,
-}
-
-impl Entry {
-    fn apply_to(&self, state: &mut ClusterState, index: u64) {
-        match &self.batch {
-            Some(batch) if batch.term == self.term => drop(apply(state, index, batch)),
-            _ => skip(state, index),
-        }
-    }
-}
 
 /// A proposal on its way.
 #[derive(Debug)]
@@ -59,9 +51,29 @@ pub(crate) struct Coordinator {
     pub(crate) paused_until: u64,
     /// Cut off from the other coordinators.
     pub(crate) isolated: Option<(u64, u64)>,
+    /// Its part in a quorum whose members change.
+    pub(crate) member: Option<Box<Member>>,
 }
 
 impl Coordinator {
+    fn new(clock: Clock, state: ClusterState, member: Option<Box<Member>>) -> Self {
+        Self {
+            clock,
+            state,
+            applied: 0,
+            session: None,
+            under_way: VecDeque::new(),
+            paused_until: 0,
+            isolated: None,
+            member,
+        }
+    }
+
+    /// The commands that are on their way into its log.
+    pub(crate) fn proposed(&self) -> impl Iterator<Item = &Command> {
+        self.under_way.iter().flat_map(|under_way| &under_way.proposal.commands)
+    }
+
     fn is_isolated(&self, truth: u64) -> bool {
         self.isolated.is_some_and(|(_, until)| until > truth)
     }
@@ -69,7 +81,7 @@ impl Coordinator {
 
 #[derive(Debug)]
 pub(crate) struct Quorum {
-    log: Vec<Entry>,
+    log: Vec<Arc<Entry>>,
     pub(crate) term: u64,
     pub(crate) leader: Option<usize>,
     pub(crate) coordinators: Vec<Coordinator>,
@@ -78,21 +90,15 @@ pub(crate) struct Quorum {
     pub(crate) slow_until: u64,
     /// The state before the first entry of the log: an empty one, or what a generation began with.
     origin: ClusterState,
+    /// The place of the last entry about the members.
+    pub(crate) members_at: usize,
     /// The state that the committed log stands for, whoever has applied it.
     pub(crate) state: ClusterState,
 }
 
 impl Quorum {
     pub(crate) fn new(random: &mut Random, mutant: Option<Mutant>) -> Self {
-        let coordinator = |random: &mut Random| Coordinator {
-            clock: Clock::draw(random),
-            state: empty(mutant),
-            applied: 0,
-            session: None,
-            under_way: VecDeque::new(),
-            paused_until: 0,
-            isolated: None,
-        };
+        let coordinator = |random: &mut Random| Coordinator::new(Clock::draw(random), empty(mutant), None);
         Self {
             log: Vec::new(),
             term: 0,
@@ -100,9 +106,20 @@ impl Quorum {
             coordinators: (0..COORDINATORS).map(|_| coordinator(random)).collect(),
             down_until: 0,
             slow_until: 0,
+            members_at: 0,
             origin: empty(mutant),
             state: empty(mutant),
         }
+    }
+
+    /// All coordinators, as ends of the network.
+    pub(crate) fn ends(&self) -> Vec<End> {
+        (0..self.coordinators.len()).map(End::Coordinator).collect()
+    }
+
+    /// The entry at a place of the log, which count from one.
+    pub(crate) fn entry(&self, place: usize) -> Option<&Arc<Entry>> {
+        self.log.get(place.checked_sub(1)?)
     }
 
     /// How many entries the log has.
@@ -120,7 +137,7 @@ impl Quorum {
         let mut state = self.origin.clone();
         for entry in self.log.iter().take(usize::try_from(self.entries() - lost).unwrap_or(0)) {
             let index = state.applied + 1;
-            entry.apply_to(&mut state, index);
+            drop(entry.apply_to(&mut state, index));
         }
         state
     }
@@ -164,16 +181,6 @@ fn empty(mutant: Option<Mutant>) -> ClusterState {
 }
 
 impl World {
-    /// The first term, and the cluster itself.
-    pub(crate) fn found_cluster(&mut self) {
-        self.begin_term(0);
-        let cluster = ClusterId::new(Uuid::from_u128(1));
-        let settings = self.plan.settings.clone();
-        let proposal =
-            Proposal { term: self.quorum.term, commands: vec![Command::Bootstrap { cluster, settings }], reply: None };
-        self.commit(0, proposal);
-    }
-
     /// The instant on a coordinator's own clock.
     pub(crate) fn coordinator_now(&self, coordinator: usize) -> Millis {
         self.quorum.coordinators[coordinator].clock.at(self.truth)
@@ -193,6 +200,9 @@ impl World {
 
     /// The oldest proposal under way at this coordinator is committed, if it leads and reaches a majority.
     pub(crate) fn append_next(&mut self, coordinator: usize) {
+        if self.plan.changes_quorum {
+            return self.append_as_member(coordinator);
+        }
         let truth = self.truth;
         if self.quorum.leader == Some(coordinator) && !self.quorum.commits(coordinator, truth) {
             // It stays in the leader's log and is committed once a majority answers again.
@@ -222,13 +232,25 @@ impl World {
             term,
             commands,
         };
-        let responses = self.append(Entry { term: self.quorum.term, batch: Some(batch) });
+        let responses = self.append(Arc::new(Entry { term: self.quorum.term, what: What::Batch(batch) }));
         self.apply_committed(coordinator);
         for other in (0..COORDINATORS).filter(|other| *other != coordinator) {
             let lag = self.random.between(1, 30);
             self.after(lag, Event::Apply { coordinator: other });
         }
-        match (reply, &responses[..]) {
+        self.answer_proposal(coordinator, term, reply, claimed.as_deref(), &responses);
+    }
+
+    /// Tells whoever waits for a proposal what became of it.
+    fn answer_proposal(
+        &mut self,
+        coordinator: usize,
+        term: u64,
+        reply: Option<ProposalReply>,
+        claimed: Option<&str>,
+        responses: &[Response],
+    ) {
+        match (reply, responses) {
             (Some(ProposalReply::Registration { host, boot }), [Response::Registered { node, incarnation }]) => {
                 let (node, incarnation) = (*node, *incarnation);
                 let protocol = self.quorum.coordinators[coordinator].state.protocol;
@@ -244,7 +266,7 @@ impl World {
             (Some(ProposalReply::Registration { .. }), [Response::Refused(error)])
                 if error.kind == ErrorKind::DataLoss =>
             {
-                self.give_up(coordinator, term, claimed.as_deref());
+                self.give_up(coordinator, term, claimed);
             }
             // Of a void entry nothing is known: nobody is answered.
             (Some(ProposalReply::Report { host, report }), [_, ..]) => {
@@ -267,48 +289,66 @@ impl World {
     }
 
     /// Adds an entry to the log for good, and checks what it does to the state.
-    fn append(&mut self, entry: Entry) -> Vec<Response> {
+    fn append(&mut self, entry: Arc<Entry>) -> Vec<Response> {
         let index = self.quorum.last_index() + 1;
-        let mut responses = Vec::new();
-        match &entry.batch {
-            Some(batch) if batch.term == entry.term => {
-                self.quorum.state.events.clear();
-                let before = self.quorum.state.clone();
-                responses = apply(&mut self.quorum.state, index, batch);
+        self.quorum.state.events.clear();
+        let before = match &entry.what {
+            What::Batch(batch) if batch.term == entry.term => Some(self.quorum.state.clone()),
+            What::Members(_) => Some(self.quorum.state.clone()),
+            _ => None,
+        };
+        let responses = entry.apply_to(&mut self.quorum.state, index);
+        match (&entry.what, before) {
+            (What::Batch(batch), Some(before)) => {
                 let trace = || {
                     let names: Vec<String> = batch.commands.iter().map(|command| format!("{command:?}")).collect();
                     format!("log {index} term {}: {} -> {responses:?}", entry.term, names.join(" "))
                 };
                 self.trace.note(self.truth, trace);
-                let after = &self.quorum.state;
-                let checked = check(after).and_then(|()| check_step(&before, after));
-                self.judge(checked.map_err(|violation| Violation::State { detail: violation.to_string() }));
+                self.check_state(&before);
                 self.count_raises(&batch.commands, before.protocol, before.protocol_held);
                 self.count_change(&before, batch, &responses);
                 self.checks.rows_changed = true;
             }
-            Some(_) => {
-                self.coverage.void_entries += 1;
-                skip(&mut self.quorum.state, index);
+            (What::Members(membership), Some(before)) => {
+                self.quorum.members_at = self.quorum.log.len() + 1;
+                self.trace.note(self.truth, || format!("log {index} term {}: {membership:?}", entry.term));
+                self.check_state(&before);
             }
-            None => skip(&mut self.quorum.state, index),
+            (What::Batch(_), None) => self.coverage.void_entries += 1,
+            _ => {}
         }
         self.quorum.log.push(entry);
         responses
+    }
+
+    fn check_state(&mut self, before: &ClusterState) {
+        let after = &self.quorum.state;
+        let checked = check(after).and_then(|()| check_step(before, after));
+        self.judge(checked.map_err(|violation| Violation::State { detail: violation.to_string() }));
     }
 
     /// A coordinator applies everything that is committed.
     pub(crate) fn apply_committed(&mut self, coordinator: usize) {
         let quorum = &mut self.quorum;
         let own = &mut quorum.coordinators[coordinator];
-        if own.applied == quorum.log.len() {
+        let known = own
+            .member
+            .as_ref()
+            .map_or(quorum.log.len(), |member| if member.up { member.raft.commit().min(quorum.log.len()) } else { 0 });
+        if own.applied >= known {
             return;
         }
-        while let Some(entry) = quorum.log.get(own.applied) {
+        let mut answered = Vec::new();
+        while let Some(entry) = quorum.log.get(own.applied).filter(|_| own.applied < known) {
             own.applied += 1;
-            entry.apply_to(&mut own.state, quorum.origin.applied + own.applied as u64);
+            let responses = entry.apply_to(&mut own.state, quorum.origin.applied + own.applied as u64);
+            let waiting = own.member.as_mut().and_then(|member| member.waiting.remove(&own.applied));
+            answered
+                .extend(waiting.filter(|waiting| waiting.entry_term == entry.term).map(|waiting| (waiting, responses)));
         }
         self.wake_session(coordinator);
+        self.answer_waiting(coordinator, answered);
     }
 
     fn begin_term(&mut self, coordinator: usize) {
@@ -317,7 +357,7 @@ impl World {
         self.coverage.terms += 1;
         let term = self.quorum.term;
         self.note(|| format!("coordinator {coordinator} leads in term {term}"));
-        self.append(Entry { term, batch: None });
+        self.append(Arc::new(Entry { term, what: What::Blank }));
         self.apply_committed(coordinator);
         let now = self.coordinator_now(coordinator);
         self.quorum.coordinators[coordinator].session = Some(Session::new(term, now));
@@ -326,6 +366,9 @@ impl World {
 
     /// Another coordinator comes to lead, or the same one anew.
     pub(crate) fn elect_coordinator(&mut self) {
+        if self.plan.changes_quorum {
+            return self.have_another_lead();
+        }
         let truth = self.truth;
         if self.quorum.down_until > truth {
             let delay = self.quorum.down_until - truth + self.random.between(20, 200);
@@ -371,13 +414,18 @@ impl World {
             let (at, proposer) = (Millis::new(self.truth), former as u64 + 1);
             let who = Actor::Coordinator(proposer);
             let batch = CommandBatch { request: None, at, who, proposer, term, commands };
-            self.append(Entry { term: self.quorum.term, batch: Some(batch) });
+            self.append(Arc::new(Entry { term: self.quorum.term, what: What::Batch(batch) }));
         }
     }
 
     /// A coordinator hears that another leads.
     pub(crate) fn depose(&mut self, coordinator: usize) {
-        let own = &self.quorum.coordinators[coordinator];
+        let own = &mut self.quorum.coordinators[coordinator];
+        if let Some(member) = &own.member {
+            let led = member.raft.leads().then_some(member.raft.disk.term);
+            own.session.take_if(|session| led != Some(session.term.number()));
+            return;
+        }
         if own.is_isolated(self.truth) {
             let delay = self.random.between(20, 100);
             self.after(delay, Event::Depose { coordinator });

@@ -81,6 +81,7 @@ impl World {
         }
         for (address, push) in pushes {
             if let Some(host) = host_of(&address) {
+                self.name_coordinators(coordinator, host);
                 let message = CoordinatorMessage::Push(Box::new(push));
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
@@ -90,7 +91,10 @@ impl World {
 
     pub(crate) fn on_member_message(&mut self, coordinator: usize, host: usize, message: MemberMessage) {
         let now = self.coordinator_now(coordinator);
-        let leader = self.quorum.leader;
+        if !self.is_up(coordinator) {
+            return;
+        }
+        let leader = self.known_leader(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = &mut own.session else {
             let message = CoordinatorMessage::NotLeader { leader };
@@ -190,6 +194,9 @@ impl World {
 
     /// The term in which a majority confirms at this instant that the coordinator leads.
     fn led(&self, coordinator: usize) -> Option<u64> {
+        if self.plan.changes_quorum {
+            return self.confirmed_term(coordinator);
+        }
         self.quorum.commits(coordinator, self.truth).then_some(self.quorum.term)
     }
 
@@ -246,6 +253,7 @@ impl World {
             };
             self.coverage.leases += 1;
             self.coverage.withdrawn += answer.withdrawn.len() as u64;
+            self.name_coordinators(coordinator, host);
             let message = CoordinatorMessage::Lease(heartbeat.answer(answer.lease_ms, answer.withdrawn));
             self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
         }

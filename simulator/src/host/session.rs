@@ -63,7 +63,7 @@ impl World {
 
     /// To the coordinator that a member on this machine takes for the leading one, or to all of them.
     pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &MemberMessage) {
-        for coordinator in 0..crate::coordinator::COORDINATORS {
+        for coordinator in self.coordinators_known_to(host) {
             if coordinator == guess || others {
                 let event = Event::MemberMessage { coordinator, host, message: message.clone() };
                 self.send(End::Host(host), End::Coordinator(coordinator), event);
@@ -137,10 +137,15 @@ impl World {
                 }
             }
             CoordinatorMessage::NotLeader { leader } => {
-                process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
+                let guess = process.guess;
+                let guess = self.next_guess(host, guess, leader);
+                let Some(process) = &mut self.hosts[host].process else { return };
+                process.guess = guess;
             }
             CoordinatorMessage::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
-            CoordinatorMessage::Push(_) | CoordinatorMessage::Duties { .. } => {}
+            CoordinatorMessage::Push(_)
+            | CoordinatorMessage::Duties { .. }
+            | CoordinatorMessage::Coordinators { .. } => {}
         }
     }
 

@@ -95,6 +95,8 @@ impl World {
             return;
         }
         let boot_id = self.new_boot_id();
+        let guess = self.random.index(crate::coordinator::COORDINATORS);
+        let guess = self.first_guess(host, guess);
         let unsynced = self.breaks(ShellMutant::UnsyncedTail);
         let machine = &mut self.hosts[host];
         machine.boots += 1;
@@ -109,7 +111,7 @@ impl World {
         let park_limits = park_limits(&self.plan);
         let partitions = recover(machine, settings, park_limits);
         let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
-        process.guess = self.random.index(crate::coordinator::COORDINATORS);
+        process.guess = guess;
         process.speaks = machine.installed;
         machine.process = Some(process);
         self.checks.disks_changed = true;

@@ -1,7 +1,6 @@
 //! What goes wrong with participants, what operators order of leases, and how all of that ends.
 
 use super::TABLE;
-use crate::coordinator::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::network::{Cut, End};
 use crate::world::World;
@@ -48,7 +47,7 @@ impl World {
     /// Nothing goes from it to the coordinators, or from them to it, or both.
     fn cut_worker_off(&mut self, worker: usize, kind: u64, lasts: u64) {
         let own = vec![End::Host(self.machine_of(worker))];
-        let far: Vec<End> = (0..COORDINATORS).map(End::Coordinator).collect();
+        let far = self.quorum.ends();
         let (since, until) = (self.truth, self.truth + lasts);
         self.note(|| format!("worker {worker} is cut off until {until}"));
         if !kind.is_multiple_of(3) {

@@ -93,6 +93,20 @@ impl Workers {
         }
     }
 
+    /// A participant turns to this coordinator next.
+    pub(crate) fn turn_to(&mut self, worker: usize, coordinator: usize) {
+        let machine = self.machines.get_mut(worker);
+        machine
+            .and_then(|machine| machine.process.as_mut())
+            .into_iter()
+            .for_each(|process| process.guess = coordinator);
+    }
+
+    /// How many machines there are.
+    pub(crate) fn count(&self) -> usize {
+        self.machines.len()
+    }
+
     /// Until when a participant's process is stopped.
     pub(crate) fn paused_until(&self, worker: usize) -> Option<u64> {
         self.machines.get(worker).map(|machine| machine.paused_until)
@@ -163,6 +177,7 @@ impl World {
         let (boot_id, storage) = (self.new_boot_id(), StorageId::new(Uuid::from_u128(self.unique())));
         let broken = broken_member(self.mutant);
         let guess = self.workers.random.index(crate::coordinator::COORDINATORS);
+        let guess = self.first_guess(self.machine_of(worker), guess);
         let machine = &mut self.workers.machines[worker];
         if machine.process.is_some() {
             return;
@@ -197,6 +212,13 @@ impl World {
         }
         let partitioning = Partitioning::Hash { partitions: self.workers.partitions };
         self.say(Command::CreateTable { name: TABLE.to_owned(), partitioning, replication: 1, holds: Holds::Lease });
+    }
+
+    /// The same, if there are participants.
+    pub(crate) fn make_lease_table_if_any(&mut self) {
+        if !self.workers.is_empty() {
+            self.make_lease_table();
+        }
     }
 
     /// The process ends at this instant. To the coordinators it might as well hang, so what it believes is kept.

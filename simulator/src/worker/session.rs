@@ -198,9 +198,12 @@ impl World {
                 }
             }
             CoordinatorMessage::NotLeader { leader } => {
-                process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
+                let guess = process.guess;
+                let guess = self.next_guess(self.machine_of(worker), guess, leader);
+                let Some(process) = self.process_of(worker) else { return };
+                process.guess = guess;
             }
-            CoordinatorMessage::Push(_) => {}
+            CoordinatorMessage::Push(_) | CoordinatorMessage::Coordinators { .. } => {}
         }
         self.carry_on(worker);
     }

@@ -1,0 +1,272 @@
+//! Operators change who the coordinators are, while everything else goes on (rules 57 to 59).
+
+use crate::coordinator::Begins;
+use crate::event::{CoordinatorMessage, Event, Proposal};
+use crate::network::End;
+use crate::raft::Disk;
+use crate::random::Random;
+use crate::world::World;
+use archon_coordinator_core::coordinators::majority;
+use archon_coordinator_core::{Newcomer, Wish, check_cancel_quorum_change, check_quorum_change};
+use archon_types::{QuorumChange, StorageId};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Most machines of coordinators in a run.
+const MACHINES_MAX: usize = 14;
+/// As many voters there are in the end, at least.
+const VOTERS_WANTED: usize = 3;
+
+/// Whoever changes the quorum, and what nodes and participants were told of it.
+#[derive(Debug)]
+pub(crate) struct Changer {
+    /// For what only some seeds have, so that the others do not change.
+    pub(crate) random: Random,
+    /// The addresses of coordinators that each machine was told of last.
+    named: BTreeMap<usize, Vec<String>>,
+    /// Counts addresses.
+    pub(crate) addresses: u64,
+}
+
+impl Changer {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed ^ 0x0057_4054), named: BTreeMap::new(), addresses: 0 }
+    }
+
+    /// A machine is told where the coordinators are reached.
+    pub(crate) fn note_named(&mut self, machine: usize, named: Vec<String>) {
+        self.named.insert(machine, named);
+    }
+}
+
+impl World {
+    /// The coordinators to which somebody on a machine can turn: the first ones, which its operator named, and those of which it was told
+    /// last.
+    pub(crate) fn coordinators_known_to(&self, machine: usize) -> Vec<usize> {
+        if !self.plan.changes_quorum {
+            return (0..crate::coordinator::COORDINATORS).collect();
+        }
+        let first = (0..crate::coordinator::COORDINATORS).map(|slot| format!("c{slot}:7000"));
+        let named = self.changer.named.get(&machine).into_iter().flatten().cloned();
+        let mut known: Vec<usize> = named.chain(first).filter_map(|address| self.coordinator_at(&address)).collect();
+        known.sort_unstable();
+        known.dedup();
+        known
+    }
+
+    /// Whom somebody turns to first.
+    pub(crate) fn first_guess(&self, machine: usize, drawn: usize) -> usize {
+        let known = self.coordinators_known_to(machine);
+        known.get(drawn % known.len().max(1)).copied().unwrap_or(drawn)
+    }
+
+    /// Whom somebody turns to next, whom this coordinator answered that it does not lead, but perhaps another one.
+    pub(crate) fn next_guess(&self, machine: usize, guess: usize, leader: Option<usize>) -> usize {
+        let known = self.coordinators_known_to(machine);
+        let next = known.iter().find(|number| **number > guess).or(known.first()).copied();
+        leader.or(next).unwrap_or(guess)
+    }
+
+    /// Who leads, as far as a coordinator knows.
+    pub(crate) fn known_leader(&self, coordinator: usize) -> Option<usize> {
+        let Some(member) = &self.quorum.coordinators[coordinator].member else { return self.quorum.leader };
+        let address = member.raft.membership()?.address(member.raft.leader?)?;
+        self.coordinator_at(address).filter(|leader| *leader != coordinator)
+    }
+
+    /// Somebody is told where the coordinators are reached, and turns to the one that says so: it leads.
+    pub(crate) fn hear_coordinators(&mut self, machine: usize, by: usize, named: Vec<String>) {
+        self.changer.note_named(machine, named);
+        match self.worker_at(machine) {
+            Some(worker) => self.workers.turn_to(worker, by),
+            None => self.hosts[machine].process.iter_mut().for_each(|process| process.guess = by),
+        }
+    }
+
+    /// Tells a machine where the coordinators are reached, beside a push or an answer to a heartbeat.
+    pub(crate) fn name_coordinators(&mut self, coordinator: usize, host: usize) {
+        if !self.plan.changes_quorum {
+            return;
+        }
+        let members = &self.quorum.coordinators[coordinator].state.coordinators.members;
+        let named: Vec<String> = members.values().map(|member| member.address.clone()).collect();
+        let message = CoordinatorMessage::Coordinators { by: coordinator, named };
+        self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+    }
+
+    /// An operator wants something of the quorum, and soon something else.
+    pub(crate) fn reorganise(&mut self) {
+        let unit = self.plan.unit_ms();
+        let delay = self.changer.random.between(unit, unit * 14);
+        self.after(delay, Event::Reorganise);
+        if self.healing {
+            return;
+        }
+        let Some(leader) = self.quorum.leader else { return };
+        let members = &self.quorum.coordinators[leader].state.coordinators.members;
+        let numbers = |voter: bool| -> Vec<u64> {
+            members.iter().filter(|(_, member)| member.voter == voter).map(|(id, _)| *id).collect()
+        };
+        let (voters, learners) = (numbers(true), numbers(false));
+        let all: Vec<u64> = members.keys().copied().collect();
+        let random = &mut self.changer.random;
+        let (voter, learner, any) = (random.pick(&voters), random.pick(&learners), random.pick(&all));
+        let change = match random.below(14) {
+            0..=4 => return self.add_newcomer(leader),
+            5 => learner.map(|id| QuorumChange::Promote { id }),
+            6 => voter.map(|id| QuorumChange::Demote { id }),
+            7 | 8 => any.map(|id| QuorumChange::Remove { id }),
+            9 | 10 => voter.zip(learner).map(|(old, new)| QuorumChange::Replace { old, new }),
+            11 => return self.cancel_quorum_change(leader),
+            _ => return self.transfer_lead(leader, voter),
+        };
+        let force = self.changer.random.below(3) == 0;
+        if let Some(change) = change {
+            self.order_quorum_change(leader, &change, force);
+        }
+    }
+
+    fn order_quorum_change(&mut self, leader: usize, change: &QuorumChange, force: bool) {
+        let health = self.quorum_health(leader);
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let term = session.term.number();
+        let borne = self.bears(None, &[Wish::Change(change.clone())]);
+        match check_quorum_change(&coordinator.state, &health, change, force) {
+            // Whoever knows that a machine is gone, or was moved, does not count on it.
+            Ok(Some(_)) if !borne => {}
+            Ok(Some(command)) => {
+                self.note(|| format!("an operator wants: {change}"));
+                self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+            }
+            Ok(None) => {}
+            Err(_) => self.coverage.quorum_changes_refused += 1,
+        }
+    }
+
+    fn cancel_quorum_change(&mut self, leader: usize) {
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let term = session.term.number();
+        if let Ok(command) = check_cancel_quorum_change(&coordinator.state) {
+            self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+        }
+    }
+
+    fn transfer_lead(&mut self, leader: usize, to: Option<u64>) {
+        if let Some(to) = to {
+            let handed = self.give_way(leader, &[to].into());
+            self.coverage.leads_transferred += u64::from(handed);
+        }
+    }
+
+    /// Somebody starts another coordinator, most with a number and a directory of their own.
+    fn add_newcomer(&mut self, leader: usize) {
+        if self.quorum.coordinators.len() >= MACHINES_MAX {
+            return;
+        }
+        let coordinators = &self.quorum.coordinators[leader].state.coordinators;
+        let (next, retired) = (coordinators.next_id(), coordinators.retired.keys().copied().collect::<Vec<u64>>());
+        let members: Vec<(u64, StorageId)> =
+            coordinators.members.iter().map(|(id, member)| (*id, member.storage)).collect();
+        let fresh = StorageId::new(Uuid::from_u128(self.unique()));
+        let random = &mut self.changer.random;
+        let other = random.pick(&members);
+        let (id, storage) = match (random.below(8), random.pick(&retired), other) {
+            // An old number, one that belongs to another directory, a copy of one.
+            (0 | 1, Some(retired), _) => (retired, fresh),
+            (2, _, Some((member, _))) => (member, fresh),
+            (3, _, Some((_, storage))) => (next, storage),
+            _ => (next, fresh),
+        };
+        let voter = random.below(3) > 0;
+        let coordinator = self.add_coordinator(Disk::new(id, storage), Begins::Joins { voter });
+        self.note(|| format!("coordinator {coordinator} is to join under number {id}"));
+        self.start_coordinator(coordinator);
+    }
+
+    /// Once faults have ceased, the operator takes back what cannot be done, replaces what is gone, and has enough voters.
+    pub(crate) fn mend_quorum(&mut self) {
+        if !self.plan.changes_quorum {
+            return;
+        }
+        self.make_lease_table_if_any();
+        self.end_forgotten_newcomers();
+        self.name_present_coordinators();
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinators = self.quorum.coordinators[leader].state.coordinators.clone();
+        let heard = self.quorum_health(leader).heard;
+        let lost = |id: u64| coordinators.members.get(&id).is_some_and(|member| !self.holds(id, member.storage, None));
+        let hangs = match coordinators.pending.as_ref().map(|pending| &pending.wish) {
+            Some(Wish::Join(Newcomer { id, storage, .. })) => {
+                // One that was started elsewhere meanwhile cannot say so before that is taken back.
+                !self.holds(*id, *storage, None) || self.is_moving(*id, *storage)
+            }
+            Some(Wish::Change(QuorumChange::Promote { id } | QuorumChange::Replace { new: id, .. })) => {
+                let storage = coordinators.members.get(id).map(|member| member.storage);
+                lost(*id) || storage.is_some_and(|storage| self.is_moving(*id, storage))
+            }
+            _ => false,
+        };
+        if hangs {
+            return self.cancel_quorum_change(leader);
+        }
+        if coordinators.pending.is_some() {
+            return;
+        }
+        let learner =
+            coordinators.members.iter().find(|(id, member)| !member.voter && !lost(**id) && heard.contains(id));
+        let learner = learner.map(|(id, _)| *id);
+        let gone = coordinators.members.keys().copied().find(|id| lost(*id));
+        let change = match (gone, learner) {
+            (Some(old), Some(new)) if coordinators.members[&old].voter => QuorumChange::Replace { old, new },
+            (Some(id), _) => QuorumChange::Remove { id },
+            (None, Some(id)) if coordinators.voters().len() < VOTERS_WANTED => QuorumChange::Promote { id },
+            _ => return,
+        };
+        self.order_quorum_change(leader, &change, true);
+    }
+
+    /// Whoever was away while all coordinators of which it knew left has to be told the present ones by its operator.
+    fn name_present_coordinators(&mut self) {
+        let members = self.quorum.state.coordinators.members.values();
+        let present: Vec<String> = members.map(|member| member.address.clone()).collect();
+        let machines = self.hosts.len() + self.workers.count();
+        (0..machines).for_each(|machine| self.changer.note_named(machine, present.clone()));
+    }
+
+    /// Whoever was told that it is let in, and was not before that was taken back, is not asked for any more. Nor is one that was away while
+    /// all members that it knew left or moved, whether it is a member still or not: nobody is there to vouch for the others, or to tell it that
+    /// it was removed.
+    fn end_forgotten_newcomers(&mut self) {
+        let coordinators = &self.quorum.state.coordinators;
+        let wanted = |id: u64| match coordinators.pending.as_ref().map(|pending| &pending.wish) {
+            Some(Wish::Join(newcomer)) => newcomer.id == id,
+            _ => false,
+        };
+        let forgotten = |number: &usize| {
+            let member = self.quorum.coordinators[*number].member.as_ref();
+            member.is_some_and(|member| {
+                let disk = &member.raft.disk;
+                let known = |id: &u64| coordinators.members.get(id).is_some_and(|known| known.storage == disk.storage);
+                let reaches = coordinators.members.iter().any(|(id, now)| {
+                    let named = member.raft.membership().and_then(|members| members.address(*id));
+                    let told = disk.expected.get(id).map(String::as_str).filter(|_| named.is_none());
+                    let there = named.or(told) == Some(now.address.as_str());
+                    *id != disk.id && there && self.holds(*id, now.storage, None)
+                });
+                let voters = coordinators.voters();
+                let held = |id: &&u64| {
+                    coordinators.members.get(id).is_some_and(|other| self.holds(**id, other.storage, Some(*number)))
+                };
+                let alone = voters.iter().filter(held).count() >= majority(voters.len());
+                let left = if known(&disk.id) { !reaches && alone } else { !reaches || disk.end() == 0 };
+                member.is_whole() && disk.started && !wanted(disk.id) && left
+            })
+        };
+        // One at a time: what the others bear is another matter then.
+        if let Some(number) = (0..self.quorum.coordinators.len()).find(forgotten) {
+            self.end_coordinator(number);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How a world begins: the first coordinators, the first term, and the cluster itself.
+
+use super::{Begins, COORDINATORS, Member};
+use crate::event::{Event, Proposal};
+use crate::raft::{Disk, Entry, Membership, Voter, What};
+use crate::world::World;
+use archon_coordinator_core::{Actor, Command, CommandBatch};
+use archon_types::{ClusterId, Millis, StorageId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+impl World {
+    /// The first term, and the cluster itself.
+    pub(crate) fn found_cluster(&mut self) {
+        if self.plan.changes_quorum {
+            return self.found_quorum();
+        }
+        self.begin_term(0);
+        let cluster = ClusterId::new(Uuid::from_u128(1));
+        let settings = self.plan.settings.clone();
+        let proposal =
+            Proposal { term: self.quorum.term, commands: vec![Command::Bootstrap { cluster, settings }], reply: None };
+        self.commit(0, proposal);
+    }
+
+    /// The first members, whose logs begin alike: who they are, the first term, and the cluster itself.
+    fn found_quorum(&mut self) {
+        let address = |slot: usize| format!("c{slot}:7000");
+        let ids = (0..COORDINATORS).map(|slot| (slot, slot as u64 + 1));
+        let storages: Vec<StorageId> =
+            (0..COORDINATORS).map(|_| StorageId::new(Uuid::from_u128(self.unique()))).collect();
+        let nodes: BTreeMap<u64, (String, StorageId)> =
+            ids.clone().map(|(slot, id)| (id, (address(slot), storages[slot]))).collect();
+        let commands = vec![Command::Bootstrap {
+            cluster: ClusterId::new(Uuid::from_u128(1)),
+            settings: self.plan.settings.clone(),
+        }];
+        let who = Actor::Coordinator(1);
+        let batch = CommandBatch { request: None, at: Millis::new(0), who, proposer: 1, term: 1, commands };
+        let entries = [
+            Entry { term: 0, what: What::Members(Membership::founding(nodes)) },
+            Entry { term: 1, what: What::Blank },
+            Entry { term: 1, what: What::Batch(batch) },
+        ]
+        .map(Arc::new);
+        for (slot, id) in ids {
+            let mut disk = Disk::new(id, storages[slot]);
+            (disk.term, disk.voted, disk.started) = (1, Some(1), true);
+            entries.iter().for_each(|entry| disk.push(Arc::clone(entry)));
+            let mut member = Member::new(address(slot), disk.clone(), Begins::Founder);
+            (member.raft, member.up, member.boots) = (Voter::founder(disk), true, 1);
+            member.patience = self.plan.unit_ms() * 4;
+            self.quorum.coordinators[slot].member = Some(Box::new(member));
+            self.after(1, Event::QuorumTick { coordinator: slot, boot: 1 });
+        }
+        for entry in entries {
+            self.append(entry);
+            self.checks.committed_in.push(1);
+        }
+        (0..COORDINATORS).for_each(|slot| self.apply_committed(slot));
+        self.stand(0, false);
+    }
+}

@@ -1,0 +1,37 @@
+//! Entries of the log.
+
+use super::Membership;
+use archon_coordinator_core::{ClusterState, CommandBatch, Response, apply, members_changed, skip};
+
+/// What an entry says.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// Nothing; it begins a term.
+    Blank,
+    /// Commands. They are void in another term than they were proposed in.
+    Batch(CommandBatch),
+    /// Who the members are from now on.
+    Members(Membership),
+}
+
+/// An entry of the replicated log.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) term: u64,
+    pub(crate) what: What,
+}
+
+impl Entry {
+    /// Takes it into a state; what it answers to its commands, nothing if they are void.
+    pub(crate) fn apply_to(&self, state: &mut ClusterState, index: u64) -> Vec<Response> {
+        match &self.what {
+            What::Batch(batch) if batch.term == self.term => return apply(state, index, batch),
+            What::Members(membership) => {
+                let (members, joint) = membership.members();
+                members_changed(state, index, members, joint);
+            }
+            What::Batch(_) | What::Blank => skip(state, index),
+        }
+        Vec::new()
+    }
+}

@@ -1,0 +1,147 @@
+//! Elections, and what a leader keeps of the others.
+
+use super::voter::Said;
+use super::{Body, Entry, Membership, Role, Voter, What};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Most entries in one message: whoever lacks many copies them in rounds.
+const ENTRIES_MAX: usize = 40;
+
+/// What the leader knows of a member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// What is sent next begins there.
+    next: usize,
+    /// Up to there its log is the leader's.
+    matched: usize,
+    /// When it answered last, if it has.
+    heard: Option<u64>,
+}
+
+impl Voter {
+    /// Stands for election, if its log says that it may vote.
+    pub(crate) fn campaign(&mut self, now: u64) -> Said {
+        let Some(membership) = self.membership().filter(|_| self.may_stand()) else { return Vec::new() };
+        let voters = membership.voters();
+        self.step_down(self.disk.term + 1);
+        let (id, term, last) = (self.disk.id, self.disk.term, self.disk.last());
+        self.disk.voted = Some(id);
+        (self.role, self.heard, self.votes) = (Role::Candidate, now, BTreeSet::from([id]));
+        if self.is_elected() {
+            return self.lead(now);
+        }
+        voters.into_iter().filter(|other| *other != id).map(|other| (other, Body::AskVote { term, last })).collect()
+    }
+
+    /// Whether its log says that it may stand for election.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.disk.may_stand(self.disk.id, self.commit)
+    }
+
+    fn is_elected(&self) -> bool {
+        self.membership().is_some_and(|membership| membership.decides(|id| self.votes.contains(&id)))
+    }
+
+    pub(super) fn voted(&mut self, now: u64, from: u64, term: u64, granted: bool) -> Said {
+        self.step_down(term);
+        if self.role != Role::Candidate || term != self.disk.term || !granted {
+            return Vec::new();
+        }
+        self.votes.insert(from);
+        if self.is_elected() { self.lead(now) } else { Vec::new() }
+    }
+
+    /// Leads from now on, and begins its term with an entry of its own.
+    pub(crate) fn lead(&mut self, now: u64) -> Said {
+        (self.role, self.leader) = (Role::Leader, Some(self.disk.id));
+        self.progress.clear();
+        self.propose(now, What::Blank)
+    }
+
+    /// Appends to its own log, and tells the others.
+    pub(crate) fn propose(&mut self, now: u64, what: What) -> Said {
+        self.disk.push(Arc::new(Entry { term: self.disk.term, what }));
+        let said = self.tell(now);
+        self.advance();
+        said
+    }
+
+    /// What the other members lack, as far as it is known; if nothing, that the leader lives.
+    pub(crate) fn tell(&mut self, _: u64) -> Said {
+        let Some(others) = self.membership().map(|membership| membership.numbers().collect::<BTreeSet<u64>>()) else {
+            return Vec::new();
+        };
+        self.progress.retain(|id, _| others.contains(id));
+        let id = self.disk.id;
+        others.into_iter().filter(|other| *other != id).map(|other| (other, self.append_for(other))).collect()
+    }
+
+    fn append_for(&mut self, other: u64) -> Body {
+        let (term, commit, end) = (self.disk.term, self.commit, self.disk.end());
+        let progress = self.progress.entry(other).or_insert(Progress { next: end, matched: 0, heard: None });
+        let before = progress.next.saturating_sub(1).min(end);
+        let entries = self.disk.entries_from(before + 1, ENTRIES_MAX);
+        progress.next = before + entries.len() + 1;
+        Body::Append { term, before: (before, self.disk.term_at(before).unwrap_or(0)), entries, commit }
+    }
+
+    pub(super) fn appended(&mut self, now: u64, from: u64, term: u64, upto: Result<usize, usize>) -> Said {
+        self.step_down(term);
+        if !self.leads() || term != self.disk.term {
+            return Vec::new();
+        }
+        let end = self.disk.end();
+        let Some(progress) = self.progress.get_mut(&from) else { return Vec::new() };
+        progress.heard = Some(now);
+        match upto {
+            Ok(matched) => {
+                progress.matched = progress.matched.max(matched);
+                progress.next = progress.next.max(progress.matched + 1);
+            }
+            Err(hint) => progress.next = (hint + 1).min(progress.next).max(progress.matched + 1),
+        }
+        let more = upto.is_err() || progress.next <= end;
+        self.advance();
+        if more { vec![(from, self.append_for(from))] } else { Vec::new() }
+    }
+
+    /// What a majority has is committed, if it is of the leader's own term (Ongaro 2014, §3.6.2), by the members that the log names last.
+    /// A leader that they do not count as a voter leads no more.
+    fn advance(&mut self) {
+        let Some((at, membership)) = self.disk.membership() else { return };
+        let has = |id: u64, place: usize| {
+            let matched = self.progress.get(&id).map_or(0, |progress| progress.matched);
+            if id == self.disk.id { self.disk.end() >= place } else { matched >= place }
+        };
+        let own = |place: &usize| self.disk.term_at(*place) == Some(self.disk.term);
+        let places = (self.commit + 1..=self.disk.end()).rev().take_while(own);
+        let commit = places.into_iter().find(|place| membership.decides(|id| has(id, *place)));
+        let votes = membership.is_voter(self.disk.id);
+        self.commit = commit.unwrap_or(self.commit);
+        if !votes && at <= self.commit {
+            self.role = Role::Follower;
+        }
+    }
+
+    /// When a member answered this leader last.
+    pub(crate) fn heard_from(&self, id: u64) -> Option<u64> {
+        self.progress.get(&id)?.heard
+    }
+
+    /// How many entries a member lacks, if it has answered.
+    pub(crate) fn behind(&self, id: u64) -> Option<usize> {
+        let progress = self.progress.get(&id).filter(|progress| progress.heard.is_some())?;
+        Some(self.disk.end().saturating_sub(progress.matched))
+    }
+
+    /// Whether the members that the log names last are committed, so that they may change again.
+    pub(crate) fn members_are_committed(&self) -> bool {
+        self.disk.membership().is_some_and(|(at, _)| at <= self.commit)
+    }
+
+    /// The same, with the place of that entry.
+    pub(crate) fn effective(&self) -> Option<(usize, &Membership)> {
+        self.disk.membership()
+    }
+}
