@@ -50,7 +50,7 @@ impl World {
             entries.iter().for_each(|entry| disk.push(Arc::clone(entry)));
             let mut member = Member::new(address(slot), disk.clone(), Begins::Founder);
             (member.raft, member.up, member.boots) = (Voter::founder(disk), true, 1);
-            member.patience = self.plan.unit_ms() * 4;
+            member.election_timeout = self.plan.unit_ms() * 4;
             self.quorum.coordinators[slot].member = Some(Box::new(member));
             self.after(1, Event::QuorumTick { coordinator: slot, boot: 1 });
         }

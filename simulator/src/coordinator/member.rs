@@ -42,7 +42,7 @@ pub(crate) struct Member {
     /// Counts processes.
     pub(crate) boots: u64,
     /// How long no leader may be heard until it stands for election.
-    pub(crate) patience: u64,
+    pub(crate) election_timeout: u64,
     /// It was started elsewhere than the log says, and has the others told.
     pub(crate) moved: bool,
     pub(crate) waiting: BTreeMap<usize, Waiting>,
@@ -62,7 +62,7 @@ impl Member {
             ended: false,
             gone: false,
             boots: 0,
-            patience: 0,
+            election_timeout: 0,
             moved: false,
             waiting: BTreeMap::new(),
             steps_after: (0, 0),

@@ -41,22 +41,22 @@ impl World {
             // Perhaps it was removed, which no entry tells it any more.
             self.ask_members(coordinator, None);
         }
-        if silence > self.patience_of(coordinator) {
+        if silence > self.election_timeout_of(coordinator) {
             self.stand(coordinator, true);
         }
     }
 
-    fn patience_of(&self, coordinator: usize) -> u64 {
-        self.quorum.coordinators[coordinator].member.as_ref().map_or(u64::MAX, |member| member.patience)
+    fn election_timeout_of(&self, coordinator: usize) -> u64 {
+        self.quorum.coordinators[coordinator].member.as_ref().map_or(u64::MAX, |member| member.election_timeout)
     }
 
     /// Stands for election where it would be elected: nobody's term rises for nothing.
     pub(crate) fn stand(&mut self, coordinator: usize, calm: bool) {
         let unit = self.plan.unit_ms();
-        let (truth, patience) = (self.truth, self.changer.random.between(unit * 2, unit * 6));
+        let (truth, election_timeout) = (self.truth, self.changer.random.between(unit * 2, unit * 6));
         let wins = self.could_win(coordinator, calm);
         let Some(member) = &mut self.quorum.coordinators[coordinator].member else { return };
-        member.patience = patience;
+        member.election_timeout = election_timeout;
         if wins {
             let said = member.raft.campaign(truth);
             self.carry(coordinator, None, said);
@@ -216,7 +216,7 @@ impl World {
     pub(crate) fn start_coordinator(&mut self, coordinator: usize) {
         let (truth, unit) = (self.truth, self.plan.unit_ms());
         let copied = self.is_a_copy(coordinator) && !self.breaks(ShellMutant::CopyTakesPart);
-        let patience = self.changer.random.between(unit * 2, unit * 6);
+        let election_timeout = self.changer.random.between(unit * 2, unit * 6);
         let Some(member) = &mut self.quorum.coordinators[coordinator].member else { return };
         if member.up || !member.is_whole() {
             return;
@@ -229,7 +229,7 @@ impl World {
         member.raft = member.raft.restarted(truth, unit * 4);
         member.up = true;
         member.boots += 1;
-        (member.patience, member.steps_after) = (patience, (0, 0));
+        (member.election_timeout, member.steps_after) = (election_timeout, (0, 0));
         let boot = member.boots;
         self.note(|| format!("coordinator {coordinator} starts"));
         self.after(1, Event::QuorumTick { coordinator, boot });
