@@ -216,7 +216,11 @@ fn copy(from: &Path, to: &Path) {
         if from.is_dir() {
             copy(&from, &to);
         } else {
-            std::fs::copy(from, to).unwrap();
+            match std::fs::copy(from, to) {
+                // It runs: what it writes beside a file takes that one's place meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => drop(copied.unwrap()),
+            }
         }
     }
 }
