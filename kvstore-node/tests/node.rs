@@ -103,10 +103,12 @@ async fn sizes_vanished_after_an_orderly_change_of_coordinator() {
     kv.put_when_served("key", "value").await;
     let told = |fake: &Fake| fake.state.lock().loads.get(&PlacementId::new(1)).copied();
     let size = wait_for("the size is told", || told(&fake), |load| load.is_some_and(|load| load.keys == 1)).await;
+    next.state.lock().terms_before = 1;
     fake.state.lock().succeeded_by = Some(next.address.clone());
     wait_for("the next coordinator is told", || told(&next), |load| *load == size).await;
     // Nor does a coordinator that leads once more remember anything.
     fake.state.lock().loads.clear();
+    fake.state.lock().terms_before = 2;
     next.state.lock().succeeded_by = Some(fake.address.clone());
     fake.state.lock().succeeded_by = None;
     wait_for("the first one is told again", || told(&fake), |load| *load == size).await;

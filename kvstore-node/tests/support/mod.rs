@@ -57,6 +57,8 @@ pub struct State {
     pub stale: bool,
     /// Who leads instead, and is to be asked.
     pub succeeded_by: Option<String>,
+    /// How often somebody else has led before it leads.
+    pub terms_before: u64,
     pub withdrawn: Vec<(PartitionId, Epoch)>,
     pub nodes: BTreeMap<String, Known>,
     pub reports: Vec<(NodeId, Report)>,
@@ -290,7 +292,8 @@ impl Played {
                 outcome => answers.push(BeatAnswer { node, incarnation, number, outcome }),
             }
         }
-        let now = ClusterNow { replication_timeout_ms: 1_000, protocol: 1, term: 1, relays: 0 };
+        let term = 1 + self.state.lock().terms_before;
+        let now = ClusterNow { replication_timeout_ms: 1_000, protocol: 1, term, relays: 0 };
         BeatAnswers { batch, outcome: Ok(Judged { answers, now, next_departure_ms: None }) }
     }
 
