@@ -114,7 +114,7 @@ mod tests {
         assert!(Configure::try_from(good.clone()).is_ok());
         let field = |wire: v1::ConfigureRequest| Configure::try_from(wire).unwrap_err().field;
         assert_eq!(field(v1::ConfigureRequest { changes: vec![], ..good.clone() }), "ConfigureRequest.changes");
-        let many = vec![change("lease_ms"); 11];
+        let many = vec![change("lease_ms"); Setting::ALL.len() + 1];
         assert_eq!(field(v1::ConfigureRequest { changes: many, ..good.clone() }), "ConfigureRequest.changes");
         let request_id = Default::default();
         assert_eq!(field(v1::ConfigureRequest { request_id, ..good.clone() }), "ConfigureRequest.request_id");
