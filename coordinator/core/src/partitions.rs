@@ -4,7 +4,7 @@
 //! The rows stand in chunks that are shared with whoever took an image of them (for a snapshot): taking one costs a
 //! pointer per chunk, and a chunk is copied when a row in it changes while an image holds it.
 
-use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, ReplicaState, TableId, Version};
+use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, ReplicaState, TableId, Version, mixed};
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -387,15 +387,9 @@ thread_local! {
     pub(crate) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// A row in its version, mixed (SplitMix64, Steele, Lea and Flood 2014) so that sums over rows tell sets of them apart.
+/// A row in its version, mixed so that sums over rows tell sets of them apart.
 fn mark_of(row: &Partition) -> u64 {
-    let mix = |value: u64| {
-        let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        value ^ (value >> 31)
-    };
-    mix(mix(mix(row.id.table.get()) ^ u64::from(row.id.index)) ^ row.version.get())
+    mixed(mixed(mixed(row.id.table.get()) ^ u64::from(row.id.index)) ^ row.version.get())
 }
 
 fn leave(index: &mut BTreeMap<NodeId, BTreeSet<PartitionId>>, node: NodeId, id: PartitionId) {

@@ -1,5 +1,6 @@
 //! A bounded sample of the keys that operations are about.
 
+use archon_types::mixed;
 use bytes::Bytes;
 
 /// Most keys of a sample.
@@ -54,14 +55,6 @@ impl KeySample {
         keys.sort_unstable();
         keys
     }
-}
-
-/// A number that has nothing to do with its neighbours' (the finalizer of splitmix64).
-const fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! (PROTOCOL rule 69).
 
 use crate::ids::{ClusterId, NodeId};
+use crate::mixed::mixed;
 
 /// A node, as far as it matters for who relays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +39,7 @@ pub fn relays<'a>(
     count: usize,
 ) -> Vec<RelayCandidate<'a>> {
     let seed = seed(cluster);
-    let hash = |candidate: &RelayCandidate<'_>| (mix(seed ^ candidate.node.get()), candidate.node);
+    let hash = |candidate: &RelayCandidate<'_>| (mixed(seed ^ candidate.node.get()), candidate.node);
     let mut all: Vec<_> = live.into_iter().collect();
     if count < all.len() {
         all.select_nth_unstable_by_key(count, hash);
@@ -52,28 +53,19 @@ pub fn relays<'a>(
 /// rank highest for it, the first in its own zone and the second in another where there are such (rendezvous hashing, Thaler and
 /// Ravishankar 1998: a relay that goes moves its own members only).
 pub fn relays_of(member: NodeId, zone: Option<&str>, relays: &[RelayCandidate<'_>]) -> Vec<NodeId> {
-    const TRIED: usize = 2;
-    let rank = |relay: &&RelayCandidate<'_>| (mix(mix(relay.node.get()) ^ member.get()), relay.node);
+    let rank = |relay: &&RelayCandidate<'_>| (mixed(mixed(relay.node.get()) ^ member.get()), relay.node);
     let best = |fits: &dyn Fn(&RelayCandidate<'_>) -> bool| relays.iter().filter(|relay| fits(relay)).max_by_key(rank);
     let own = relays.iter().find(|relay| relay.node == member);
     let first = own.or_else(|| best(&|relay| zone.is_some() && relay.zone == zone)).or_else(|| best(&|_| true));
     let Some(first) = first else { return Vec::new() };
     let others = |relay: &RelayCandidate<'_>| relay.node != first.node;
     let second = best(&|relay| others(relay) && relay.zone != first.zone).or_else(|| best(&others));
-    [Some(first), second].into_iter().flatten().take(TRIED).map(|relay| relay.node).collect()
+    [Some(first), second].into_iter().flatten().map(|relay| relay.node).collect()
 }
 
 fn seed(cluster: ClusterId) -> u64 {
     let (high, low) = cluster.get().as_u64_pair();
-    mix(high) ^ low
-}
-
-/// Spreads numbers that lie close to each other (SplitMix64, Steele et al. 2014).
-const fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
+    mixed(high) ^ low
 }
 
 #[cfg(test)]
