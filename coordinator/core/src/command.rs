@@ -30,10 +30,10 @@ use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::recovery::Standing;
 use crate::registration::Register;
-use crate::upgrade::{HELD_SINCE, RELAYS_SINCE};
+use crate::upgrade::HELD_SINCE;
 use archon_types::{
     ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId, Partitioning,
-    PlacementId, RequestId, Right, Scope, Setting, SettingChange, Settings, TableId, TableTraits, Version,
+    PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -316,10 +316,9 @@ impl Command {
             | Self::EndQuorumChange { .. }
             | Self::AcceptLoss { .. }
             | Self::RaiseProtocol { .. } => PROTOCOL_FIRST,
-            Self::Configure { changes, .. } if changes.iter().any(|change| change.setting == Setting::RelaysFrom) => {
-                RELAYS_SINCE
+            Self::Configure { changes, .. } => {
+                changes.iter().map(|change| change.setting.since()).max().unwrap_or(PROTOCOL_FIRST)
             }
-            Self::Configure { .. } => PROTOCOL_FIRST,
             Self::HoldProtocol { .. } => HELD_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
         }

@@ -2,6 +2,7 @@
 //! runs. Flags, keys of files, `archon config` and what the coordinators check are made of this.
 
 use crate::limits::REPLICAS_MAX;
+use crate::protocol::PROTOCOL_FIRST;
 use crate::settings::{Settings, SettingsError};
 use crate::slot::HASH_PARTITIONS_MAX;
 use crate::word::words;
@@ -165,6 +166,23 @@ impl Setting {
             | Self::ReplaceAfterMs
             | Self::ReplicationTimeoutMs
             | Self::RelaysFrom => None,
+        }
+    }
+
+    /// The protocol that brought it.
+    pub const fn since(self) -> u32 {
+        match self {
+            Self::RelaysFrom => 2,
+            Self::Partitions
+            | Self::Replication
+            | Self::MinNodes
+            | Self::HeartbeatMs
+            | Self::LeaseMs
+            | Self::FailureTimeoutMs
+            | Self::MarginMs
+            | Self::CopiesPerNodeMax
+            | Self::ReplaceAfterMs
+            | Self::ReplicationTimeoutMs => PROTOCOL_FIRST,
         }
     }
 

@@ -18,8 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The protocol that brought [`Command::HoldProtocol`].
 pub const HELD_SINCE: u32 = 2;
-/// The protocol that knows the setting `relays_from`.
-pub(crate) const RELAYS_SINCE: u32 = 2;
 
 /// What each member of the quorum speaks; `None` of one that does not answer.
 pub type CoordinatorsSpeak = BTreeMap<u64, Option<ProtocolRange>>;
