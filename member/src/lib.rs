@@ -32,6 +32,6 @@ pub use mutant::Broken;
 pub use mutant::Mutant;
 pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use registering::{Again, Registering};
-pub use relay::{Carried, GATHER_MS, OWED_MS, Relay, RelayEffect, ReturnAddress, Took, Towards};
+pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Took, Towards};
 pub use reports::Reports;
 pub use ways::{Ways, next_by_relay};

@@ -115,11 +115,11 @@ impl Coordinators {
     ///
     /// # Errors
     /// The outcome of the attempts, if nobody grants anything.
-    pub async fn heartbeat(
+    pub async fn heartbeat<T>(
         &self,
         relays: &[RelayAddress],
-        attempt: impl AsyncFn(Recipient<'_>) -> Result<(), NotGranted>,
-    ) -> Result<(), NotGranted> {
+        attempt: impl AsyncFn(Recipient<'_>) -> Result<T, NotGranted>,
+    ) -> Result<T, NotGranted> {
         let mut none_answers = false;
         for relay in relays {
             match attempt(Recipient::Relay(relay)).await {

@@ -1,7 +1,9 @@
 //! Heartbeats on their streams, to coordinators that the test plays.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
+mod support;
+
+use archon_frames::{FrameReader, FrameWriter};
 use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
@@ -10,7 +12,7 @@ use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
 use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Version};
 use std::sync::Mutex;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use support::{Played, SOON};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
@@ -18,13 +20,6 @@ const NODE: NodeId = NodeId::new(2);
 const LIFE: Incarnation = Incarnation::new(3);
 const DEADLINE: Duration = Duration::from_millis(200);
 const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 1, relays: 0 };
-const SOON: Duration = Duration::from_secs(20);
-
-/// A coordinator's listener.
-struct Played {
-    listener: TcpListener,
-    address: String,
-}
 
 /// One stream at a coordinator.
 struct Stream {
@@ -32,22 +27,12 @@ struct Stream {
     writer: FrameWriter,
 }
 
-impl Played {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        Self { listener, address }
-    }
-
-    async fn stream(&self) -> Stream {
-        let (connection, _) = timeout(SOON, self.listener.accept()).await.expect("a connection").unwrap();
-        let (kind, reader, writer) = accept(connection.into(), |_| PartialBudget::new(1 << 20)).await.unwrap();
-        assert_eq!(kind, StreamKind::Beats);
-        Stream { reader, writer }
-    }
-}
-
 impl Stream {
+    async fn of(played: &Played) -> Self {
+        let (reader, writer) = played.stream().await;
+        Self { reader, writer }
+    }
+
     /// The number of the next heartbeat.
     async fn heard(&mut self) -> u64 {
         let beats: v1::Beats = timeout(SOON, self.reader.next()).await.expect("a heartbeat").unwrap();
@@ -133,7 +118,7 @@ async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
-            let mut stream = played.stream().await;
+            let mut stream = Stream::of(&played).await;
             assert_eq!(stream.heard().await, 1);
             // The answer to the first comes after that to the second, on the same stream.
             assert_eq!(stream.heard().await, 2);
@@ -159,14 +144,14 @@ async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let breaks_off = async {
-            assert_eq!(played.stream().await.heard().await, 1);
+            assert_eq!(Stream::of(&played).await.heard().await, 1);
         };
         let begun = Instant::now();
         let (asked, ()) = tokio::join!(bed.beat(streams, &played, 1), breaks_off);
         assert_eq!(asked, Err(NotGranted::Failed(None)));
         assert!(begun.elapsed() < DEADLINE, "after {:?}", begun.elapsed());
         let serves = async {
-            let mut stream = played.stream().await;
+            let mut stream = Stream::of(&played).await;
             let number = stream.heard().await;
             stream.grants(number).await;
             stream
@@ -176,8 +161,7 @@ async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew
     })
     .await;
     // Nobody listens there any more.
-    let Played { listener, address } = Played::start().await;
-    drop(listener);
+    let address = Played::start().await.address;
     bed.run(async |streams| {
         let begun = Instant::now();
         let asked = bed.coordinators.beat(streams, Recipient::Coordinator(&address), beat(3)).await;
@@ -193,7 +177,7 @@ async fn refusals_name_who_leads_or_end_the_life() {
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
-            let mut stream = played.stream().await;
+            let mut stream = Stream::of(&played).await;
             let number = stream.heard().await;
             let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
             let elsewhere = elsewhere.with_leader(Some("127.0.0.1:1".to_owned()));
@@ -226,11 +210,11 @@ async fn whoever_owes_an_answer_for_long_is_connected_to_anew() {
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
-            let mut silent = played.stream().await;
+            let mut silent = Stream::of(&played).await;
             // It takes heartbeats and never answers, as a connection does whose other end is cut off.
             let hears = async {
                 while silent.reader.next::<v1::Beats>().await.is_ok() {}
-                played.stream().await
+                Stream::of(&played).await
             };
             let mut stream = hears.await;
             let number = stream.heard().await;
@@ -258,7 +242,7 @@ async fn once_another_coordinator_grants_the_stream_to_the_former_one_ends() {
     let bed = TestBed::new(&[&former, &next]);
     bed.run(async |streams| {
         let serves = async {
-            let (mut from, mut to) = (former.stream().await, next.stream().await);
+            let (mut from, mut to) = (Stream::of(&former).await, Stream::of(&next).await);
             assert_eq!(from.heard().await, 1);
             let number = to.heard().await;
             to.grants(number).await;
@@ -282,7 +266,7 @@ async fn answers_that_cannot_be_read_end_their_stream_and_grant_nothing() {
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
-            let mut stream = played.stream().await;
+            let mut stream = Stream::of(&played).await;
             let number = stream.heard().await;
             // Without a replication time-out: no answer of a coordinator.
             stream.writer.push(&v1::BeatAnswers { batch: number, ..v1::BeatAnswers::default() });

@@ -1,7 +1,9 @@
 //! Heartbeats that a node carries for others, between members and a coordinator that the test plays.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
+mod support;
+
+use archon_frames::{FrameReader, FrameWriter, StreamKind};
 use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
@@ -11,8 +13,7 @@ use archon_session::{
     Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayAddress, RelayStreams,
 };
 use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Version};
-use std::time::Duration;
-use tokio::net::TcpListener;
+use support::{Played, SOON};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,6 @@ use uuid::Uuid;
 
 const LIFE: Incarnation = Incarnation::new(3);
 const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 5, relays: 2 };
-const SOON: Duration = Duration::from_secs(20);
 const HEARTBEAT_MS: u64 = 200;
 
 fn cluster() -> ClusterId {
@@ -31,27 +31,6 @@ fn cluster() -> ClusterId {
 struct Came {
     beats: Beats,
     stream: FrameWriter,
-}
-
-/// A coordinator that passes everything on to the test; each batch comes with its stream's writer, so one is open at a time.
-struct Played {
-    listener: TcpListener,
-    address: String,
-}
-
-impl Played {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        Self { listener, address }
-    }
-
-    async fn stream(&self) -> (FrameReader, FrameWriter) {
-        let (connection, _) = timeout(SOON, self.listener.accept()).await.expect("a connection").unwrap();
-        let (kind, reader, writer) = accept(connection.into(), |_| PartialBudget::new(1 << 20)).await.unwrap();
-        assert_eq!(kind, StreamKind::Beats);
-        (reader, writer)
-    }
 }
 
 async fn next(reader: &mut FrameReader) -> Beats {
@@ -86,8 +65,8 @@ struct Relay {
 
 impl Relay {
     async fn start(coordinators: &[&Played]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let played = Played::start().await;
+        let address = played.address.clone();
         let node = NodeId::new(9);
         let (streams, stop) = (RelayStreams::new(), CancellationToken::new());
         let addresses = coordinators.iter().map(|played| played.address.clone()).collect();
@@ -107,10 +86,7 @@ impl Relay {
             let stop = stop.clone();
             async move {
                 loop {
-                    let (connection, _) = listener.accept().await.unwrap();
-                    let (kind, reader, writer) =
-                        accept(connection.into(), |_| PartialBudget::new(1 << 20)).await.unwrap();
-                    assert_eq!(kind, StreamKind::Beats);
+                    let (reader, writer) = played.next_stream().await;
                     let (streams, stop) = (streams.clone(), stop.clone());
                     tokio::spawn(async move { streams.serve(&BootClock, reader, writer, &stop).await });
                 }

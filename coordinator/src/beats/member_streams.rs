@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Whose stream it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Owner {
+pub(super) enum Sender {
     /// A member that sends its own heartbeats.
     Member(NodeId),
     /// A node that carries those of others.
@@ -21,7 +21,7 @@ pub(crate) struct MemberStreams(Mutex<Inside>);
 
 #[derive(Default)]
 struct Inside {
-    streams: BTreeMap<Owner, (u64, CancellationToken)>,
+    streams: BTreeMap<Sender, (u64, CancellationToken)>,
     /// Streams so far.
     count: u64,
 }
@@ -29,7 +29,7 @@ struct Inside {
 /// A member's stream, served until this is dropped.
 pub(super) struct MemberStream {
     member_streams: Arc<MemberStreams>,
-    owner: Owner,
+    sender: Sender,
     number: u64,
     /// Cancelled when the member begins another stream.
     pub(super) replaced: CancellationToken,
@@ -37,15 +37,15 @@ pub(super) struct MemberStream {
 
 impl MemberStreams {
     /// This stream is the member's from now on; one before it ends.
-    pub(super) fn enter(self: &Arc<Self>, owner: Owner) -> MemberStream {
+    pub(super) fn enter(self: &Arc<Self>, sender: Sender) -> MemberStream {
         let replaced = CancellationToken::new();
         let mut inside = self.0.lock();
         inside.count += 1;
         let number = inside.count;
-        if let Some((_, before)) = inside.streams.insert(owner, (number, replaced.clone())) {
+        if let Some((_, before)) = inside.streams.insert(sender, (number, replaced.clone())) {
             before.cancel();
         }
-        MemberStream { member_streams: Arc::clone(self), owner, number, replaced }
+        MemberStream { member_streams: Arc::clone(self), sender, number, replaced }
     }
 
     #[cfg(test)]
@@ -57,8 +57,8 @@ impl MemberStreams {
 impl Drop for MemberStream {
     fn drop(&mut self) {
         let mut inside = self.member_streams.0.lock();
-        if inside.streams.get(&self.owner).is_some_and(|(number, _)| *number == self.number) {
-            inside.streams.remove(&self.owner);
+        if inside.streams.get(&self.sender).is_some_and(|(number, _)| *number == self.number) {
+            inside.streams.remove(&self.sender);
         }
     }
 }
@@ -70,13 +70,13 @@ mod tests {
     #[test]
     fn a_member_has_one_stream_and_the_one_before_ends() {
         let member_streams = Arc::new(MemberStreams::default());
-        let (athens, byzantium) = (Owner::Member(NodeId::new(1)), Owner::Member(NodeId::new(2)));
+        let (athens, byzantium) = (Sender::Member(NodeId::new(1)), Sender::Member(NodeId::new(2)));
         let (first, other) = (member_streams.enter(athens), member_streams.enter(byzantium));
         let second = member_streams.enter(athens);
         assert!(first.replaced.is_cancelled() && !second.replaced.is_cancelled() && !other.replaced.is_cancelled());
         drop(first);
         assert_eq!(member_streams.count(), 2, "the stream that is left is the second one");
-        let relayed = member_streams.enter(Owner::Relay(NodeId::new(1)));
+        let relayed = member_streams.enter(Sender::Relay(NodeId::new(1)));
         assert!(!second.replaced.is_cancelled(), "what it carries for others is another stream");
         drop((second, other, relayed));
         assert_eq!(member_streams.count(), 0);

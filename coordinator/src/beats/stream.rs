@@ -1,7 +1,7 @@
 //! One stream of heartbeats: frames come in, their answers go out in whatever order they are ready.
 
 use super::MemberStreams;
-use super::member_streams::{MemberStream, Owner};
+use super::member_streams::{MemberStream, Sender};
 use crate::service::{Context, check_member, check_own};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::beats::{BeatAnswers, Beats};
@@ -145,18 +145,17 @@ impl Stream {
             return;
         }
         let (Some(first), Ok(quorum)) = (beats.beats.first(), self.context.quorum()) else { return };
-        let (node, incarnation) = beats.relay.unwrap_or((first.node, first.incarnation));
+        let (sender, node, incarnation) = match beats.relay {
+            Some((node, incarnation)) => (Sender::Relay(node), node, incarnation),
+            None => (Sender::Member(first.node), first.node, first.incarnation),
+        };
         let known = quorum.replicated().read(|state| {
             check_member(Some(&beats.cluster.into()), state).ok()?;
             state.check_sender(node, incarnation).ok()?;
             Some(Duration::from_millis(state.timing_of(node).failure_timeout_ms))
         });
         if let Some(failure_timeout) = known {
-            self.member_stream = Some(self.member_streams.enter(if beats.relay.is_some() {
-                Owner::Relay(node)
-            } else {
-                Owner::Member(node)
-            }));
+            self.member_stream = Some(self.member_streams.enter(sender));
             self.timeout = SILENCE_MIN.max(failure_timeout);
             self.reader.known(MESSAGE_BYTES_MAX);
         }

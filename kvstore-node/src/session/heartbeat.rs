@@ -95,14 +95,8 @@ impl Sender<'_> {
     /// One heartbeat, by whatever way it is answered first. Returns after which time the next one is due, if a relay said so.
     async fn round(&self, load: Load) -> Result<Option<Duration>, NotGranted> {
         let relays = self.relays.order(self.shared, self.life.member);
-        let next = Mutex::new(None);
-        let attempt = async |to: Recipient<'_>| {
-            let after = self.attempt(to, load.clone()).await?;
-            *next.lock() = after;
-            Ok(())
-        };
-        self.coordinators.heartbeat(&relays, attempt).await?;
-        Ok(next.into_inner())
+        let attempt = async |to: Recipient<'_>| self.attempt(to, load.clone()).await;
+        self.coordinators.heartbeat(&relays, attempt).await
     }
 
     async fn attempt(&self, to: Recipient<'_>, load: Load) -> Result<Option<Duration>, NotGranted> {

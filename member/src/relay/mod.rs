@@ -14,10 +14,10 @@ use archon_types::{Incarnation, Millis, NodeId};
 use std::collections::BTreeMap;
 
 /// What comes between two departures leaves within this, in milliseconds.
-pub const GATHER_MS: u64 = 10;
+const GATHER_MS: u64 = 10;
 /// For so long a coordinator may owe an answer before members are told that none answers, in milliseconds: sooner than a member gives
 /// its relay up, or all of them would ask for themselves.
-pub const OWED_MS: u64 = 50;
+const OWED_MS: u64 = 50;
 /// How often coordinators are asked while none answers, in milliseconds.
 const ASK_AGAIN_MS: u64 = 30;
 /// Who was not heard for so many heartbeat intervals is carried no more.
@@ -120,12 +120,12 @@ impl<B: Carried> Relay<B> {
         self.departure.since(now)
     }
 
-    /// A heartbeat came. It carries for `members_max` at most, and for whoever it carries already.
-    pub fn heard(&mut self, from: ReturnAddress, beat: B, members_max: usize, now: Millis) -> Took {
+    /// A heartbeat came. It carries for `members_max` at most, which is asked for newcomers alone, and for whoever it carries already.
+    pub fn heard(&mut self, from: ReturnAddress, beat: B, members_max: impl FnOnce() -> usize, now: Millis) -> Took {
         let (node, life) = (beat.node(), (beat.incarnation(), beat.number()));
         match self.members.get(&node) {
             Some(kept) if life <= kept.newest => return Took::Old,
-            None if self.members.len() >= members_max => return Took::Busy,
+            None if self.members.len() >= members_max() => return Took::Busy,
             _ => {}
         }
         self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false });

@@ -21,6 +21,7 @@ use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -115,7 +116,7 @@ impl BeatStreams {
         self.asked.lock().insert(number, Asked { address: to.address().to_owned(), by_relay, outcome });
         let _forgotten = Forgets { streams: self, number };
         let frame = Beats { cluster: self.member.cluster, batch: number, beats: vec![beat], relay: None };
-        if let Err(detail) = self.streams.send(to.address(), to.expected(), frame.into(), until) {
+        if let Err(detail) = self.streams.send(to.address(), to.expected(), Arc::new(frame.into()), until) {
             tracing::debug!(%detail, address = to.address(), "no heartbeat goes there");
             return Err(NotGranted::Failed(None));
         }
@@ -136,10 +137,7 @@ impl BeatStreams {
         loop {
             // The sender is ours.
             let Some(Said { address, stream, what }) = heard.0.recv().await else { std::future::pending().await };
-            let answers = what.and_then(|wire| {
-                BeatAnswers::try_from(wire).map_err(|error| FrameError::Unreadable(error.to_string()))
-            });
-            match answers {
+            match what {
                 Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms }), .. }) => {
                     for answer in answers {
                         self.answered(answer, now, next_departure_ms, &take);

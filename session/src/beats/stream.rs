@@ -1,6 +1,7 @@
 //! One stream of heartbeats, to one coordinator or relay.
 
 use archon_frames::{FrameError, StreamKind, connect};
+use archon_proto::convert::beats::BeatAnswers;
 use archon_proto::v1;
 use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
@@ -29,7 +30,7 @@ pub(crate) struct Said {
     /// The stream's number.
     pub(crate) stream: u64,
     /// Answers; or why the stream has ended.
-    pub(crate) what: Result<v1::BeatAnswers, FrameError>,
+    pub(crate) what: Result<BeatAnswers, FrameError>,
 }
 
 /// One stream, as its task has it.
@@ -56,7 +57,7 @@ impl Carrier {
     }
 
     /// Whether anybody listens.
-    async fn say(&self, what: Result<v1::BeatAnswers, FrameError>) -> bool {
+    async fn say(&self, what: Result<BeatAnswers, FrameError>) -> bool {
         let said = Said { address: self.address.clone(), stream: self.stream, what };
         self.said.send(said).await.is_ok()
     }
@@ -94,7 +95,9 @@ impl Carrier {
                 }
                 answers = reader.next::<v1::BeatAnswers>() => {
                     owed = None;
-                    if !self.say(Ok(answers?)).await {
+                    let answers = BeatAnswers::try_from(answers?);
+                    let answers = answers.map_err(|error| FrameError::Unreadable(error.to_string()))?;
+                    if !self.say(Ok(answers)).await {
                         return Ok(());
                     }
                 }

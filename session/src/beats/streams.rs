@@ -67,13 +67,13 @@ impl Streams {
         &self,
         address: &str,
         expected: Expected,
-        frame: v1::Beats,
+        frame: Arc<v1::Beats>,
         until: Instant,
     ) -> Result<(), ErrorDetail> {
         self.transport.check(address)?;
         let mut open = self.open.lock();
         open.count += 1;
-        let waiting = Waiting { sequence: open.count, frame: Arc::new(frame), until };
+        let waiting = Waiting { sequence: open.count, frame, until };
         if let Some(stream) = open.streams.get(address) {
             stream.newest.send_modify(|waits| {
                 let stay = match self.backlog {
@@ -90,12 +90,17 @@ impl Streams {
         }
         let (number, (newest, heard)) = (open.count, watch::channel(Vec::new()));
         newest.send_replace(vec![waiting]);
-        let (address, said, stalled) = (address.to_owned(), self.said.clone(), self.stalled);
-        let (transport, stream_address) = (self.transport.clone(), address.clone());
-        let carrier =
-            Carrier { transport, address: stream_address, expected, stream: number, newest: heard, stalled, said };
+        let carrier = Carrier {
+            transport: self.transport.clone(),
+            address: address.to_owned(),
+            expected,
+            stream: number,
+            newest: heard,
+            stalled: self.stalled,
+            said: self.said.clone(),
+        };
         tokio::spawn(carrier.run());
-        open.streams.insert(address, Stream { number, newest });
+        open.streams.insert(address.to_owned(), Stream { number, newest });
         Ok(())
     }
 

@@ -10,10 +10,10 @@ const FRAME_BYTES: usize = STRANGER_BYTES_MAX / 2;
 
 /// Cuts heartbeats into frames, each small enough and none empty. What a member says of its load may be large once; one that is larger
 /// than a frame goes without it.
-pub(super) fn cut(beats: impl Iterator<Item = Beat>) -> Vec<Vec<Beat>> {
-    let mut frames: Vec<Vec<Beat>> = Vec::new();
+pub(super) fn cut(beats: impl Iterator<Item = Beat>) -> Vec<Vec<v1::Beat>> {
+    let mut frames: Vec<Vec<v1::Beat>> = Vec::new();
     let mut bytes = FRAME_BYTES;
-    for mut beat in beats {
+    for mut beat in beats.map(v1::Beat::from) {
         let mut needs = encoded_bytes(&beat);
         if needs > FRAME_BYTES {
             beat.load = None;
@@ -33,9 +33,9 @@ pub(super) fn cut(beats: impl Iterator<Item = Beat>) -> Vec<Vec<Beat>> {
     frames
 }
 
-fn encoded_bytes(beat: &Beat) -> usize {
+fn encoded_bytes(beat: &v1::Beat) -> usize {
     // With its tag and length.
-    v1::Beat::from(beat.clone()).encoded_len() + 8
+    beat.encoded_len() + 8
 }
 
 #[cfg(test)]
@@ -62,6 +62,7 @@ mod tests {
     fn a_batch_was_larger_than_what_a_coordinator_reads_of_a_stranger() {
         let beats: Vec<Beat> = (1..=3_000).map(|node| beat(node, node % 40)).collect();
         let frames = cut(beats.iter().cloned());
+        let beats: Vec<_> = beats.into_iter().map(v1::Beat::from).collect();
         assert_eq!(frames.concat(), beats, "none is lost and none comes twice");
         for frame in &frames {
             let bytes: usize = frame.iter().map(encoded_bytes).sum();
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn a_member_with_much_to_say_lives_all_the_same() {
         let frames = cut([beat(1, 10), beat(2, 10_000), beat(3, 10)].into_iter());
-        let found: Vec<_> = frames.concat().iter().map(|beat| (beat.node.get(), beat.load.is_some())).collect();
+        let found: Vec<_> = frames.concat().iter().map(|beat| (beat.node, beat.load.is_some())).collect();
         assert_eq!(found, [(1, true), (2, false), (3, true)]);
     }
 }

@@ -21,6 +21,7 @@ use archon_frames::{FrameError, FrameReader, FrameWriter};
 use archon_member::{Relay, RelayEffect, ReturnAddress, Took, Towards};
 use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Judged};
 use archon_proto::convert::session::Member;
+use archon_proto::v1;
 use archon_security::Expected;
 use archon_types::{ErrorDetail, ErrorKind, Millis};
 use std::collections::BTreeMap;
@@ -95,18 +96,25 @@ impl RelayStreams {
         clock: &dyn Clock,
         member: Member,
         heartbeat_ms: u64,
-        members_max: impl Fn() -> usize,
+        members_max: impl Fn() -> usize + Sync,
     ) -> Infallible {
         // One life at a time.
         let mut waiting = self.waiting.lock().await;
         let (streams, mut heard) = Streams::new(coordinators.transport().clone(), Backlog::Frames(BACKLOG), WORTH);
-        let relay = Relay::new(heartbeat_ms, clock.now());
-        let mut life =
-            Life { coordinators, clock, member, streams, relay, members: BTreeMap::new(), counts: &self.counts };
+        let mut life = Life {
+            coordinators,
+            clock,
+            member,
+            members_max: &members_max,
+            streams,
+            relay: Relay::new(heartbeat_ms, clock.now()),
+            members: BTreeMap::new(),
+            counts: &self.counts,
+        };
         loop {
             let wake = Duration::from_millis(life.relay.wake_at().since(clock.now()).max(1));
             tokio::select! {
-                Some(input) = waiting.recv() => life.take(input, members_max()),
+                Some(input) = waiting.recv() => life.take(input),
                 Some(said) = heard.recv() => life.hear(said),
                 () = sleep(wake) => {}
             }
@@ -122,6 +130,8 @@ struct Life<'a> {
     coordinators: &'a Coordinators,
     clock: &'a dyn Clock,
     member: Member,
+    /// For how many it carries at most.
+    members_max: &'a (dyn Fn() -> usize + Sync),
     streams: Streams,
     relay: Relay<CarriedBeat>,
     /// Where the streams of members wait for answers.
@@ -130,7 +140,7 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    fn take(&mut self, input: Input, members_max: usize) {
+    fn take(&mut self, input: Input) {
         match input {
             Input::Ended(stream) => {
                 self.members.remove(&stream);
@@ -144,14 +154,14 @@ impl Life<'_> {
                     return self.say(from, Err(ErrorDetail::new(ErrorKind::WrongCluster, why)));
                 }
                 for beat in beats.beats {
-                    self.heard(from, beat, came, members_max);
+                    self.heard(from, beat, came);
                 }
             }
         }
     }
 
-    fn heard(&mut self, from: ReturnAddress, beat: Beat, came: Millis, members_max: usize) {
-        match self.relay.heard(from, CarriedBeat(beat), members_max, came) {
+    fn heard(&mut self, from: ReturnAddress, beat: Beat, came: Millis) {
+        match self.relay.heard(from, CarriedBeat(beat), self.members_max, came) {
             Took::Leaves | Took::Old => {}
             Took::Waits => self.say_no_coordinator(from),
             Took::Busy => {
@@ -165,9 +175,7 @@ impl Life<'_> {
     /// A coordinator said something, or its stream ended.
     fn hear(&mut self, Said { address, stream, what }: Said) {
         let now = self.clock.now();
-        let answers = what
-            .and_then(|wire| BeatAnswers::try_from(wire).map_err(|error| FrameError::Unreadable(error.to_string())));
-        let refused = match answers {
+        let refused = match what {
             Ok(BeatAnswers { batch, outcome: Ok(judged) }) => {
                 self.coordinators.leads(&address);
                 self.streams.keep_only(&address);
@@ -223,10 +231,10 @@ impl Life<'_> {
         self.counts.beats.fetch_add(beats.len() as u64, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         for beats in frames::cut(beats.into_iter().map(|CarriedBeat(beat)| beat)) {
-            let frame = Beats { cluster: self.member.cluster, batch, beats, relay };
-            let frame = archon_proto::v1::Beats::from(frame);
+            let head = Beats { cluster: self.member.cluster, batch, beats: Vec::new(), relay };
+            let frame = Arc::new(v1::Beats { beats, ..head.into() });
             for address in order.iter().take(count) {
-                if let Err(detail) = self.streams.send(address, Expected::Coordinators, frame.clone(), until) {
+                if let Err(detail) = self.streams.send(address, Expected::Coordinators, Arc::clone(&frame), until) {
                     tracing::debug!(%detail, address, "no heartbeats go there");
                 }
             }
