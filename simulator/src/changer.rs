@@ -1,7 +1,7 @@
 //! Operators change who the coordinators are, while everything else goes on (rules 57 to 59).
 
-use crate::coordinator::Begins;
-use crate::event::{CoordinatorMessage, Event, Proposal};
+use crate::coordinator::{Begins, first_address};
+use crate::event::{CoordinatorMessage, Event};
 use crate::network::End;
 use crate::raft::Disk;
 use crate::random::Random;
@@ -46,7 +46,7 @@ impl World {
         if !self.plan.changes_quorum {
             return (0..crate::coordinator::COORDINATORS).collect();
         }
-        let first = (0..crate::coordinator::COORDINATORS).map(|slot| format!("c{slot}:7000"));
+        let first = (0..crate::coordinator::COORDINATORS).map(first_address);
         let named = self.changer.named.get(&machine).into_iter().flatten().cloned();
         let mut known: Vec<usize> = named.chain(first).filter_map(|address| self.coordinator_at(&address)).collect();
         known.sort_unstable();
@@ -129,15 +129,15 @@ impl World {
     fn order_quorum_change(&mut self, leader: usize, change: &QuorumChange, force: bool) {
         let health = self.quorum_health(leader);
         let coordinator = &self.quorum.coordinators[leader];
-        let Some(session) = &coordinator.session else { return };
-        let term = session.term.number();
-        let borne = self.bears(None, &[Wish::Change(change.clone())]);
+        if coordinator.session.is_none() {
+            return;
+        }
         match check_quorum_change(&coordinator.state, &health, change, force) {
             // Whoever knows that a machine is gone, or was moved, does not count on it.
-            Ok(Some(_)) if !borne => {}
+            Ok(Some(_)) if !self.bears(None, &[Wish::Change(change.clone())]) => {}
             Ok(Some(command)) => {
                 self.note(|| format!("an operator wants: {change}"));
-                self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+                self.say(command);
             }
             Ok(None) => {}
             Err(_) => self.coverage.quorum_changes_refused += 1,
@@ -145,11 +145,8 @@ impl World {
     }
 
     fn cancel_quorum_change(&mut self, leader: usize) {
-        let coordinator = &self.quorum.coordinators[leader];
-        let Some(session) = &coordinator.session else { return };
-        let term = session.term.number();
-        if let Ok(command) = check_cancel_quorum_change(&coordinator.state) {
-            self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+        if let Ok(command) = check_cancel_quorum_change(&self.quorum.coordinators[leader].state) {
+            self.say(command);
         }
     }
 

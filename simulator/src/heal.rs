@@ -36,7 +36,7 @@ impl World {
         self.heal_workers();
         self.until("the quorum", |world| {
             world.mend_quorum();
-            world.missing_leader()
+            world.missing_in_quorum()
         });
         self.until("the coordinator's state", |world| {
             world.serve_again();

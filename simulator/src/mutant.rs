@@ -102,6 +102,16 @@ impl Mutant {
     }
 }
 
+/// What of the coordinators' room a mutant breaks.
+pub(crate) fn broken_core(mutant: Option<Mutant>) -> archon_coordinator_core::Broken {
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Core(broken)) = mutant {
+        return archon_coordinator_core::Broken::by(Some(broken));
+    }
+    let _ = mutant;
+    archon_coordinator_core::Broken::default()
+}
+
 /// What of the rooms around replicas a mutant breaks.
 pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::Broken {
     #[cfg(feature = "mutants")]

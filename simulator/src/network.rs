@@ -71,8 +71,7 @@ impl Network {
             return vec![random.between(0, 4)];
         }
         let between = |one: &[End], other: &[End]| one.contains(&from) && other.contains(&to);
-        let is_cut = self.cuts.iter().any(|cut| cut.since <= truth && between(&cut.from, &cut.to));
-        if is_cut || random.permille(plan.loss_permille) {
+        if self.is_cut(truth, from, to) || random.permille(plan.loss_permille) {
             return Vec::new();
         }
         let lag: u64 = self.lags.iter().filter(|lag| between(&lag.from, &lag.to)).map(|lag| lag.millis).sum();

@@ -1,6 +1,6 @@
 //! What goes wrong with coordinators whose members change, and with their directories.
 
-use crate::coordinator::{Begins, COORDINATORS};
+use crate::coordinator::{Begins, COORDINATORS, first_address};
 use crate::event::Event;
 use crate::network::{Cut, End};
 use crate::raft::{Disk, What};
@@ -109,7 +109,7 @@ impl World {
             if member.begins == Begins::Founder {
                 // It is started as the first time, with the list of them.
                 let founders = 0..COORDINATORS;
-                member.raft.disk.expected = founders.map(|slot| (slot as u64 + 1, format!("c{slot}:7000"))).collect();
+                member.raft.disk.expected = founders.map(|slot| (slot as u64 + 1, first_address(slot))).collect();
             }
             member.moved = false;
         }
@@ -149,12 +149,9 @@ impl World {
         if !self.may_lose(coordinator) {
             return;
         }
-        self.kill_coordinator(coordinator);
+        self.end_coordinator(coordinator);
         self.coverage.coordinators_burnt += 1;
         self.note(|| format!("the machine of coordinator {coordinator} is gone"));
-        if let Some(member) = &mut self.quorum.coordinators[coordinator].member {
-            member.gone = true;
-        }
     }
 
     /// Somebody copies the directory of one that runs, and starts the copy on another machine.

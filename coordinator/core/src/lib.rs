@@ -111,6 +111,7 @@ pub use leases::staying_leases;
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
+pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use node_row::NodeRow;

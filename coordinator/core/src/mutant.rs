@@ -122,3 +122,5 @@ archon_types::mutants! {
     /// A heartbeat counts although a later one of the same life was heard.
     OldBeatCounts = 56,
 }
+
+archon_types::broken!();

@@ -406,12 +406,12 @@ impl Raft for Peers {
         Ok(Response::new(HelloResponse {
             id: local_voter.id,
             // A quorum is made of everybody's; afterwards each compares its own only.
-            storage: if known.is_empty() {
+            storage: if known.names_nobody() {
                 Bytes::copy_from_slice(local_voter.storage.as_bytes())
             } else {
                 Bytes::new()
             },
-            initialized: !known.is_empty(),
+            initialized: !known.names_nobody(),
             standing: standing.into(),
             subject_standing: subject.unwrap_or_default().into(),
             boot: Bytes::new(),

@@ -6,9 +6,6 @@ use crate::world::World;
 use archon_coordinator_core::coordinators::CATCH_UP_ENTRIES;
 use std::sync::Arc;
 
-/// How far behind the end of the log a member may be at any moment.
-const BEHIND_MAX: usize = 64;
-
 impl World {
     /// A member of the quorum did something; `elected`: it leads from now on.
     pub(crate) fn check_member(&mut self, coordinator: usize, elected: bool) {
@@ -70,7 +67,11 @@ impl World {
         if !self.plan.changes_quorum {
             return None;
         }
-        let leader = self.quorum.leader?;
+        self.lacking_in_quorum().map(|lacking| format!("{lacking}; {}", self.quorum_in_words()))
+    }
+
+    fn lacking_in_quorum(&self) -> Option<String> {
+        let Some(leader) = self.quorum.leader else { return Some("no coordinator leads".to_owned()) };
         let leading = &self.quorum.coordinators[leader];
         let (Some(_), Some(of_leader)) = (&leading.session, &leading.member) else {
             return Some(format!("coordinator {leader} has no session"));
@@ -79,7 +80,7 @@ impl World {
         if coordinators.joint || coordinators.pending.is_some() {
             return Some(format!("a change is under way: {:?}", coordinators.pending));
         }
-        let at = of_leader.raft.effective().map(|(at, _)| at);
+        let at = of_leader.raft.disk.membership().map(|(at, _)| at);
         for (id, member) in &coordinators.members {
             let others = self.quorum.coordinators.iter().filter_map(|other| other.member.as_ref());
             let own = others.filter(|other| other.raft.disk.id == *id && other.raft.disk.storage == member.storage);
@@ -87,7 +88,7 @@ impl World {
                 return Some(format!("nothing is left of coordinator {id}, a voter: {}", member.voter));
             };
             let behind = of_leader.raft.disk.end().saturating_sub(own.raft.commit());
-            if !own.up || behind > BEHIND_MAX || own.raft.effective().map(|(at, _)| at) != at {
+            if !own.up || behind as u64 > CATCH_UP_ENTRIES || own.raft.disk.membership().map(|(at, _)| at) != at {
                 return Some(format!("coordinator {id} lacks {behind} entries, and runs: {}", own.up));
             }
         }
@@ -99,13 +100,6 @@ impl World {
             })
         });
         strange.map(|(number, _)| format!("coordinator {number} runs and is no member"))
-    }
-
-    /// As [`World::missing_in_quorum`], and that somebody leads.
-    pub(crate) fn missing_leader(&self) -> Option<String> {
-        let nobody = self.plan.changes_quorum && self.quorum.leader.is_none();
-        let missing = if nobody { Some("no coordinator leads".to_owned()) } else { self.missing_in_quorum() };
-        missing.map(|missing| format!("{missing}; {}", self.quorum_in_words()))
     }
 
     /// Every coordinator that is left.

@@ -1,15 +1,13 @@
 //! Carries what members of the quorum say from one to the other, and does what follows: commits, elections, sessions.
 
 use super::member::{Answered, Waiting};
-use super::{Proposal, Session, UnderWay};
+use super::{Proposal, Session, UnderWay, batch, claimed};
 use crate::event::Event;
-#[cfg(feature = "mutants")]
-use crate::mutant::Mutant;
+use crate::mutant::broken_core;
 use crate::network::End;
 use crate::raft::{Body, Message, What};
 use crate::world::World;
-use archon_coordinator_core::{Acquaintances, Actor, Command, CommandBatch, CoordinatorStanding, Unheard};
-use archon_types::Millis;
+use archon_coordinator_core::{Acquaintances, CoordinatorStanding, Unheard};
 
 impl World {
     /// Whether a coordinator's process runs.
@@ -45,12 +43,7 @@ impl World {
     pub(super) fn acquaintances(&self, coordinator: usize) -> Acquaintances {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return Acquaintances::default() };
         let members = member.raft.membership().map(|membership| membership.directories()).unwrap_or_default();
-        #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
-        let mut known = Acquaintances::new(members);
-        #[cfg(feature = "mutants")]
-        if let Some(Mutant::Core(broken)) = self.mutant {
-            known = known.broken_by(Some(broken));
-        }
+        let known = Acquaintances::new(members).broken_by(broken_core(self.mutant));
         let retired = &self.quorum.coordinators[coordinator].state.coordinators.retired;
         known.with_vouched(&member.raft.vouched, |id| retired.contains_key(&id))
     }
@@ -155,7 +148,7 @@ impl World {
         let known = self.acquaintances(coordinator);
         match body {
             Body::Hello { subject } => {
-                if !started || known.is_empty() {
+                if !started || known.names_nobody() {
                     return;
                 }
                 let retired = |id: u64| own.state.coordinators.retired.contains_key(&id);
@@ -267,17 +260,12 @@ impl World {
         let Some(UnderWay { proposal, .. }) = own.under_way.pop_front() else { return };
         let Some(member) = own.member.as_mut().filter(|member| member.up && member.raft.leads()) else { return };
         let Proposal { term, commands, reply } = proposal;
-        let claimed = match &commands[..] {
-            [Command::Register(register)] => Some(register.name.clone()),
-            _ => None,
-        };
-        let proposer = member.raft.disk.id;
-        let who = Actor::Coordinator(proposer);
-        let batch = CommandBatch { request: None, at: Millis::new(truth), who, proposer, term, commands };
+        let claimed = claimed(&commands);
+        let batch = batch(member.raft.disk.id, truth, term, commands);
         let entry_term = member.raft.disk.term;
         let place = member.raft.disk.end() + 1;
         member.waiting.insert(place, Waiting { entry_term, term, reply, claimed });
-        let said = member.raft.propose(truth, What::Batch(batch));
+        let said = member.raft.propose(What::Batch(batch));
         self.carry(coordinator, None, said);
         self.follow(coordinator);
     }

@@ -29,7 +29,7 @@ impl World {
         let own = &self.quorum.coordinators[coordinator];
         let (Some(member), Some(session)) = (&own.member, &own.session) else { return };
         let (term, (place, instant)) = (session.term.number(), member.steps_after);
-        let applied = member.raft.effective().is_some_and(|(at, _)| at <= own.applied);
+        let applied = member.raft.disk.membership().is_some_and(|(at, _)| at <= own.applied);
         if term != member.raft.disk.term || own.applied < place || truth < instant || !applied {
             return;
         }
@@ -72,14 +72,13 @@ impl World {
 
     /// An entry about the members goes into the log; and perhaps whoever leads does not live to see what becomes of it.
     fn change_members(&mut self, coordinator: usize, step: QuorumStep) {
-        let truth = self.truth;
         let joint = !self.breaks(ShellMutant::VotersWithoutJoint);
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let raft = &member.raft;
         let Some(members) = raft.membership().filter(|_| raft.members_are_committed()) else { return };
         let Some(after) = members.after(&step, joint) else { return };
         let comes: Vec<u64> = after.voters().difference(&members.voters()).copied().collect();
-        let began = raft.effective().and_then(|(at, _)| raft.disk.term_at(at));
+        let began = raft.disk.membership().and_then(|(at, _)| raft.disk.term_at(at));
         match &step {
             QuorumStep::LeaveJoint => {
                 self.coverage.joints_left += 1;
@@ -94,7 +93,7 @@ impl World {
         self.check_comes(coordinator, &comes, &after);
         let Some(member) = &mut self.quorum.coordinators[coordinator].member else { return };
         member.steps_after.0 = member.raft.disk.end() + 1;
-        let said = member.raft.propose(truth, What::Members(after));
+        let said = member.raft.propose(What::Members(after));
         self.carry(coordinator, None, said);
         self.follow(coordinator);
         if !self.healing && self.changer.random.below(5) == 0 {

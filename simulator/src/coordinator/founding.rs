@@ -1,11 +1,12 @@
 //! How a world begins: the first coordinators, the first term, and the cluster itself.
 
-use super::{Begins, COORDINATORS, Member};
+use super::member::first_address;
+use super::{Begins, COORDINATORS, Member, batch};
 use crate::event::{Event, Proposal};
 use crate::raft::{Disk, Entry, Membership, Voter, What};
 use crate::world::World;
-use archon_coordinator_core::{Actor, Command, CommandBatch};
-use archon_types::{ClusterId, Millis, StorageId};
+use archon_coordinator_core::Command;
+use archon_types::{ClusterId, StorageId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -26,18 +27,16 @@ impl World {
 
     /// The first members, whose logs begin alike: who they are, the first term, and the cluster itself.
     fn found_quorum(&mut self) {
-        let address = |slot: usize| format!("c{slot}:7000");
         let ids = (0..COORDINATORS).map(|slot| (slot, slot as u64 + 1));
         let storages: Vec<StorageId> =
             (0..COORDINATORS).map(|_| StorageId::new(Uuid::from_u128(self.unique()))).collect();
         let nodes: BTreeMap<u64, (String, StorageId)> =
-            ids.clone().map(|(slot, id)| (id, (address(slot), storages[slot]))).collect();
+            ids.clone().map(|(slot, id)| (id, (first_address(slot), storages[slot]))).collect();
         let commands = vec![Command::Bootstrap {
             cluster: ClusterId::new(Uuid::from_u128(1)),
             settings: self.plan.settings.clone(),
         }];
-        let who = Actor::Coordinator(1);
-        let batch = CommandBatch { request: None, at: Millis::new(0), who, proposer: 1, term: 1, commands };
+        let batch = batch(1, 0, 1, commands);
         let entries = [
             Entry { term: 0, what: What::Members(Membership::founding(nodes)) },
             Entry { term: 1, what: What::Blank },
@@ -48,7 +47,7 @@ impl World {
             let mut disk = Disk::new(id, storages[slot]);
             (disk.term, disk.voted, disk.started) = (1, Some(1), true);
             entries.iter().for_each(|entry| disk.push(Arc::clone(entry)));
-            let mut member = Member::new(address(slot), disk.clone(), Begins::Founder);
+            let mut member = Member::new(first_address(slot), disk.clone(), Begins::Founder);
             (member.raft, member.up, member.boots) = (Voter::founder(disk), true, 1);
             member.election_timeout = self.plan.unit_ms() * 4;
             self.quorum.coordinators[slot].member = Some(Box::new(member));

@@ -28,6 +28,11 @@ pub(crate) struct Waiting {
 /// What an entry did for whoever waits for it.
 pub(crate) type Answered = (Waiting, Vec<Response>);
 
+/// Where the coordinator of this process listens until it moves.
+pub(crate) fn first_address(number: usize) -> String {
+    format!("c{number}:7000")
+}
+
 #[derive(Debug)]
 pub(crate) struct Member {
     /// Where it listens.
@@ -37,8 +42,6 @@ pub(crate) struct Member {
     pub(crate) up: bool,
     /// Its process ended for good, or its machine is gone; nothing starts it again.
     pub(crate) ended: bool,
-    /// Nothing of its directory is left.
-    pub(crate) gone: bool,
     /// Counts processes.
     pub(crate) boots: u64,
     /// How long no leader may be heard until it stands for election.
@@ -60,7 +63,6 @@ impl Member {
             begins,
             up: false,
             ended: false,
-            gone: false,
             boots: 0,
             election_timeout: 0,
             moved: false,
@@ -72,6 +74,6 @@ impl Member {
 
     /// Whether its directory is what it was: somebody may start it again and it takes part.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.gone && !self.ended
+        !self.ended
     }
 }

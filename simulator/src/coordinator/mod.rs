@@ -11,7 +11,7 @@ mod serve;
 mod session;
 mod standing;
 
-pub(crate) use member::{Begins, Member};
+pub(crate) use member::{Begins, Member, first_address};
 pub(crate) use serve::host_of;
 pub(crate) use session::Session;
 
@@ -180,6 +180,20 @@ fn empty(mutant: Option<Mutant>) -> ClusterState {
     state
 }
 
+/// The name that a registration claims.
+fn claimed(commands: &[Command]) -> Option<String> {
+    match commands {
+        [Command::Register(register)] => Some(register.name.clone()),
+        _ => None,
+    }
+}
+
+/// What a coordinator proposes in a term, at this instant.
+fn batch(proposer: u64, truth: u64, term: u64, commands: Vec<Command>) -> CommandBatch {
+    let who = Actor::Coordinator(proposer);
+    CommandBatch { request: None, at: Millis::new(truth), who, proposer, term, commands }
+}
+
 impl World {
     /// The instant on a coordinator's own clock.
     pub(crate) fn coordinator_now(&self, coordinator: usize) -> Millis {
@@ -220,18 +234,8 @@ impl World {
 
     fn commit(&mut self, coordinator: usize, proposal: Proposal) {
         let Proposal { term, commands, reply } = proposal;
-        let claimed = match &commands[..] {
-            [Command::Register(register)] => Some(register.name.clone()),
-            _ => None,
-        };
-        let batch = CommandBatch {
-            request: None,
-            at: Millis::new(self.truth),
-            who: Actor::Coordinator(coordinator as u64 + 1),
-            proposer: coordinator as u64 + 1,
-            term,
-            commands,
-        };
+        let claimed = claimed(&commands);
+        let batch = batch(coordinator as u64 + 1, self.truth, term, commands);
         let responses = self.append(Arc::new(Entry { term: self.quorum.term, what: What::Batch(batch) }));
         self.apply_committed(coordinator);
         for other in (0..COORDINATORS).filter(|other| *other != coordinator) {
@@ -411,9 +415,7 @@ impl World {
             let Some(UnderWay { proposal, .. }) = self.quorum.coordinators[former].under_way.pop_front() else { break };
             self.coverage.orphan_commits += 1;
             let Proposal { term, commands, .. } = proposal;
-            let (at, proposer) = (Millis::new(self.truth), former as u64 + 1);
-            let who = Actor::Coordinator(proposer);
-            let batch = CommandBatch { request: None, at, who, proposer, term, commands };
+            let batch = batch(former as u64 + 1, self.truth, term, commands);
             self.append(Arc::new(Entry { term: self.quorum.term, what: What::Batch(batch) }));
         }
     }

@@ -1,6 +1,6 @@
 //! How a coordinator becomes a member, goes on as one, and ends: what its process does at each look at its clocks.
 
-use super::member::Begins;
+use super::member::{Begins, first_address};
 use super::{Coordinator, Member};
 use crate::clock::Clock;
 use crate::event::{Event, Proposal};
@@ -70,9 +70,8 @@ impl World {
     }
 
     fn keep_leading(&mut self, coordinator: usize) {
-        let truth = self.truth;
         let Some(member) = &mut self.quorum.coordinators[coordinator].member else { return };
-        let said = member.raft.tell(truth);
+        let said = member.raft.tell();
         self.carry(coordinator, None, said);
         self.tell_address(coordinator);
         self.take_step(coordinator);
@@ -256,7 +255,7 @@ impl World {
     pub(crate) fn add_coordinator(&mut self, disk: Disk, begins: Begins) -> usize {
         let number = self.quorum.coordinators.len();
         let clock = Clock::draw(&mut self.changer.random);
-        let member = Member::new(format!("c{number}:7000"), disk, begins);
+        let member = Member::new(first_address(number), disk, begins);
         let origin = self.quorum.origin.clone();
         self.quorum.coordinators.push(Coordinator::new(clock, origin, Some(Box::new(member))));
         number

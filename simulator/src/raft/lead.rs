@@ -1,7 +1,7 @@
 //! Elections, and what a leader keeps of the others.
 
 use super::voter::Said;
-use super::{Body, Entry, Membership, Role, Voter, What};
+use super::{Body, Entry, Role, Voter, What};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Voter {
         self.disk.voted = Some(id);
         (self.role, self.heard, self.votes) = (Role::Candidate, now, BTreeSet::from([id]));
         if self.is_elected() {
-            return self.lead(now);
+            return self.lead();
         }
         voters.into_iter().filter(|other| *other != id).map(|other| (other, Body::AskVote { term, last })).collect()
     }
@@ -43,32 +43,32 @@ impl Voter {
         self.membership().is_some_and(|membership| membership.decides(|id| self.votes.contains(&id)))
     }
 
-    pub(super) fn voted(&mut self, now: u64, from: u64, term: u64, granted: bool) -> Said {
+    pub(super) fn voted(&mut self, from: u64, term: u64, granted: bool) -> Said {
         self.step_down(term);
         if self.role != Role::Candidate || term != self.disk.term || !granted {
             return Vec::new();
         }
         self.votes.insert(from);
-        if self.is_elected() { self.lead(now) } else { Vec::new() }
+        if self.is_elected() { self.lead() } else { Vec::new() }
     }
 
     /// Leads from now on, and begins its term with an entry of its own.
-    pub(crate) fn lead(&mut self, now: u64) -> Said {
+    fn lead(&mut self) -> Said {
         (self.role, self.leader) = (Role::Leader, Some(self.disk.id));
         self.progress.clear();
-        self.propose(now, What::Blank)
+        self.propose(What::Blank)
     }
 
     /// Appends to its own log, and tells the others.
-    pub(crate) fn propose(&mut self, now: u64, what: What) -> Said {
+    pub(crate) fn propose(&mut self, what: What) -> Said {
         self.disk.push(Arc::new(Entry { term: self.disk.term, what }));
-        let said = self.tell(now);
+        let said = self.tell();
         self.advance();
         said
     }
 
     /// What the other members lack, as far as it is known; if nothing, that the leader lives.
-    pub(crate) fn tell(&mut self, _: u64) -> Said {
+    pub(crate) fn tell(&mut self) -> Said {
         let Some(others) = self.membership().map(|membership| membership.numbers().collect::<BTreeSet<u64>>()) else {
             return Vec::new();
         };
@@ -138,10 +138,5 @@ impl Voter {
     /// Whether the members that the log names last are committed, so that they may change again.
     pub(crate) fn members_are_committed(&self) -> bool {
         self.disk.membership().is_some_and(|(at, _)| at <= self.commit)
-    }
-
-    /// The same, with the place of that entry.
-    pub(crate) fn effective(&self) -> Option<(usize, &Membership)> {
-        self.disk.membership()
     }
 }

@@ -103,7 +103,7 @@ impl Voter {
                 let granted = self.grants(now, (from, term), last);
                 Body::Vote { term: self.disk.term, granted }
             }
-            Body::Vote { term, granted } => return self.voted(now, from, term, granted),
+            Body::Vote { term, granted } => return self.voted(from, term, granted),
             Body::TakeOver { term } if term == self.disk.term && self.leader == Some(from) => {
                 return self.campaign(now);
             }

@@ -1,7 +1,7 @@
 //! Whom a coordinator believes: a number and a data directory belong together for ever (PROTOCOL rule 58), and a stranger is heard
 //! once a member vouches for both (rule 59).
 
-use crate::mutant::Mutant;
+use crate::mutant::{Broken, Mutant};
 use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,53 +34,34 @@ pub enum Unheard {
 pub struct Acquaintances {
     members: BTreeMap<u64, StorageId>,
     vouched: BTreeMap<u64, StorageId>,
-    #[cfg(any(test, feature = "mutants"))]
-    mutant: Option<Mutant>,
+    broken: Broken,
 }
 
 impl Acquaintances {
     /// The members of its own log; nobody, if that names none.
     pub fn new(members: BTreeMap<u64, StorageId>) -> Self {
-        Self {
-            members,
-            vouched: BTreeMap::new(),
-            #[cfg(any(test, feature = "mutants"))]
-            mutant: None,
-        }
+        Self { members, ..Self::default() }
     }
 
-    /// Takes a rule away.
-    #[cfg(any(test, feature = "mutants"))]
+    /// Takes a rule away, if it breaks one.
     #[must_use]
-    pub fn broken_by(mut self, mutant: Option<Mutant>) -> Self {
-        self.mutant = mutant;
-        self
+    pub fn broken_by(self, broken: Broken) -> Self {
+        Self { broken, ..self }
     }
 
     /// Those as well whom a member vouches for. What the log says counts more: who the members are, and who was removed, of which a member
     /// that lags may not know.
     #[must_use]
     pub fn with_vouched(mut self, vouched: &BTreeMap<u64, StorageId>, removed: impl Fn(u64) -> bool) -> Self {
-        let counts = |id: u64| !removed(id) || self.breaks(Mutant::RemovedVouched);
-        if !self.breaks(Mutant::VouchedIgnored) {
+        let counts = |id: u64| !removed(id) || self.broken.breaks(Mutant::RemovedVouched);
+        if !self.broken.breaks(Mutant::VouchedIgnored) {
             self.vouched = vouched.iter().filter(|(id, _)| counts(**id)).map(|(id, storage)| (*id, *storage)).collect();
         }
         self
     }
 
-    #[cfg(any(test, feature = "mutants"))]
-    fn breaks(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
-    #[cfg(not(any(test, feature = "mutants")))]
-    #[allow(clippy::unused_self)]
-    const fn breaks(&self, _: Mutant) -> bool {
-        false
-    }
-
-    /// Whether it knows nobody: its log names no members.
-    pub fn is_empty(&self) -> bool {
+    /// Whether its log names no members.
+    pub fn names_nobody(&self) -> bool {
         self.members.is_empty()
     }
 
@@ -108,19 +89,19 @@ impl Acquaintances {
             Some(known) if self.is_directory(known, Some(storage)) => Ok(()),
             Some(_) => Err(Unheard::OtherDirectory),
             None if expected.contains(&id) && self.is_new_here(me) => Ok(()),
-            None if self.is_empty() => Err(Unheard::Unexpected),
-            None if self.breaks(Mutant::StrangerHeard) => Ok(()),
+            None if self.names_nobody() => Err(Unheard::Unexpected),
+            None if self.broken.breaks(Mutant::StrangerHeard) => Ok(()),
             None => Err(Unheard::Stranger),
         }
     }
 
     /// Whether `me` goes by those of whom it was told: its own log does not name it yet.
     fn is_new_here(&self, me: u64) -> bool {
-        self.is_empty() || (!self.members.contains_key(&me) && !self.breaks(Mutant::ExpectedForgotten))
+        self.names_nobody() || (!self.members.contains_key(&me) && !self.broken.breaks(Mutant::ExpectedForgotten))
     }
 
     fn is_directory(&self, known: StorageId, storage: Option<StorageId>) -> bool {
-        storage == Some(known) || self.breaks(Mutant::OtherDirectoryHeard)
+        storage == Some(known) || self.broken.breaks(Mutant::OtherDirectoryHeard)
     }
 }
 
@@ -168,7 +149,7 @@ mod tests {
         let expected = [2].into();
         assert_eq!(told.hears(7, 4, directory(4), &expected), Ok(()));
         assert_eq!(told.hears(7, 5, directory(5), &expected), Err(Unheard::Unexpected));
-        assert!(told.is_empty(), "it knows of no quorum by its own log");
+        assert!(told.names_nobody(), "it knows of no quorum by its own log");
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn a_copy_of_a_directory_is_not_let_in(mutant: Option<Mutant>) -> bool {
 }
 
 fn known(mutant: Option<Mutant>) -> Acquaintances {
-    Acquaintances::new((1..=3).map(|id| (id, directory(id))).collect()).broken_by(mutant)
+    Acquaintances::new((1..=3).map(|id| (id, directory(id))).collect()).broken_by(Broken::by(mutant))
 }
 
 fn a_number_with_another_directory_is_nobody(mutant: Option<Mutant>) -> bool {
