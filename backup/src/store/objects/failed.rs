@@ -72,13 +72,12 @@ fn trouble(error: &Error) -> StoreTrouble {
 
 /// An error with its causes.
 fn all(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// An error, and what caused it, and so on.
+fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// What is told of an error: the store's own code and sentence, or the last cause. Not all of what it answers: where it refuses a
@@ -93,11 +92,7 @@ fn said(error: &Error) -> String {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),
         (None, _) => {
-            let mut last: &dyn std::error::Error = error;
-            while let Some(source) = last.source() {
-                last = source;
-            }
-            let last = last.to_string();
+            let last = causes(error).last().map(ToString::to_string).unwrap_or_default();
             // The status, and not the page that came with it.
             let of_status = last.starts_with("Server returned").then(|| last.splitn(3, ": ").take(2));
             of_status.map_or_else(|| last.clone(), |parts| parts.collect::<Vec<_>>().join(": "))

@@ -60,23 +60,23 @@ impl ObjectLock {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let holder = format!("process {} on {host}", std::process::id());
         let holder = Holder { holder, since_ms: now_ms(), id: Uuid::new_v4(), renewals: 0 };
+        let held = |version, renewed_at| {
+            let (objects, holder) = (objects.clone(), holder.clone());
+            Self { objects, holder, version, renewed_at, is_lost: false }
+        };
         loop {
             let renewed_at = Instant::now();
             match put(objects, &holder, PutMode::Create).await {
-                Ok(put) => {
-                    let lock =
-                        Self { objects: objects.clone(), holder, version: put.into(), renewed_at, is_lost: false };
-                    return lock.proved().await;
-                }
+                Ok(put) => return held(put.into(), renewed_at).proved().await,
                 Err(Error::AlreadyExists { .. }) => {}
                 Err(error) => return Err(refused(objects, error)),
             }
             let Some((there, version)) = look(objects).await? else { continue };
             if there.as_ref().is_some_and(|there| there.id == holder.id) {
                 // It was put, and the answer got lost.
-                return Ok(Self { objects: objects.clone(), holder, version, renewed_at, is_lost: false });
+                return Ok(held(version, renewed_at));
             }
-            let who = there.map_or_else(|| "somebody".to_owned(), |there| there.holder);
+            let who = named(there);
             progress.waits_for(Some(format!("{who} has begun a backup at {}; is it alive?", objects.place())));
             let gone = is_gone(objects, &version).await;
             progress.waits_for(None);
@@ -89,15 +89,7 @@ impl ObjectLock {
             }
             let renewed_at = Instant::now();
             match put(objects, &holder, PutMode::Update(version)).await {
-                Ok(put) => {
-                    return Ok(Self {
-                        objects: objects.clone(),
-                        holder,
-                        version: put.into(),
-                        renewed_at,
-                        is_lost: false,
-                    });
-                }
+                Ok(put) => return Ok(held(put.into(), renewed_at)),
                 Err(Error::Precondition { .. }) => return occupied(),
                 Err(error) => return Err(refused(objects, error)),
             }
@@ -164,8 +156,7 @@ impl ObjectLock {
                 // It was renewed, and the answer got lost.
                 Some((Some(there), version)) if there.id == self.holder.id => self.version = version,
                 there => {
-                    let who =
-                        there.and_then(|(there, _)| there).map_or_else(|| "somebody".to_owned(), |there| there.holder);
+                    let who = named(there.and_then(|(there, _)| there));
                     let why = format!("{who} has taken it over, as this process was not heard of");
                     return Err(BackupError::Occupied { place: self.objects.place(), why });
                 }
@@ -192,6 +183,11 @@ impl ObjectLock {
             let _ = self.objects.delete(LOCK).await;
         }
     }
+}
+
+/// Who holds a lock, for people.
+fn named(there: Option<Holder>) -> String {
+    there.map_or_else(|| "somebody".to_owned(), |there| there.holder)
 }
 
 /// What became of a lock that was watched.
