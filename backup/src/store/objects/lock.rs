@@ -178,9 +178,11 @@ impl ObjectLock {
 
     /// Lets others in.
     pub(crate) async fn release(self) {
-        // One that is another's by now stays; one that cannot be deleted is taken over some time.
-        if !self.is_lost && self.renewed_at.elapsed() < LOST_AFTER {
-            let _ = self.objects.delete(LOCK).await;
+        // One that is another's by now stays, also where the store takes long to answer; one that cannot be deleted is taken over
+        // some time.
+        let until = self.renewed_at + LOST_AFTER;
+        if !self.is_lost && Instant::now() < until {
+            let _ = timeout_at(until, self.objects.delete(LOCK)).await;
         }
     }
 }
