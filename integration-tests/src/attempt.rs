@@ -98,14 +98,6 @@ impl Attempt {
         Ok(told.split_off(begun))
     }
 
-    /// How it ended, if it did.
-    ///
-    /// # Errors
-    /// If nobody answers.
-    pub async fn end(&self) -> Result<Option<Event>, Error> {
-        Ok(self.end_in(&self.events().await?).cloned())
-    }
-
     /// How it ended, if that is among what was told of it.
     pub fn end_in<'a>(&self, told: &'a [Event]) -> Option<&'a Event> {
         told.iter().find(|event| event.code == self.reshape.done() || event.code == self.reshape.given_up())

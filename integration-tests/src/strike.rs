@@ -88,11 +88,11 @@ impl Striker {
     /// # Panics
     /// If it does not end.
     pub fn end(&self, attempt: &Attempt) -> Event {
-        let end = || match self.told(attempt) {
-            told if attempt.end_in(&told).is_none() => Err(format!("{told:?}")),
-            told => Ok(attempt.end_in(&told).cloned()),
+        let end = || {
+            let told = self.told(attempt);
+            attempt.end_in(&told).cloned().ok_or_else(|| format!("{told:?}"))
         };
-        wait_for(&format!("{attempt:?} to end"), TIMEOUT, end).0.unwrap_or_else(|| unreachable!("it has ended"))
+        wait_for(&format!("{attempt:?} to end"), TIMEOUT, end).0
     }
 
     /// Waits until a split gives its keys up; whether it did, and is not over before.

@@ -1,6 +1,7 @@
 //! Tables whose keys are in ranges, by the command line and the library on real processes.
 
 use archon_client::Entry;
+use archon_integration_tests::strike;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
@@ -127,8 +128,7 @@ fn what_makes_no_table_by_ranges_is_refused() {
 fn every_node_answers_for_every_key_also_of_its_own_copy_after_a_split_and_a_merge() {
     let cluster = cluster();
     cluster.done(&["table", "create", "times", "--range", "--split-at", "m,t", "--replication", "3"]);
-    let wait =
-        |count: usize| cluster.wait_settled("times", "the parts to be served", TIMEOUT, |rows| rows.len() == count);
+    let wait = |count: usize| strike::wait_served(&cluster, "times", count);
     wait(3);
     let all = ["a", "k", "m", "s", "t", "z"];
     for key in all {

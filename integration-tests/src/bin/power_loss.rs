@@ -27,7 +27,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let ranges = argument(5, String::new()) == "ranges";
+    let ranges = match argument(5, String::new()).as_str() {
+        "" => false,
+        "ranges" => true,
+        other => {
+            eprintln!("{other:?} will not do; the fifth argument is `ranges`, or left out");
+            return ExitCode::from(2);
+        }
+    };
     let run = PowerLoss { rounds: argument(1, 20), seed: argument(2, 1), replication: argument(3, 3), engine, ranges };
     if let Err(why) = DiskImage::check_allowed() {
         eprintln!("this machine does not let a program mount disks: {why}");

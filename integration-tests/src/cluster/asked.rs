@@ -22,12 +22,18 @@ pub struct Ran {
     pub stderr: String,
 }
 
-fn run(mut command: Command) -> Ran {
-    let output = command.output().expect("the program under test starts");
-    Ran {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+impl Ran {
+    /// Runs a command to its end.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn of(mut command: Command) -> Self {
+        let output = command.output().expect("the program under test starts");
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 }
 
@@ -97,7 +103,7 @@ impl Cluster {
     pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
         let mut command = self.command(&self.exe, coordinators);
         command.args(arguments);
-        run(command)
+        Ran::of(command)
     }
 
     /// A program that finds the command line of this cluster in its environment: `ARCHON` is the program, and an administrator asks.
@@ -133,7 +139,7 @@ impl Cluster {
             Some(directory) => command.env("ARCHON_TLS_DIR", directory),
             None => command.env_remove("ARCHON_TLS_DIR"),
         };
-        run(command)
+        Ran::of(command)
     }
 
     /// A directory of credentials that the cluster's authority vouches for.

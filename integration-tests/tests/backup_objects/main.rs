@@ -28,8 +28,13 @@ struct Scene {
 
 impl Scene {
     fn new(value_bytes: usize) -> Self {
-        let options =
-            Options { coordinators: 1, nodes: vec!["delos"], partitions: 4, nodes_min: 1, ..Options::default() };
+        let options = Options {
+            coordinators: 1,
+            nodes: vec!["delos"],
+            partitions: PARTITIONS as u32,
+            nodes_min: 1,
+            ..Options::default()
+        };
         let cluster = Cluster::start(EXE, &options);
         let runtime = Runtime::new().expect("a runtime");
         let client = runtime.block_on(cluster.client().build()).expect("a client");
@@ -61,11 +66,10 @@ impl Scene {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("GOOGLE_")) {
             command.env_remove(name);
         }
-        let output = command.envs(environment).output().expect("the program under test starts");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (code, stdout, stderr) = (output.status.code(), text(&output.stdout), text(&output.stderr));
-        assert!(!format!("{stdout}{stderr}").contains(SECRET), "{arguments:?} told a secret");
-        Ran { code: code.unwrap_or(-1), stdout, stderr }
+        command.envs(environment);
+        let ran = Ran::of(command);
+        assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(SECRET), "{arguments:?} told a secret");
+        ran
     }
 
     #[track_caller]
@@ -89,20 +93,11 @@ impl Scene {
 
     /// One that takes its time.
     fn begin(&self, to: &str) -> Process {
-        let command = self.cluster.shell("");
-        let mut environment: Vec<(String, String)> = Vec::new();
-        for (name, value) in command.get_envs() {
-            let text = |text: &std::ffi::OsStr| text.to_str().expect("UTF-8").to_owned();
-            environment.extend(value.map(|value| (text(name), text(value))));
-        }
-        environment.extend(self.environment().into_iter().map(|(name, value)| (name.to_owned(), value)));
-        let set: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let words = ["backup", "create", "--to", to, "--max-rate", "1MiB", "--parallel", "1", "--progress"];
-        let mut arguments: Vec<&str> = set.iter().map(String::as_str).collect();
-        arguments.push(EXE);
-        arguments.extend(words);
-        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-        archon_integration_tests::spawn("env".as_ref(), "backup", &arguments, self.cluster.directory())
+        let shell = self.cluster.shell("");
+        let given = shell.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?.to_owned())));
+        let environment: Vec<(&str, String)> = given.chain(self.environment()).collect();
+        let words = [EXE, "backup", "create", "--to", to, "--max-rate", "1MiB", "--parallel", "1", "--progress"];
+        Process::start("backup", &words, &environment, self.cluster.directory()).expect("it starts")
     }
 
     /// Waits until a partition is done.
