@@ -84,7 +84,7 @@ fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> R
     }
 }
 
-/// That an upgrade is under way, if it is: somebody speaks a newer protocol than the cluster.
+/// That an upgrade waits for somebody, if one does: there is a newer protocol than the cluster's, and it does not rise by itself now.
 pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<v1::Reason> {
     let members = upgrade_members(state, &view.coordinators_speak());
     let newest = newest_spoken(&members);
@@ -104,7 +104,8 @@ pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<v1::Reas
             format!("every member speaks protocol {newest}, and the cluster is held at {}", state.protocol),
             "`archon upgrade finalize` raises it; from then on members cannot go back to the version before",
         ),
-        (None, false) => (format!("every member speaks protocol {newest}"), "the protocol rises in a moment"),
+        // It rises in a moment, as it does in every new cluster: nobody need look at that.
+        (None, false) => return None,
     };
     Some(reason_now(ReasonCode::Upgrading, Subject::Cluster, message, remedy))
 }
