@@ -30,10 +30,9 @@ pub(crate) struct Call<'a> {
     op: Op,
     /// A write whose answer is awaited right now.
     under_way: bool,
-    /// A write one of whose attempts may have reached a node and was not answered.
+    /// A write one of whose attempts may have reached a node and was not answered, or not in a way that says what becomes of
+    /// it. One that never had such an attempt was not done, and may be stamped anew.
     lost: bool,
-    /// No attempt was made yet that could have had an effect: only then may a write be stamped anew.
-    untried: bool,
     /// What last stood in the way.
     last: Option<ErrorDetail>,
 }
@@ -55,7 +54,7 @@ enum Next {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>, table: &'a TableCache, partition: PartitionId, op: Op) -> Self {
-        Self { shared, table, partition, op, under_way: false, lost: false, untried: true, last: None }
+        Self { shared, table, partition, op, under_way: false, lost: false, last: None }
     }
 
     /// Runs the operation until it is answered or `timeout` has passed.
@@ -95,7 +94,7 @@ impl<'a> Call<'a> {
                 if !self.op.is_read() {
                     // None of its attempts is open, so that under the old name it was not done, and will not be.
                     ticket = Some(self.shared.sequences.begin(self.partition).await);
-                    (self.untried, restamps) = (true, 0);
+                    restamps = 0;
                 }
                 followed = None;
             }
@@ -124,7 +123,7 @@ impl<'a> Call<'a> {
                     self.pause(&mut backoff, Some(MOVED_PAUSE_MS), row_version).await;
                     if self.reroute() && !self.op.is_read() {
                         ticket = Some(self.shared.sequences.begin(self.partition).await);
-                        (self.untried, self.lost, restamps) = (true, false, 0);
+                        (self.lost, restamps) = (false, 0);
                     }
                     hops = 0;
                 }
@@ -223,13 +222,12 @@ impl<'a> Call<'a> {
                 if let Some(ticket) = ticket {
                     ticket.observe(reply.log_time);
                     let refused = matches!(&reply.outcome, Err(detail) if detail.kind == ErrorKind::MaybeApplied);
-                    // Nothing else was ever sent, so a refusal says that it had no effect.
-                    if refused && self.untried && *restamps < RESTAMPS_MAX && ticket.restamp() {
+                    // All that was ever sent was refused, so that it had no effect, nor will have.
+                    if refused && !self.lost && *restamps < RESTAMPS_MAX && ticket.restamp() {
                         *restamps += 1;
                         return Next::Again;
                     }
                 }
-                self.untried = false;
                 match reply.outcome {
                     Ok(answer) => {
                         self.shared.budget.success();
@@ -239,7 +237,6 @@ impl<'a> Call<'a> {
                 }
             }
             Attempt::Lost { sent, detail } => {
-                self.untried &= !sent;
                 self.lost |= sent && !self.op.is_read();
                 self.leave(connection);
                 let asked_ms = detail.retry_after_ms;

@@ -123,8 +123,8 @@ impl Ticket {
         state.log_time = state.log_time.max(log_time);
     }
 
-    /// Stamps the write anew with the newest log time seen. Allowed only after its first attempt was refused, and only
-    /// if no other was ever made (PROTOCOL rule 24). Returns whether that changed anything.
+    /// Stamps the write anew with the newest log time seen. Allowed only once every attempt that was ever made was refused
+    /// (PROTOCOL rule 24). Returns whether that changed anything.
     pub(crate) fn restamp(&mut self) -> bool {
         let log_time = self.sequence.state.lock().log_time;
         let newer = log_time > self.stamp;

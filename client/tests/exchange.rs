@@ -310,8 +310,22 @@ async fn a_partition_without_leader_is_waited_for() {
     waiting.await.unwrap().unwrap();
 }
 
+/// A merge, say, raises what a partition forgot, while whoever was told to come back waits.
 #[tokio::test]
-async fn a_refused_first_attempt_is_stamped_anew_and_a_later_one_is_not() {
+async fn a_write_that_was_only_ever_refused_was_said_to_be_maybe_applied() {
+    let cluster = FakeCluster::start(1, 1).await;
+    let client = client_of(&cluster).await;
+    let state = &cluster.nodes[0].state;
+    state.log_time.store(100, Ordering::SeqCst);
+    state.set(Behaviour::Refuse(ErrorDetail::new(ErrorKind::Unavailable, "not now")));
+    let refused = tokio::spawn(async move { client.increment("n", 1).await });
+    wait_for("a refusal", || state.ops.load(Ordering::SeqCst), |ops| *ops > 0).await;
+    state.set(Behaviour::Forgotten(Millis::new(50)));
+    assert_eq!(refused.await.unwrap().unwrap().value, 1);
+}
+
+#[tokio::test]
+async fn a_refused_write_is_stamped_anew_and_one_that_is_open_is_not() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     let state = &cluster.nodes[0].state;

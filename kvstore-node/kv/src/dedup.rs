@@ -6,8 +6,8 @@
 //!
 //! An operation is applied only if it is not recorded, not below what its client is done with, and either stamped after
 //! `forgotten_through`, or at or after the beginning of the client's record (which would name it, had it been applied).
-//! Anything else might be a late duplicate of something forgotten: [`ErrorKind::MaybeApplied`]. A client that knows its
-//! attempt to be the first may stamp it anew, with the log time of the refusal.
+//! Anything else might be a late duplicate of something forgotten: [`ErrorKind::MaybeApplied`]. A client all of
+//! whose attempts were refused may stamp it anew, with the log time of the refusal.
 
 use super::effect::{Effect, RowChange};
 use super::row::{

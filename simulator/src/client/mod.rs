@@ -280,8 +280,8 @@ impl World {
                 self.complete(client, &call, &answer, (to.partition, epoch));
                 self.end_call(client, to.worker);
             }
-            Err(ErrorKind::MaybeApplied) if call.attempts == 1 && log_time > Millis::ZERO => {
-                // The first attempt, and the only one: it may be stamped anew (rule 24).
+            Err(ErrorKind::MaybeApplied) if call.open.is_empty() && log_time > Millis::ZERO => {
+                // Every attempt was refused: it may be stamped anew (rule 24).
                 if let Some(id) = &mut call.id
                     && sequence.log_time > id.stamp
                 {
