@@ -1,6 +1,7 @@
 //! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
 
 mod asked;
+mod turn;
 
 use crate::image::DiskImage;
 use crate::network::Links;
@@ -14,17 +15,15 @@ use archon_local_cluster::{Issuer, Member, Place, Process, YOU, newcomer_argumen
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tempfile::TempDir;
+use turn::Turn;
 
 pub use archon_local_cluster::TIMEOUT;
 pub use asked::Ran;
 
 /// Size of a member's own disk; its file takes what is written to it.
 const DISK_MEGABYTES: u64 = 1_024;
-
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ pub struct Cluster {
     /// By member; unmounted before the directory goes.
     disks: BTreeMap<String, DiskImage>,
     directory: TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Cluster {
@@ -55,7 +54,7 @@ impl Cluster {
     /// # Panics
     /// If that does not happen.
     pub fn start(exe: &str, options: &Options) -> Self {
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let turn = Turn::take(options.alone);
         let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
         let issuer = options.tls.then(|| Issuer::new(&directory.path().join("tls")).expect("an authority"));
         let mut links = Links::new(options.network);

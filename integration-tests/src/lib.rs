@@ -1,8 +1,8 @@
 //! What the tests on real processes share: clusters of child processes, load with a memory, faults, disks that lose
 //! their power, and waiting.
 //!
-//! One cluster runs at a time on a machine (see [`cluster::Cluster`]), because the bounds under test are lease and
-//! failure time-outs, and two clusters on two cores would make each other late.
+//! Each test thread has a cluster of its own; one whose bounds are lease and failure time-outs has the machine to itself
+//! ([`options::Options::alone`]).
 
 pub mod attempt;
 pub mod browser;

@@ -34,6 +34,8 @@ pub struct Options {
     pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
+    /// No other cluster of this process runs beside it: for what lease and failure time-outs bound.
+    pub alone: bool,
 }
 
 impl Default for Options {
@@ -54,6 +56,7 @@ impl Default for Options {
             clients_may: true,
             release: None,
             disks: false,
+            alone: false,
         }
     }
 }

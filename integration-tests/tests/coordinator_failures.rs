@@ -30,7 +30,7 @@ async fn until_operations(load: &Load, more: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_operation_fails_when_the_leading_coordinator_is_killed() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     let client = client(&cluster).await;
     let load = Load::start(&client, "killed", 8);
     until_operations(&load, 100).await;
@@ -103,7 +103,7 @@ impl Probe {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
     // The probe speaks plaintext.
-    let cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { tls: false, alone: true, ..Options::default() });
     let (old, _) = cluster.wait_leader();
     let mut probe = Probe::register(&cluster.coordinator_addresses()[old]).await;
     assert!(probe.heartbeat().await.expect("the leader grants a lease") > 0, "the probe can see a grant");
@@ -146,7 +146,7 @@ async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_killed_at_once_comes_back_with_every_acknowledged_key() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     let first = client(&cluster).await;
     let load = Load::start(&first, "power", 8);
     until_operations(&load, 500).await;
@@ -163,7 +163,7 @@ async fn everything_killed_at_once_comes_back_with_every_acknowledged_key() {
 
 #[test]
 fn without_a_quorum_every_verb_says_so_within_its_time_out() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     cluster.take_coordinator(0).kill();
     cluster.take_coordinator(1).kill();
     for verb in [&["status"][..], &["node", "list"], &["rebalance", "plan"], &["table", "list"]] {
@@ -178,7 +178,7 @@ fn without_a_quorum_every_verb_says_so_within_its_time_out() {
 
 #[test]
 fn a_status_without_a_majority_took_its_whole_time_out_and_asked_nobody_else() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     cluster.wait_online();
     cluster.take_coordinator(0).kill();
     cluster.take_coordinator(1).kill();
@@ -204,7 +204,7 @@ fn a_status_without_a_majority_took_its_whole_time_out_and_asked_nobody_else() {
 
 #[test]
 fn sigterm_hands_the_leadership_over() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     let (leader, _) = cluster.wait_leader();
     let status = cluster.take_coordinator(leader).terminate(Duration::from_secs(20));
     assert!(status.success(), "{status}");

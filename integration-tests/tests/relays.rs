@@ -17,7 +17,7 @@ fn start(network: Network) -> Cluster {
     // By TLS nobody relays.
     // Behind links of their own members tell their metrics to nobody.
     let metrics = network == Network::Loopback;
-    let options = Options { nodes: NODES.to_vec(), metrics, tls: false, network, ..Options::replicated() };
+    let options = Options { nodes: NODES.to_vec(), metrics, tls: false, network, alone: true, ..Options::replicated() };
     let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.wait_protocol(2);
