@@ -6,7 +6,7 @@ use crate::admin_types::{
 };
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
-use crate::rebalance_types::{Cancelled, MoveStatus, RebalanceStatus};
+use crate::rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, Reshaping};
 use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds};
 use archon_proto::convert::ids::cluster_id;
@@ -274,7 +274,9 @@ impl Admin {
             return Err(incomplete("RebalanceStatusResponse.moves repeats what was given"));
         }
         let summary = wire.summary.ok_or_else(|| incomplete("RebalanceStatusResponse.summary"))?.into();
-        Ok((RebalanceStatus { running: wire.running, summary, moves }, wire.more))
+        let reshapings = wire.reshapings.into_iter().map(Reshaping::try_from).collect::<Result<_, _>>()?;
+        let reshapings_total = wire.reshapings_total;
+        Ok((RebalanceStatus { running: wire.running, summary, moves, reshapings, reshapings_total }, wire.more))
     }
 
     /// Cancels the running rebalance: what is not yet past the point of return is undone.

@@ -6,9 +6,8 @@ use crate::admin_types::NodeSummary;
 use crate::error::Error;
 use crate::operate_types::{
     ForcedLeader, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit,
-    SplitProgress,
 };
-use crate::rebalance_types::MoveStatus;
+use crate::rebalance_types::{MoveStatus, Reshaping};
 use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{
     ForceLeader, LoseNode, MergePartition, PartitionName, RemoveNode, SplitGoal, SplitPartition,
@@ -116,10 +115,9 @@ impl Admin {
             holds: enum_word::<v1::TableHolds, _>(table.holds),
             replication: table.replication,
             min_in_sync: u32::from(row.min_in_sync),
-            split: row.split.as_deref().map(|split| SplitProgress::of(split, &copies)),
             copies,
             range: ranged.then(|| (&row.range).into()),
-            merge: row.merge.as_deref().map(Into::into),
+            reshaping: wire.reshaping.map(Reshaping::try_from).transpose()?,
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
             running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
             force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),

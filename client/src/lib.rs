@@ -76,9 +76,9 @@ pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy,
     MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus,
-    Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange,
-    SettingUnit, Severity, SplitPhase, TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode,
-    Version, Word,
+    Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind, ReshapingPhase, Revision, Right,
+    Setting, SettingChange, SettingUnit, Severity, TableChange, TableId, TraitsChange, TransportKind, UnknownWord,
+    UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.
@@ -88,14 +88,14 @@ pub use config_types::{SettingChanged, SettingSummary, SettingsChanged, Settings
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
-    DrainCheck, ForceLeaderCheck, ForcedLeader, LossCheck, MergeProgress, NodeCheck, NodeGain, NodeLoss, PartitionCopy,
-    PartitionDescription, PartitionMerge, PartitionSplit, RemoveCheck, SplitProgress, TableCheck,
+    DrainCheck, ForceLeaderCheck, ForcedLeader, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy,
+    PartitionDescription, PartitionMerge, PartitionSplit, RemoveCheck, TableCheck,
 };
 pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };
-pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
+pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary, Reshaping};
 pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
 pub use snapshot::{Snapshot, SnapshotOf, SnapshotPage};

@@ -2,15 +2,12 @@
 
 use crate::admin_types::{NodeSummary, RangeSummary, Reason, TableSummary};
 use crate::order_types::BarSummary;
-use crate::rebalance_types::MoveStatus;
+use crate::rebalance_types::{MoveStatus, Reshaping};
 use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::subject::NodeName;
-use archon_types::{
-    Condition, Holds, KeyRange, Merge, MergeSide, NodeId, NodeStatus, PartitionStatus, ReplicaState, RightCopy, Split,
-    SplitPhase, Word,
-};
+use archon_types::{Condition, Holds, KeyRange, NodeStatus, PartitionStatus, ReplicaState, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -130,10 +127,8 @@ pub struct PartitionDescription {
     pub copies: Vec<PartitionCopy>,
     /// In a table by ranges, the keys that it has.
     pub range: Option<RangeSummary>,
-    /// Its split, while one is under way.
-    pub split: Option<SplitProgress>,
-    /// Its merge with a neighbour, while one is under way.
-    pub merge: Option<MergeProgress>,
+    /// The split or merge that it takes part in, while one is under way.
+    pub reshaping: Option<Reshaping>,
     /// Why it is not served, or not as it should be.
     pub reasons: Vec<Reason>,
     /// The move under way, if there is one.
@@ -143,62 +138,6 @@ pub struct PartitionDescription {
     pub force_leader: ForceLeaderCheck,
     /// Who is barred from it, or from its table.
     pub bars: Vec<BarSummary>,
-}
-
-/// How far the split of a partition is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct SplitProgress {
-    /// The number of the partition that is split off.
-    pub right: u32,
-    /// Its first key.
-    pub at: String,
-    /// How far it is.
-    pub split_phase: Word<SplitPhase>,
-    /// Its copies that are to be formed.
-    pub copies_total: u32,
-    /// Those that have come to the end of this phase.
-    pub copies_ready: u32,
-    /// The nodes of the others, by name.
-    pub waits_for: Vec<String>,
-}
-
-impl SplitProgress {
-    /// What a row says of its split; its copies are on the nodes of the partition's own.
-    pub(crate) fn of(split: &Split, copies: &[PartitionCopy]) -> Self {
-        let count = |copies: usize| u32::try_from(copies).unwrap_or(u32::MAX);
-        let name = |node: NodeId| {
-            let copy = copies.iter().find(|copy| copy.node_id == node.get());
-            copy.map_or_else(|| format!("node-{node}"), |copy| copy.node.clone())
-        };
-        let (ready, waits): (Vec<&RightCopy>, Vec<_>) =
-            split.copies.iter().partition(|copy| copy.stage >= split.goal());
-        Self {
-            right: split.right,
-            at: String::from_utf8_lossy(&split.at).into_owned(),
-            split_phase: Word::Known(split.phase()),
-            copies_total: count(split.copies.len()),
-            copies_ready: count(ready.len()),
-            waits_for: waits.into_iter().map(|copy| name(copy.node)).collect(),
-        }
-    }
-}
-
-/// What a partition is to a merge that is under way.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct MergeProgress {
-    /// The number of the other partition.
-    pub neighbour: u32,
-    /// Whether this one gets the other one's keys; otherwise the other one gets its keys, and it ends.
-    pub absorbs: bool,
-}
-
-impl From<&Merge> for MergeProgress {
-    fn from(merge: &Merge) -> Self {
-        match merge.side {
-            MergeSide::Absorbs { right, .. } => Self { neighbour: right, absorbs: true },
-            MergeSide::Yields { left } => Self { neighbour: left, absorbs: false },
-        }
-    }
 }
 
 /// What merging a partition with its right neighbour does, or did.

@@ -5,12 +5,12 @@ use crate::error::Error;
 use archon_proto::v1;
 use archon_types::subject::NodeName;
 use archon_types::text::into_plain;
-use archon_types::{MoveKind, MovePhase, Word};
+use archon_types::{MoveKind, MovePhase, ReshapingKind, ReshapingPhase, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a rebalance stands.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+/// How a rebalance stands, and the splits and merges beside it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RebalanceStatus {
     /// Whether anything is still moving.
     pub running: bool,
@@ -18,6 +18,10 @@ pub struct RebalanceStatus {
     pub summary: RebalanceSummary,
     /// The moves of the present or last plan.
     pub moves: Vec<MoveStatus>,
+    /// Splits and merges under way, the first 256 of them.
+    pub reshapings: Vec<Reshaping>,
+    /// How many there are in all.
+    pub reshapings_total: u32,
 }
 
 /// The moves of the present or last plan, counted by phase.
@@ -129,6 +133,64 @@ impl MoveStatus {
     /// The partition as people name it: `orders/7`.
     pub fn partition_name(&self) -> String {
         format!("{}/{}", self.table, self.partition)
+    }
+}
+
+/// A split or merge that is under way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Reshaping {
+    /// The table's number.
+    pub table_id: u64,
+    /// The table's name.
+    pub table: String,
+    /// The number within its table of the partition that is split, or gets the keys of the other.
+    pub partition: u32,
+    /// Which of both it is.
+    pub kind: Word<ReshapingKind>,
+    /// How far it is.
+    pub reshaping_phase: Word<ReshapingPhase>,
+    /// The number of the partition that is split off, or merged away.
+    pub right: u32,
+    /// The first key of that one.
+    pub at: String,
+    /// How much is done, `0..=99`. Of a merge nothing is known in between.
+    pub percent: u32,
+    /// Of a split: how many copies the new partition is to have.
+    pub copies_total: u32,
+    /// Of these, those that have come to the end of this phase.
+    pub copies_ready: u32,
+    /// The nodes that are waited for, by name.
+    pub waits_for: Vec<String>,
+    /// What is waited for, in a sentence.
+    pub message: String,
+}
+
+impl Reshaping {
+    /// The partition as people name it: `orders/7`.
+    pub fn partition_name(&self) -> String {
+        format!("{}/{}", self.table, self.partition)
+    }
+}
+
+impl TryFrom<v1::Reshaping> for Reshaping {
+    type Error = Error;
+
+    fn try_from(wire: v1::Reshaping) -> Result<Self, Error> {
+        let partition = wire.partition.ok_or_else(|| incomplete("Reshaping.partition"))?;
+        Ok(Self {
+            table_id: partition.table,
+            table: into_plain(wire.table_name),
+            partition: partition.index,
+            kind: Word::read(&wire.kind),
+            reshaping_phase: Word::read(&wire.phase),
+            right: wire.right,
+            at: String::from_utf8_lossy(&wire.at).into_owned(),
+            percent: wire.percent.min(100),
+            copies_total: wire.copies,
+            copies_ready: wire.copies_ready,
+            waits_for: wire.waits_for.into_iter().map(|name| NodeName::from(name).node).collect(),
+            message: into_plain(wire.message),
+        })
     }
 }
 

@@ -56,10 +56,15 @@ function facts(partition) {
   if (partition.holds !== "lease") rows.push(["Copies", `${partition.replication} wanted, ${partition.min_in_sync} must be in sync for writes`]);
   if (partition.range) rows.push(["Keys", rangeText(partition.range)]);
   if (partition.move) rows.push(["Move", `${partition.move.from} → ${partition.move.to}, ${spaced(partition.move.phase)}, ${partition.move.percent}%`]);
-  if (partition.split) rows.push(["Split", `${spaced(partition.split.split_phase)}: ${partition.split.copies_ready} of ${partition.split.copies_total} copies of partition ${partition.split.right} are ready`]);
-  if (partition.merge) rows.push(["Merge", partition.merge.absorbs ? `gets the keys of partition ${partition.merge.neighbour}` : `gives its keys to partition ${partition.merge.neighbour}`]);
+  if (partition.reshaping) rows.push(reshapingRow(partition));
   for (const bar of partition.bars ?? []) rows.push(["Barred", bar.why ? `${bar.node}: ${bar.why}` : bar.node]);
   return el("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+function reshapingRow({ partition: number, reshaping }) {
+  const { kind, reshaping_phase: phase, partition: left, right, message } = reshaping;
+  if (kind === "split") return ["Split", `${spaced(phase)}, partition ${right} from “${reshaping.at}” on: ${message}`];
+  return ["Merge", `${left === number ? `gets the keys of partition ${right}` : `gives its keys to partition ${left}`}: ${message}`];
 }
 
 const rangeText = ({ begin, end }) => `from ${begin === "" ? "the first" : `“${begin}”`} up to ${end === null ? "the last" : `not including “${end}”`}`;

@@ -14,10 +14,11 @@ import { nodeMenu } from "./node_menu.js";
 import { nodes } from "./nodes.js";
 import { plan } from "./plan.js";
 import { quorum } from "./quorum.js";
+import { reshapings } from "./reshapings.js";
 import { store } from "./store.js";
 import { tables } from "./tables.js";
 
-for (const start of [appearance, dialogs, keyboard, head, health, tables, lines, nodes, nodeMenu, moves, plan, quorum, events]) start();
+for (const start of [appearance, dialogs, keyboard, head, health, tables, lines, nodes, nodeMenu, moves, reshapings, plan, quorum, events]) start();
 onTheme(() => store.touch("theme"));
 // A server of another version has another page; whoever is about to order something is not interrupted.
 let version = null;

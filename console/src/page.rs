@@ -58,6 +58,7 @@ files! {
     "partitions.css": STYLE,
     "plan.js": SCRIPT,
     "quorum.js": SCRIPT,
+    "reshapings.js": SCRIPT,
     "sections.css": STYLE,
     "shares.js": SCRIPT,
     "speed.js": SCRIPT,

@@ -1,6 +1,7 @@
 //! Every cause for which a split or a merge is given up, on real processes: its event names it, every key is where it was, and
 //! nothing is left of the copies that were formed.
 
+use archon_client::Reshaping;
 use archon_integration_tests::disk::{SmallDisk, fill};
 use archon_integration_tests::strike::{Striker, wait_served};
 use archon_integration_tests::wait::check;
@@ -182,10 +183,17 @@ fn a_split_that_waits_for_a_node_whose_disk_is_full() {
     let ballast = fill(&data);
     let split = begin_split(&world);
     wait_for("the others to have the keys", TIMEOUT, || {
-        let progress = world.striker.describe(0).and_then(|of| of.split);
-        let waits = progress.as_ref().is_some_and(|split| split.waits_for == [NODES[2]]);
-        check(waits, || format!("{progress:?}"))
+        let progress = world.striker.describe(0).and_then(|of| of.reshaping);
+        let space = format!("too little space on {}", NODES[2]);
+        let waits = |split: &Reshaping| split.waits_for == [NODES[2]] && split.message.ends_with(&space);
+        check(progress.as_ref().is_some_and(waits), || format!("{progress:?}"))
     });
+    let listed = world.cluster.done(&["rebalance", "status"]);
+    let row = listed.lines().find(|line| line.starts_with("times/0")).unwrap_or_else(|| panic!("{listed}"));
+    assert!(
+        row.contains("split, 1 from \"key-") && row.contains("2 of 3") && row.contains("too little space"),
+        "{row}"
+    );
     world.striker.cancel(&split).expect("it waits");
     fs::remove_file(ballast).expect("the ballast is there");
     world.assert_given_up(&split, "cancelled by an operator");

@@ -79,7 +79,7 @@ impl Watched for RunningMerge<'_> {
     async fn look(&mut self) -> Result<Option<bool>, Failure> {
         let PartitionMerge { table, partition, right, range, .. } = self.merge;
         let left = self.admin.describe_partition(table, *partition).await?;
-        if left.merge.is_some_and(|merge| merge.neighbour == *right) {
+        if left.reshaping.is_some_and(|merge| merge.right == *right) {
             return Ok(None);
         }
         Ok(Some(left.range.is_some_and(|keys| keys.end == range.end)))

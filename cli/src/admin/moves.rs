@@ -1,11 +1,12 @@
-//! `archon rebalance status`.
+//! `archon rebalance status`: moves, splits and merges.
 
 use super::watch;
 use crate::args::WatchArgs;
 use crate::documents::Rebalance;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, MovePhase};
+use archon_client::{Admin, MovePhase, Reshaping, ReshapingKind};
+use archon_types::text::shown_key;
 
 /// Shows what is being moved.
 pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -17,6 +18,48 @@ pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> 
 }
 
 fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
+    match (rebalance.moves.is_empty(), rebalance.reshapings.is_empty()) {
+        (_, true) => move_rows(rebalance, output),
+        (true, false) => reshaping_rows(rebalance, output),
+        (false, false) => format!("{}\n\n{}", move_rows(rebalance, output), reshaping_rows(rebalance, output)),
+    }
+}
+
+/// Splits and merges under way.
+fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
+    let columns = [
+        Column::text("PARTITION"),
+        Column::text("BECOMES"),
+        Column::text("PHASE"),
+        Column::number("%"),
+        Column::number("READY"),
+        Column::text("WHY"),
+    ];
+    let rows = rebalance.reshapings.iter().map(|reshaping| {
+        let Reshaping { copies_ready, copies_total, right, .. } = reshaping;
+        let merge = reshaping.kind == ReshapingKind::Merge;
+        vec![
+            reshaping.partition_name(),
+            if merge {
+                format!("one with {right}")
+            } else {
+                format!("split, {right} from {}", shown_key(reshaping.at.as_bytes()))
+            },
+            reshaping.reshaping_phase.to_string(),
+            if merge { "-".to_owned() } else { reshaping.percent.to_string() },
+            if merge { "-".to_owned() } else { format!("{copies_ready} of {copies_total}") },
+            reshaping.message.clone(),
+        ]
+    });
+    let mut text = output.rows_text(&columns, rows.collect(), "");
+    let more = rebalance.reshapings_total.saturating_sub(u32::try_from(rebalance.reshapings.len()).unwrap_or(u32::MAX));
+    if more > 0 {
+        text.push_str(&format!("\nand {more} more"));
+    }
+    text
+}
+
+fn move_rows(rebalance: &Rebalance, output: &Output) -> String {
     let columns = [
         Column::text("PARTITION"),
         Column::text("FROM"),

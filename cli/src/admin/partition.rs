@@ -7,8 +7,8 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, BarSummary, Condition, CopySummary as Copy, ForceLeaderCheck, Holds, MemberTiming, MergeProgress, NodeName,
-    NodeStatus, PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, SplitProgress, Subject,
+    Admin, BarSummary, Condition, CopySummary as Copy, ForceLeaderCheck, Holds, MemberTiming, NodeName, NodeStatus,
+    PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, Reshaping, ReshapingKind, Subject,
     Word,
 };
 use archon_types::text::shown_key;
@@ -138,6 +138,19 @@ pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output
     .await
 }
 
+/// The split or merge of a partition, as far as it is.
+fn reshaping_text(partition: &PartitionDescription, reshaping: &Reshaping) -> String {
+    let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
+    if reshaping.kind == ReshapingKind::Merge {
+        return match *left == partition.id {
+            true => format!("merging    gets all keys of {right}; {message}"),
+            false => format!("merging    gives all of its keys to {left}, and ends then; {message}"),
+        };
+    }
+    let at = shown_key(reshaping.at.as_bytes());
+    format!("splitting  at {at} into {right}; {reshaping_phase}, {copies_ready} of {copies_total} copies; {message}")
+}
+
 fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output) -> String {
     let mut lines = Vec::new();
     let status = status_text(&partition.status, output);
@@ -156,20 +169,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         let end = range.end.as_deref();
         lines.push(format!("keys       {}", keys_text(&range.begin, end)));
     }
-    if let Some(split) = &partition.split {
-        let SplitProgress { right, at, split_phase, copies_total, copies_ready, waits_for } = split;
-        let at = shown_key(at.as_bytes());
-        let waits = if waits_for.is_empty() { String::new() } else { format!("; waits for {}", waits_for.join(", ")) };
-        lines.push(format!(
-            "splitting  at {at} into {right}; {split_phase}, {copies_ready} of {copies_total} copies{waits}"
-        ));
-    }
-    if let Some(MergeProgress { neighbour, absorbs }) = partition.merge {
-        lines.push(match absorbs {
-            true => format!("merging    gets all keys of {neighbour}"),
-            false => format!("merging    gives all of its keys to {neighbour}, and ends then"),
-        });
-    }
+    lines.extend(partition.reshaping.as_ref().map(|reshaping| reshaping_text(partition, reshaping)));
     for reason in &partition.reasons {
         let time =
             reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
@@ -402,8 +402,7 @@ goes to    grace"
             min_in_sync: 1,
             copies: vec![],
             range: None,
-            split: None,
-            merge: None,
+            reshaping: None,
             reasons: vec![],
             running_move: None,
             force_leader: ForceLeaderCheck::default(),

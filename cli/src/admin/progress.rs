@@ -171,6 +171,7 @@ mod tests {
                 bytes_total: 1024,
                 message: String::new(),
             }],
+            ..Rebalance::default()
         }
     }
 
@@ -203,7 +204,7 @@ mod tests {
                 bytes_total: 1024,
                 ..Default::default()
             },
-            moves: vec![],
+            ..Rebalance::default()
         };
         let lines = progress.changes(&stands(100, 1));
         let [line] = &lines[..] else { panic!("{lines:?}") };

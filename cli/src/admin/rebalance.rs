@@ -326,7 +326,7 @@ mod tests {
                 superseded: many(Superseded),
                 ..Default::default()
             };
-            Rebalance { running: false, summary, moves: vec![] }
+            Rebalance { summary, ..Rebalance::default() }
         };
         assert_eq!(done_text(&result(&[Done, Done])), "done: 2 moves");
         let running = |phases: &[MovePhase]| Rebalance { running: true, ..result(phases) };

@@ -91,7 +91,7 @@ impl Watched for RunningSplit<'_> {
     async fn look(&mut self) -> Result<Option<bool>, Failure> {
         let PartitionSplit { table, partition, right, .. } = self.split;
         let left = self.admin.describe_partition(table, *partition).await?;
-        if left.split.is_some_and(|split| split.right == *right) {
+        if left.reshaping.is_some_and(|split| split.right == *right) {
             return Ok(None);
         }
         match self.admin.describe_partition(table, *right).await {

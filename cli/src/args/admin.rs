@@ -215,7 +215,7 @@ Examples:
   archon rebalance apply plan.json --dry-run   is it a plan for this cluster, and of now
   archon rebalance apply --wait                plan now, apply, show progress; Ctrl-C detaches")]
     Apply(ApplyArgs),
-    /// Show what is being moved and how far it is.
+    /// Show what is being moved, split and merged, how far it is, and what it waits for.
     #[command(
         after_help = "Examples:\n  archon rebalance status --watch\n  archon rebalance status -o json | jq .running"
     )]

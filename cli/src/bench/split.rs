@@ -147,10 +147,8 @@ async fn sleep(length: Duration) -> Result<(), Failure> {
 async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
     let look = async || {
         let left = admin.describe_partition(TABLE, 0).await.map_err(|error| error.to_string())?;
-        match left.split {
-            Some(split) => {
-                Err(format!("{}, {} of {} copies", split.split_phase, split.copies_ready, split.copies_total))
-            }
+        match left.reshaping {
+            Some(split) => Err(format!("{}, {}", split.reshaping_phase, split.message)),
             None => Ok(()),
         }
     };

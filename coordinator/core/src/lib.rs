@@ -23,6 +23,7 @@
 //! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `automatic_splits`, `automatic_merges` | which partitions that are above a limit, or small, are split and merged by themselves, and when |
 //! | `splits`, `merges`, `rest` | when those under way are done or given up; how long nothing is tried again after that |
+//! | `reshapings` | how far those under way are, and whom they wait for, for people |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `unserved` | since when what ought to be served is not |
@@ -74,6 +75,7 @@ mod registration;
 mod remembered;
 pub mod repair;
 pub mod report;
+mod reshapings;
 mod response;
 mod rest;
 mod score;
@@ -129,6 +131,7 @@ pub use recovery::{Doubt, Inventory, Recovery, RecoveryError, Standing, begin_ge
 pub use registration::Register;
 pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};
+pub use reshapings::Reshaping;
 pub use response::Response;
 pub use state::ClusterState;
 pub use tally::PlanSummary;

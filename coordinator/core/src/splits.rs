@@ -9,8 +9,8 @@ use crate::edit::{Edit, PartitionChange};
 use crate::failover;
 use crate::state::ClusterState;
 use archon_types::{
-    ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, RightCopy,
-    RightStage, Split, SplitPhase, Version,
+    ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReshapingPhase,
+    RightCopy, RightStage, Split, Version,
 };
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ impl Phase {
     const fn of(split: &Split) -> Self {
         let goal = split.goal();
         match split.phase() {
-            SplitPhase::Forming => Self { goal, ms_max: CUT_MS_MAX, stragglers_ms: STRAGGLERS_MS },
+            ReshapingPhase::Forming => Self { goal, ms_max: CUT_MS_MAX, stragglers_ms: STRAGGLERS_MS },
             _ => Self { goal, ms_max: COPYING_MS_MAX, stragglers_ms: COPYING_STRAGGLERS_MS },
         }
     }

@@ -14,6 +14,7 @@ mod orders;
 mod plans;
 mod quorum;
 pub(crate) mod rebalance;
+mod reshapings;
 pub(crate) mod session;
 mod split;
 pub(crate) mod stats;

@@ -4,13 +4,13 @@ use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
 use super::call::Call;
 use super::describe::{disk_full, reason};
-use super::{check_named, orders, rebalance, subjects};
+use super::{check_named, orders, rebalance, reshapings, subjects};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
     ClusterState, Command, Condition, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered,
-    RemovalPlan, Response as Answer, check_alter_node, check_drain, check_force_leader, check_lose_node, check_remove,
-    explain, refusal,
+    RemovalPlan, Reshaping, Response as Answer, check_alter_node, check_drain, check_force_leader, check_lose_node,
+    check_remove, explain, refusal,
 };
 use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::alter::AlterNode;
@@ -237,6 +237,7 @@ fn describe(
         r#move: migration.map(|migration| rebalance::move_to_wire(state, &loads, migration)),
         forced: Some(forced_check(state, forced)),
         bars: state.controls.bars_of(partition).map(|bar| orders::bar(state, bar)).collect(),
+        reshaping: Reshaping::of(state, row).map(|found| reshapings::Shown::new(state, found).into_wire(&loads)),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Plans and moves between the core's words and the wire's. What a plan or a page of moves holds is taken from the state in
 //! one short look; sizes are added in another, and words are made of it when nothing is locked.
 
-use super::subjects;
+use super::{reshapings, subjects};
 use crate::load::{Copied, Loads};
 use archon_coordinator_core::{
     ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Subject, UnmetReason,
@@ -220,6 +220,9 @@ pub(crate) struct Progress {
     under_way: Vec<UnderWay>,
     page: Vec<Shown>,
     more: bool,
+    /// Splits and merges, and how many there are in all.
+    reshapings: Vec<reshapings::Shown>,
+    reshapings_total: usize,
 }
 
 impl Progress {
@@ -241,15 +244,19 @@ impl Progress {
             under_way: under_way.collect(),
             page,
             more: moves.next().is_some(),
+            reshapings: reshapings::Shown::first(state),
+            reshapings_total: state.partitions.splitting().count() + state.partitions.merging().count(),
         }
     }
 
     /// As people read it, with what the nodes told of the copies.
     pub(crate) fn into_wire(self, loads: &Mutex<Loads>) -> v1::RebalanceStatusResponse {
-        let (copied, sizes): (Vec<Copied>, Vec<Size>) = {
+        let (copied, sizes, reshapings): (Vec<Copied>, Vec<Size>, Vec<v1::Reshaping>) = {
             let loads = loads.lock();
             let copied = self.under_way.iter().map(|running| Size::of(&loads, running.copy).copied);
-            (copied.collect(), self.page.iter().map(|shown| Size::of(&loads, shown.copy())).collect())
+            let sizes = self.page.iter().map(|shown| Size::of(&loads, shown.copy()));
+            let reshapings = self.reshapings.into_iter().map(|shown| shown.into_wire(&loads));
+            (copied.collect(), sizes.collect(), reshapings.collect())
         };
         let PlanSummary { plan, queued, copying, in_sync, hand_over, cleanup, .. } = self.summary;
         let (moves, mut percents) = (self.summary.moves(), u64::from(self.summary.over()) * 100);
@@ -282,6 +289,8 @@ impl Progress {
             moves: self.page.into_iter().zip(sizes).map(|(shown, size)| shown.into_wire(size)).collect(),
             summary: Some(summary),
             more: self.more,
+            reshapings,
+            reshapings_total: u32::try_from(self.reshapings_total).unwrap_or(u32::MAX),
         }
     }
 }

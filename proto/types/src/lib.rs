@@ -40,6 +40,7 @@ pub mod range_limits;
 pub mod reason;
 pub mod relays;
 pub mod removed;
+pub mod reshaping;
 pub mod role;
 pub mod setting;
 pub mod settings;
@@ -85,11 +86,12 @@ pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersiz
 pub use reason::{ReasonCode, Severity};
 pub use relays::{RelayCandidate, carried_max, relay_count, relays, relays_of};
 pub use removed::RemovedNodes;
+pub use reshaping::{ReshapingKind, ReshapingPhase};
 pub use role::CoordinatorRole;
 pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};
 pub use settings::{Settings, SettingsError};
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
-pub use split::{Middle, RightCopy, RightStage, Split, SplitPhase};
+pub use split::{Middle, RightCopy, RightStage, Split};
 pub use table::{
     DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
 };

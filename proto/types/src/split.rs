@@ -7,8 +7,8 @@ use crate::key_range::KeyRange;
 use crate::limits::check_key;
 use crate::partition::{Partition, PartitionStatus, Placement, ReplicaState};
 use crate::position::Position;
+use crate::reshaping::ReshapingPhase;
 use crate::text::shown_key;
-use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -41,17 +41,6 @@ pub struct RightCopy {
     pub node: NodeId,
     /// How far it is.
     pub stage: RightStage,
-}
-
-words! {
-    /// How far the split of a partition is.
-    #[non_exhaustive]
-    pub enum SplitPhase: "phase of a split" {
-        /// The new partition's copies get the keys, and everything is served.
-        Copying = "copying",
-        /// The keys are given up: they wait for the new partition's copies to be whole.
-        Forming = "forming",
-    }
 }
 
 /// How far a copy of right is. Each stage follows the one before; a node that lost what it had begins with the first.
@@ -90,8 +79,8 @@ impl Split {
     }
 
     /// How far it is.
-    pub const fn phase(&self) -> SplitPhase {
-        if self.cut { SplitPhase::Forming } else { SplitPhase::Copying }
+    pub const fn phase(&self) -> ReshapingPhase {
+        if self.cut { ReshapingPhase::Forming } else { ReshapingPhase::Copying }
     }
 
     /// The stage to which the present phase brings the copies.

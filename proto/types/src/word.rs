@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::{
         Condition, CoordinatorRole, ErrorKind, EventCode, MoveCode, MoveKind, MovePhase, NodeGoal, NodeStatus,
-        PartitionStatus, ReasonCode, ReplicaState, SplitPhase, UnmetCode,
+        PartitionStatus, ReasonCode, ReplicaState, ReshapingKind, ReshapingPhase, UnmetCode,
     };
 
     fn snake(name: &str) -> String {
@@ -245,7 +245,8 @@ mod tests {
         check::<PartitionStatus>();
         check::<ReasonCode>();
         check::<ReplicaState>();
-        check::<SplitPhase>();
+        check::<ReshapingKind>();
+        check::<ReshapingPhase>();
         check::<UnmetCode>();
     }
 

@@ -5,7 +5,7 @@ use super::model::Model;
 use crate::documents::testing::{node, status};
 use crate::documents::{Node, Rebalance};
 use crate::output::{Format, Output};
-use archon_client::{Cause, Event, EventCode, MoveKind, MovePhase, MoveStatus, RebalanceSummary, Subject};
+use archon_client::{Cause, Event, EventCode, MoveKind, MovePhase, MoveStatus, Subject};
 use ratatui::layout::Size;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) fn look(nodes: Vec<Node>) -> Look {
         at_ms,
         status: status(),
         nodes,
-        rebalance: Rebalance { running: false, summary: RebalanceSummary::default(), moves: vec![] },
+        rebalance: Rebalance::default(),
         events: vec![
             event(3, EventCode::NodeFailed, "athens was silent for 3 s"),
             event(4, EventCode::NodeFailed, "athens is back"),

@@ -37,6 +37,7 @@ mod recovery;
 mod removed;
 mod repair;
 mod reshaping_random;
+mod reshapings;
 mod split_copying;
 mod splits;
 mod term;

@@ -1,0 +1,49 @@
+// Splits and merges under way: of what, how far, and what they wait for.
+
+import { byId, el, keep, mark, say } from "./dom.js";
+import { counted } from "./format.js";
+import { store } from "./store.js";
+import { spaced } from "./words.js";
+
+export function reshapings() {
+  store.on(["rebalance"], draw);
+}
+
+function draw() {
+  const { reshapings: list = [], reshapings_total: total = 0 } = store.rebalance ?? {};
+  keep(byId("reshaping-list"), list, ({ table_id: table, partition, right }) => `${table}/${partition}/${right}`, make, update);
+  say(byId("reshapings-more"), total > list.length ? `and ${counted(total - list.length, "more split or merge", "more splits or merges")}` : "");
+}
+
+function make() {
+  const element = el("li", { class: "move" });
+  const parts = {
+    name: el("span", { class: "what" }),
+    way: el("span", { class: "way" }),
+    phase: el("span", { class: "tag" }),
+    progress: el("progress", { max: 100 }),
+    percent: el("span", { class: "number percent" }),
+    why: el("span", { class: "dim why" }),
+  };
+  element.append(parts.name, parts.way, parts.percent, parts.progress, el("span", { class: "notes" }, parts.phase, parts.why));
+  element.parts = parts;
+  return element;
+}
+
+function update(element, reshaping) {
+  const { parts } = element;
+  const name = `${reshaping.table}/${reshaping.partition}`;
+  const merges = reshaping.kind === "merge";
+  mark(element, "data-table", reshaping.table);
+  mark(element, "data-partition", reshaping.partition);
+  mark(element, "data-phase", reshaping.reshaping_phase);
+  say(parts.name, name);
+  say(parts.way, merges ? `and ${reshaping.right} become one` : `${reshaping.right} is split off from “${reshaping.at}” on`);
+  say(parts.phase, `${spaced(reshaping.kind)}, ${spaced(reshaping.reshaping_phase)}`);
+  // Of a merge nobody knows how far it is.
+  if (merges) parts.progress.removeAttribute("value");
+  else if (parts.progress.value !== reshaping.percent) parts.progress.value = reshaping.percent;
+  mark(parts.progress, "aria-label", `${merges ? "Merge" : "Split"} of ${name}`);
+  say(parts.percent, merges ? "" : `${reshaping.percent}%`);
+  say(parts.why, reshaping.message);
+}

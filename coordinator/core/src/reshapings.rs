@@ -1,0 +1,130 @@
+//! Splits and merges that are under way, as people want to see them: how far they are, whom they wait for, and why.
+
+use crate::departed;
+use crate::state::ClusterState;
+use archon_types::{NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split};
+use bytes::Bytes;
+
+/// A split or merge that is under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reshaping {
+    /// The partition that is split, or gets the keys of the other.
+    pub partition: PartitionId,
+    /// Which of both it is.
+    pub kind: ReshapingKind,
+    /// How far it is.
+    pub phase: ReshapingPhase,
+    /// The partition that is split off, or merged away.
+    pub right: PartitionId,
+    /// The first key of that one.
+    pub at: Bytes,
+    /// How much is done, `0..=99`. Of a merge nothing is known in between.
+    pub percent: u32,
+    /// Of a split: how many copies the new partition is to have.
+    pub copies: usize,
+    /// Of these, those that have come to the end of the phase.
+    pub copies_ready: usize,
+    /// The nodes that are waited for.
+    pub waits_for: Vec<NodeId>,
+    /// What is waited for, in words.
+    pub why: String,
+}
+
+impl Reshaping {
+    /// The split or merge that this row takes part in.
+    pub fn of(state: &ClusterState, row: &Partition) -> Option<Self> {
+        match row.yields() {
+            Some((_, left)) => merge(state, state.partitions.get(left)?),
+            None => split(state, row).or_else(|| merge(state, row)),
+        }
+    }
+
+    /// All that are under way, splits first, each by partition.
+    pub fn all(state: &ClusterState) -> impl Iterator<Item = Self> {
+        let splits = state.partitions.splitting().filter_map(|row| split(state, row));
+        splits.chain(state.partitions.merging().filter_map(|row| merge(state, row)))
+    }
+}
+
+fn split(state: &ClusterState, row: &Partition) -> Option<Reshaping> {
+    let split = row.split.as_deref()?;
+    let (ready, pending): (Vec<&RightCopy>, Vec<&RightCopy>) =
+        split.copies.iter().partition(|copy| copy.stage >= split.goal());
+    let done: u32 = split.copies.iter().map(|copy| percent_at(copy.stage)).sum();
+    let copies = u32::try_from(split.copies.len()).unwrap_or(u32::MAX).max(1);
+    Some(Reshaping {
+        partition: row.id,
+        kind: ReshapingKind::Split,
+        phase: split.phase(),
+        right: split.right_of(row.id),
+        at: split.at.clone(),
+        percent: (done / copies).min(99),
+        copies: split.copies.len(),
+        copies_ready: ready.len(),
+        waits_for: pending.iter().map(|copy| copy.node).collect(),
+        why: split_waits_for(state, row, split, &pending),
+    })
+}
+
+/// How much of its way a copy has made. Walking over the rows is most of it, and nobody says how far that is.
+const fn percent_at(stage: RightStage) -> u32 {
+    match stage {
+        RightStage::Copying => 0,
+        RightStage::Mirroring => 90,
+        RightStage::Formed => 100,
+    }
+}
+
+fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending: &[&RightCopy]) -> String {
+    let right = state.partition_name(split.right_of(row.id));
+    if row.leader.is_none() {
+        return format!("nobody leads {}", state.partition_name(row.id));
+    }
+    if pending.is_empty() {
+        return match split.cut {
+            false => "every copy has the keys: they are given up in a moment".to_owned(),
+            true => format!("every copy is whole: {right} is led in a moment"),
+        };
+    }
+    let hindered = |copy: &RightCopy| {
+        let lost = row.placement_on(copy.node).is_none_or(|left| departed::is_lost(state, left.id));
+        match (state.is_active(copy.node), lost) {
+            (false, _) => " (which is not alive)",
+            (true, true) => " (whose copy was lost)",
+            (true, false) => "",
+        }
+    };
+    let names = pending.iter().map(|copy| format!("{}{}", state.node_name(copy.node), hindered(copy)));
+    let does = if split.cut { "are written out" } else { "are copied" };
+    let names = names.collect::<Vec<_>>().join(", ");
+    format!("the keys of {right} {does} on {names}")
+}
+
+fn merge(state: &ClusterState, row: &Partition) -> Option<Reshaping> {
+    let (_, right) = row.absorbs()?;
+    let leader = |id: PartitionId| state.partitions.get(id)?.leader_placement().map(|placement| placement.node);
+    let (taker, giver) = (leader(row.id), leader(right));
+    let unled = [(row.id, taker), (right, giver)].into_iter().filter(|(_, leader)| leader.is_none());
+    let unled: Vec<String> = unled.map(|(id, _)| state.partition_name(id)).collect();
+    let why = match (taker, giver) {
+        (Some(taker), Some(giver)) if taker == giver => format!("{} takes the keys over", state.node_name(taker)),
+        (Some(taker), Some(giver)) => {
+            format!("{} takes the keys over from {}", state.node_name(taker), state.node_name(giver))
+        }
+        _ => format!("nobody leads {}", unled.join(" and ")),
+    };
+    let mut waits_for: Vec<NodeId> = taker.into_iter().chain(giver).collect();
+    waits_for.dedup();
+    Some(Reshaping {
+        partition: row.id,
+        kind: ReshapingKind::Merge,
+        phase: ReshapingPhase::Absorbing,
+        right,
+        at: row.range.end.clone().unwrap_or_default(),
+        percent: 0,
+        copies: 0,
+        copies_ready: 0,
+        waits_for,
+        why,
+    })
+}

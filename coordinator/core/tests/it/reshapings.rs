@@ -1,0 +1,72 @@
+//! What people are told of splits and merges under way.
+
+use crate::bed::ranges::{TIMES, key, times};
+use crate::bed::{FORMED_AT, TestBed};
+use crate::splits::ranges;
+use archon_coordinator_core::*;
+use archon_types::*;
+
+fn only(bed: &TestBed) -> Reshaping {
+    let all: Vec<Reshaping> = Reshaping::all(&bed.state).collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let described = |index| Reshaping::of(&bed.state, bed.of_times(index));
+    assert_eq!(described(all[0].partition.index), Some(all[0].clone()), "described and listed alike");
+    if all[0].kind == ReshapingKind::Merge {
+        assert_eq!(described(all[0].right.index), Some(all[0].clone()), "the same of both partitions");
+    }
+    all[0].clone()
+}
+
+#[test]
+fn a_split_says_how_far_it_is_and_for_which_copies_it_waits() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let begun = only(&bed);
+    assert_eq!((begun.kind, begun.phase, begun.percent), (ReshapingKind::Split, ReshapingPhase::Copying, 0));
+    assert_eq!((begun.right, begun.at, begun.copies, begun.copies_ready), (times(1), key("m"), 3, 0));
+    assert_eq!(begun.why, "the keys of times/1 are copied on athens, byzantium, cyrene");
+    let leader = bed.leader_of(0).unwrap();
+    let (last, others): (Vec<NodeId>, Vec<NodeId>) = {
+        let followers: Vec<NodeId> = bed.nodes().into_iter().filter(|node| *node != leader).collect();
+        (followers[1..].to_vec(), vec![leader, followers[0]])
+    };
+    for node in &others {
+        bed.mirrors(*node, 0).unwrap();
+    }
+    bed.fail(last[0]);
+    let waits = only(&bed);
+    assert_eq!((waits.percent, waits.copies_ready, &waits.waits_for), (60, 2, &last));
+    let away = format!("the keys of times/1 are copied on {} (which is not alive)", bed.state.node_name(last[0]));
+    assert_eq!(waits.why, away);
+    bed.pass(100, &last);
+    let cut = only(&bed);
+    assert_eq!((cut.phase, cut.copies_ready), (ReshapingPhase::Forming, 0), "{cut:?}");
+    bed.forms(leader, 0, FORMED_AT).unwrap();
+    let formed = only(&bed);
+    assert_eq!((formed.percent, formed.copies_ready), (63, 1));
+    assert!(formed.why.starts_with("the keys of times/1 are written out on "), "{}", formed.why);
+    bed.forms(others[1], 0, FORMED_AT).unwrap();
+    bed.pass(100, &last);
+    assert_eq!(Reshaping::all(&bed.state).count(), 0);
+}
+
+#[test]
+fn a_merge_says_who_takes_the_keys_over_and_who_leads_neither() {
+    let mut bed = TestBed::with_ranges(3, 3, &["g"], RangeLimits::NONE);
+    let plan = check_merge(&bed.state, times(0), |_| None).unwrap();
+    bed.ok(plan.command);
+    let merge = only(&bed);
+    assert_eq!((merge.kind, merge.phase, merge.percent), (ReshapingKind::Merge, ReshapingPhase::Absorbing, 0));
+    assert_eq!((merge.partition, merge.right, &merge.at), (times(0), times(1), &key("g")));
+    let (taker, giver) = (bed.leader_of(0).unwrap(), bed.leader_of(1).unwrap());
+    let name = |node| bed.state.node_name(node);
+    match taker == giver {
+        true => assert_eq!(merge.why, format!("{} takes the keys over", name(taker))),
+        false => assert_eq!(merge.why, format!("{} takes the keys over from {}", name(taker), name(giver))),
+    }
+    for node in bed.nodes() {
+        bed.fail(node);
+    }
+    assert!(bed.state.partitions.of_table(TIMES).all(|row| row.leader.is_none()));
+    assert_eq!(only(&bed).why, "nobody leads times/0 and times/1");
+}

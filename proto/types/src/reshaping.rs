@@ -1,0 +1,29 @@
+//! How far partitions of tables by ranges are that are being split or merged.
+
+use crate::word::words;
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// What becomes of a partition that is reshaped.
+    #[derive(Serialize, Deserialize)]
+    #[non_exhaustive]
+    pub enum ReshapingKind: "kind of reshaping" {
+        /// Its keys from one on become those of a new partition.
+        Split = "split",
+        /// It gets the keys of its right neighbour, which ends.
+        Merge = "merge",
+    }
+}
+
+words! {
+    /// How far a split or merge is.
+    #[non_exhaustive]
+    pub enum ReshapingPhase: "phase of a split or merge" {
+        /// Of a split: the new partition's copies get the keys, and everything is served.
+        Copying = "copying",
+        /// Of a split: the keys are given up; they wait for the new partition's copies to be whole.
+        Forming = "forming",
+        /// Of a merge: the right partition's keys are given up; they wait for the left one to have them.
+        Absorbing = "absorbing",
+    }
+}
