@@ -17,7 +17,7 @@ pub(crate) struct Earlier<'a> {
 impl<'a> Earlier<'a> {
     /// Reads what the earlier backup says of itself. It is refused if nothing of it can be of use for `manifest`.
     pub(crate) async fn open(store: &'a Store, of: &Manifest) -> Result<Self, BackupError> {
-        let earlier = Self { store, manifest: show(store).await.map_err(|error| useless(store, error.to_string()))? };
+        let earlier = Self { store, manifest: show(store).await.map_err(|error| of_no_use(store, error))? };
         let manifest = &earlier.manifest;
         if manifest.cluster_id != of.cluster_id {
             let why = format!("it is of cluster {}, and this is {}", manifest.cluster_id, of.cluster_id);
@@ -77,9 +77,17 @@ impl Unchanged<'_> {
             while entries.next().await?.is_some() {}
             Ok::<_, BackupError>(())
         };
-        read.await.map_err(|error| useless(self.store, error.to_string()))?;
+        read.await.map_err(|error| of_no_use(self.store, error))?;
         into.take_over(self.store, &self.piece.file, &file).await?;
         Ok(Piece { file, ..self.piece.clone() })
+    }
+}
+
+/// That the store does not answer, or refuses, is no fault of the backup in it.
+fn of_no_use(store: &Store, error: BackupError) -> BackupError {
+    match error {
+        BackupError::ObjectStore { .. } => error,
+        error => useless(store, error.to_string()),
     }
 }
 

@@ -4,7 +4,7 @@ mod s3;
 
 use archon_integration_tests::cluster::Ran;
 use archon_integration_tests::{Cluster, Ending as _, Options, Process, wait_for};
-use s3::{BUCKET, KEY_ID, SECRET, Server};
+use s3::{BUCKET, Ignores, KEY_ID, SECRET, Server};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -298,10 +298,12 @@ fn what_was_wrong_with_an_object_store_was_not_told_apart() {
     scene.refused(&elsewhere, &of_google, 2, "GOOGLE_");
     scene.refused(&with("GOOGLE_BEARER_TOKEN", Some("somebodys")), &of_google, 2, "InvalidAccessKeyId");
 
-    scene.server.kept().takes_no_notice_of_conditions = true;
-    scene.refused(&whole, &create, 4, "cannot keep two writers apart");
-    assert_eq!(scene.names(""), BTreeSet::new(), "nothing was left there");
-    scene.server.kept().takes_no_notice_of_conditions = false;
+    for ignores in [Ignores::EveryCondition, Ignores::Versions] {
+        scene.server.kept().ignores = ignores;
+        scene.refused(&whole, &create, 4, "cannot keep two writers apart");
+        assert_eq!(scene.names(""), BTreeSet::new(), "nothing was left there");
+    }
+    scene.server.kept().ignores = Ignores::Nothing;
     scene.refused(&with("AWS_CONDITIONAL_PUT", Some("disabled")), &create, 4, "cannot keep two writers apart");
 
     scene.done(&create);
@@ -324,10 +326,10 @@ fn what_was_wrong_with_an_object_store_was_not_told_apart() {
     scene.done(&["backup", "verify", &to]);
 
     // Nobody is there.
-    scene.refused(
-        &with("AWS_ENDPOINT", Some("http://127.0.0.1:1")),
-        &["backup", "verify", &to],
-        5,
-        "is reached from here",
-    );
+    let nobody = with("AWS_ENDPOINT", Some("http://127.0.0.1:1"));
+    scene.refused(&nobody, &["backup", "verify", &to], 5, "is reached from here");
+    let kept = tempfile::tempdir().expect("a directory");
+    let directory = kept.path().join("wednesday").display().to_string();
+    let create = ["backup", "create", "--to", &directory, "--since", &to];
+    scene.refused(&nobody, &create, 5, "is reached from here");
 }

@@ -27,6 +27,16 @@ pub(crate) const SECRET: &str = "never-to-be-told";
 const PAGE: usize = 3;
 const MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
+/// Conditions of which a store takes no notice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Ignores {
+    #[default]
+    Nothing,
+    /// It looks whether an object is there, and not which.
+    Versions,
+    EveryCondition,
+}
+
 /// What is kept, whoever serves it.
 #[derive(Default)]
 pub(crate) struct Kept {
@@ -37,7 +47,7 @@ pub(crate) struct Kept {
     pub(crate) copied: usize,
     pub(crate) of_parts: usize,
     /// As some stores do.
-    pub(crate) takes_no_notice_of_conditions: bool,
+    pub(crate) ignores: Ignores,
     versions: u64,
 }
 
@@ -244,11 +254,17 @@ fn put(kept: &mut Kept, name: &str, query: &HashMap<String, String>, headers: &H
     }
     let there = kept.objects.get(name).map(|(_, version)| version.to_string());
     let is_there = |wanted: &str| there.as_deref() == Some(wanted.trim_matches('"'));
-    let fits = header(headers, IF_NONE_MATCH).is_none_or(|_| there.is_none())
-        && header(headers, IF_MATCH).is_none_or(is_there)
-        // Of Google's store, where 0 is none.
-        && header(headers, "x-goog-if-generation-match").is_none_or(|wanted| is_there(wanted) || (wanted == "0" && there.is_none()));
-    if !fits && !kept.takes_no_notice_of_conditions {
+    let is_new = header(headers, IF_NONE_MATCH).is_none_or(|_| there.is_none());
+    let is_that = header(headers, IF_MATCH).is_none_or(is_there);
+    // Of Google's store, where 0 is none.
+    let is_generation = header(headers, "x-goog-if-generation-match")
+        .is_none_or(|wanted| is_there(wanted) || (wanted == "0" && there.is_none()));
+    let fits = match kept.ignores {
+        Ignores::Nothing => is_new && is_that && is_generation,
+        Ignores::Versions => is_new,
+        Ignores::EveryCondition => true,
+    };
+    if !fits {
         return refused(StatusCode::PRECONDITION_FAILED, "PreconditionFailed");
     }
     let Some(from) = header(headers, "x-amz-copy-source").or(header(headers, "x-goog-copy-source")) else {

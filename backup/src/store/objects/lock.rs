@@ -74,7 +74,7 @@ impl ObjectLock {
             let Some((there, version)) = look(objects).await? else { continue };
             if there.as_ref().is_some_and(|there| there.id == holder.id) {
                 // It was put, and the answer got lost.
-                return Ok(held(version, renewed_at));
+                return held(version, renewed_at).proved().await;
             }
             let who = named(there);
             progress.waits_for(Some(format!("{who} has begun a backup at {}; is it alive?", objects.place())));
@@ -89,24 +89,31 @@ impl ObjectLock {
             }
             let renewed_at = Instant::now();
             match put(objects, &holder, PutMode::Update(version)).await {
-                Ok(put) => return Ok(held(put.into(), renewed_at)),
+                Ok(put) => return held(put.into(), renewed_at).proved().await,
                 Err(Error::Precondition { .. }) => return occupied(),
                 Err(error) => return Err(refused(objects, error)),
             }
         }
     }
 
-    /// Makes sure that the store looks at conditions: some take no notice of them, and would let everybody in.
-    async fn proved(self) -> Result<Self, BackupError> {
-        match put(&self.objects, &self.holder, PutMode::Create).await {
-            Err(Error::AlreadyExists { .. }) => Ok(self),
-            Err(error) => Err(refused(&self.objects, error)),
-            Ok(_) => {
-                let objects = self.objects.clone();
-                self.release().await;
-                Err(without_conditions(&objects, "it puts an object although one is there"))
+    /// Makes sure that the store looks at conditions: some take no notice of them, or of one of both, and would let everybody in.
+    async fn proved(mut self) -> Result<Self, BackupError> {
+        let ignored = match put(&self.objects, &self.holder, PutMode::Create).await {
+            Err(Error::AlreadyExists { .. }) => {
+                let before = self.version.clone();
+                self.renew().await?;
+                match put(&self.objects, &self.holder, PutMode::Update(before)).await {
+                    Err(Error::Precondition { .. }) => return Ok(self),
+                    Err(error) => return Err(refused(&self.objects, error)),
+                    Ok(_) => "it puts an object over another version of it than it was told",
+                }
             }
-        }
+            Err(error) => return Err(refused(&self.objects, error)),
+            Ok(_) => "it puts an object although one is there",
+        };
+        let objects = self.objects.clone();
+        self.release().await;
+        Err(without_conditions(&objects, ignored))
     }
 
     /// Does some work as long as the lock is held.
