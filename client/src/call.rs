@@ -173,8 +173,7 @@ impl<'a> Call<'a> {
 
     /// Goes on where the keys of a partition are that is none any more; gives how the operation ends if it cannot.
     fn after_merge(&mut self) -> Option<Result<Answer, Error>> {
-        let table = self.table.load();
-        self.shared.sequences.retain(table.table().id, |index| table.partition(index).is_some());
+        self.shared.sequences.forget(self.partition);
         if self.lost {
             // What it may have done there nobody remembers by its name.
             let name = self.partition_name();

@@ -3,7 +3,7 @@
 //! Writes are numbered per partition: a partition remembers answers per client from the client's "all below n are done"
 //! upwards, so a write that waits in one partition must not keep the others from forgetting.
 
-use archon_types::{ClientId, Millis, OpId, PartitionId, TableId};
+use archon_types::{ClientId, Millis, OpId, PartitionId};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -51,9 +51,9 @@ impl Sequences {
         self.client
     }
 
-    /// Forgets the numbering of partitions of a table that are none any more.
-    pub(crate) fn retain(&self, table: TableId, there: impl Fn(u32) -> bool) {
-        self.partitions.lock().retain(|partition, _| partition.table != table || there(partition.index));
+    /// Forgets the numbering of a partition that is none any more, and will not be again.
+    pub(crate) fn forget(&self, partition: PartitionId) {
+        self.partitions.lock().remove(&partition);
     }
 
     /// Names the next write in `partition`; waits while too many are under way there.
@@ -148,6 +148,7 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::TableId;
     use std::time::Duration;
     use tokio::time::timeout;
     use uuid::Uuid;
