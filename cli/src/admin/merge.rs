@@ -6,7 +6,7 @@ use super::wait::{Waited, Watched, wait};
 use crate::args::{MergePartitionArgs, PartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes_text};
-use archon_client::{Admin, PartitionMerge};
+use archon_client::{Admin, ErrorKind, PartitionMerge};
 use std::time::Duration;
 
 /// How long a merge is waited for: it is done or given up after 10 s, unless the coordinators change meanwhile.
@@ -77,12 +77,13 @@ impl Watched for RunningMerge<'_> {
     type Outcome = bool;
 
     async fn look(&mut self) -> Result<Option<bool>, Failure> {
-        let PartitionMerge { table, partition, right, range, .. } = self.merge;
-        let left = self.admin.describe_partition(table, *partition).await?;
-        if left.reshaping.is_some_and(|merge| merge.right == *right) {
-            return Ok(None);
+        let PartitionMerge { table, right, .. } = self.merge;
+        // Its number is never given again, and nobody but its left neighbour gets its keys.
+        match self.admin.describe_partition(table, *right).await {
+            Ok(right) => Ok(right.reshaping.is_none_or(|merge| merge.right != right.id).then_some(false)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(true)),
+            Err(error) => Err(error.into()),
         }
-        Ok(Some(left.range.is_some_and(|keys| keys.end == range.end)))
     }
 
     fn say(&self, text: &str) {

@@ -66,15 +66,11 @@ fn say(split: &PartitionSplit, output: &Output, text: &str) -> Result<Exit, Fail
 fn halves(split: &PartitionSplit) -> String {
     let keys = |range: &RangeSummary| keys_text(&range.begin, range.end.as_deref());
     let nodes: Vec<&str> = split.nodes.iter().map(|name| name.node.as_str()).collect();
-    let right = split.right_keys.as_ref().map_or_else(String::new, keys);
+    let left = format!("\n  {}  keys {}", split.partition, keys(&split.left_keys));
+    // Asked again, and given up since: there is no other half.
+    let Some(right) = &split.right_keys else { return left };
     let copies = count_text(nodes.len(), "copy", "copies");
-    format!(
-        "\n  {}  keys {}\n  {}  keys {right}, {copies} on {}",
-        split.partition,
-        keys(&split.left_keys),
-        split.right,
-        nodes.join(", ")
-    )
+    format!("{left}\n  {}  keys {}, {copies} on {}", split.right, keys(right), nodes.join(", "))
 }
 
 /// A split under way.

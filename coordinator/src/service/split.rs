@@ -11,7 +11,7 @@ use archon_coordinator_core::{
 use archon_proto::convert::middle::FindMiddle;
 use archon_proto::convert::operate::{PartitionName, SplitGoal, SplitPartition};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, Middle, PartitionId};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, Middle, NodeId, PartitionId};
 use std::time::Duration;
 
 impl Admins {
@@ -42,7 +42,14 @@ impl Admins {
                     let plan = check_split(state, partition, &at)?;
                     (plan.command.clone(), planned(state, partition, plan))
                 }
-                None => (check_cancel_split(state, partition)?, under_way(state, partition)?),
+                None => {
+                    let answer = v1::SplitPartitionResponse {
+                        left_keys: state.partition(partition).map(|row| row.range.clone().into()),
+                        right_keys: None,
+                        ..begun(state, partition)?
+                    };
+                    (check_cancel_split(state, partition)?, answer)
+                }
             };
             if dry_run {
                 return Ok(Err(answer));
@@ -58,7 +65,7 @@ impl Admins {
             (Answer::Done { .. }, Some(judged)) => Ok(judged),
             // Asked again: of the first time it is remembered that it was done.
             (Answer::Done { .. }, None) => {
-                session.quorum().replicated().read(|state| under_way(state, partition_of(state, &name)?))
+                session.quorum().replicated().read(|state| begun(state, partition_of(state, &name)?))
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -108,11 +115,11 @@ fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1:
     }
 }
 
-/// What a split is about that is under way; if none is, what the last one was about.
+/// What the split is about that is under way; if none is, what came of the last one.
 ///
 /// # Errors
 /// `Refused` if nothing is known of any.
-fn under_way(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPartitionResponse> {
+fn begun(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPartitionResponse> {
     let row = state.partition(partition);
     let split = row.and_then(|row| row.split.as_deref());
     let last = || {
@@ -122,13 +129,24 @@ fn under_way(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPa
         })
     };
     let right = split.map(|split| split.right).or_else(last).ok_or_else(|| forgotten(state, partition))?;
-    let nodes = split.into_iter().flat_map(|split| &split.copies);
+    let right_row = state.partition(PartitionId::new(partition.table, right));
+    let (left_keys, right_keys) = match (row, split) {
+        (Some(row), Some(split)) => {
+            let keeps = KeyRange { end: Some(split.at.clone()), ..row.range.clone() };
+            (Some(keeps), Some(split.right_range(&row.range)))
+        }
+        (row, _) => (row.map(|row| row.range.clone()), right_row.map(|right| right.range.clone())),
+    };
+    let nodes: Vec<NodeId> = match split {
+        Some(split) => split.copies.iter().map(|copy| copy.node).collect(),
+        None => right_row.into_iter().flat_map(|right| &right.placements).map(|copy| copy.node).collect(),
+    };
     Ok(v1::SplitPartitionResponse {
         partition: Some(partition.into()),
         right,
-        left_keys: row.map(|row| row.range.clone().into()),
-        right_keys: None,
-        nodes: nodes.map(|copy| subjects::node_name(state, copy.node)).collect(),
+        left_keys: left_keys.map(Into::into),
+        right_keys: right_keys.map(Into::into),
+        nodes: nodes.into_iter().map(|node| subjects::node_name(state, node)).collect(),
         searching: false,
     })
 }
