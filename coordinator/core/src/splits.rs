@@ -93,10 +93,10 @@ impl Splits {
         let over_at = seen.begun.plus(phase.ms_max);
         if now >= over_at {
             let waits: Vec<String> = pending.iter().map(|copy| state.node_name(copy.node)).collect();
-            let of = match (waits.is_empty(), split.cut) {
-                (false, _) => waits.join(", "),
-                (true, false) => "a leader of the partition".to_owned(),
-                (true, true) => "a copy that is formed and can lead".to_owned(),
+            let of = match (there < least, split.cut) {
+                (true, _) => waits.join(", "),
+                (false, false) => "a leader of the partition".to_owned(),
+                (false, true) => "a copy that is formed and can lead".to_owned(),
             };
             let what = if split.cut { "formed" } else { "copied" };
             return abandon(format!("it was not {what} within {} ms; waited for: {of}", phase.ms_max));
