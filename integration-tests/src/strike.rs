@@ -129,7 +129,8 @@ impl Striker {
             Victim::RightLeader => Some(rights.unwrap_or_else(|| leader(attempt.right))),
             Victim::OtherCopy => {
                 let leads = |name: &String| *name == lefts || Some(name) == rights.as_ref();
-                cluster.node_names().into_iter().find(|name| !leads(name))
+                let copies = self.describe(left).into_iter().flat_map(|of| of.copies).map(|copy| copy.node);
+                Some(copies.filter(|name| !leads(name)).min().expect("a node with a copy that leads neither"))
             }
             Victim::Coordinator => None,
         };

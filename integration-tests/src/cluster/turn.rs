@@ -5,7 +5,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 static TURNS: RwLock<()> = RwLock::new(());
 
 /// Held for as long as a cluster runs. Clusters mostly wait, so that each test thread may have one; where the bounds under test
-/// are lease and failure time-outs, another one on the same cores would make it late, and it runs alone.
+/// are lease and failure time-outs, another one on the same cores would make it late, and it runs alone. Where some tests of a
+/// program do, none has two clusters at once: its second turn would wait for somebody who waits for its first.
 #[derive(Debug)]
 pub(super) enum Turn {
     Beside(#[allow(dead_code)] RwLockReadGuard<'static, ()>),
