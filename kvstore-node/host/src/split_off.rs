@@ -110,6 +110,7 @@ impl<S: Shell> Partitions<S> {
         let fits = |own: &OwnCopy| own.copy == copy && own.attempt.get() == attempt && own.follows();
         for local in self.copies.values_mut().filter(|local| local.split.own.as_ref().is_some_and(fits)) {
             local.split.own = None;
+            local.flush_urgency = FlushUrgency::None;
         }
     }
 

@@ -1,6 +1,7 @@
 //! How work is given to the flusher.
 
 use super::*;
+use parking_lot::MutexGuard;
 
 /// Gives work to the flusher; cheap to clone.
 #[derive(Clone)]
@@ -28,11 +29,11 @@ impl FlusherHandle {
     ) -> Result<(), (FlusherError, FlushRows)> {
         let rows = rows.into();
         let bytes = WORK_OVERHEAD_BYTES + rows.bytes();
-        let mut queue = self.shared.queue.lock();
         let max = self.shared.config.queue_bytes_max;
-        if queue.stopping || queue.ended {
-            return Err((FlusherError::Stopped, rows));
-        }
+        let mut queue = match self.open_queue() {
+            Ok(queue) => queue,
+            Err(error) => return Err((error, rows)),
+        };
         if queue.clearing.contains_key(&space) {
             return Err((FlusherError::Clearing { space }, rows));
         }
@@ -53,11 +54,14 @@ impl FlusherHandle {
         let _ = self.queue(Work::LetGo(frozen));
     }
 
+    /// The queue, unless nothing is taken any more.
+    fn open_queue(&self) -> Result<MutexGuard<'_, Queue>, FlusherError> {
+        let queue = self.shared.queue.lock();
+        if queue.stopping || queue.ended { Err(FlusherError::Stopped) } else { Ok(queue) }
+    }
+
     fn queue(&self, work: Work) -> Result<(), FlusherError> {
-        let mut queue = self.shared.queue.lock();
-        if queue.stopping || queue.ended {
-            return Err(FlusherError::Stopped);
-        }
+        let mut queue = self.open_queue()?;
         queue.work.push_back(work);
         drop(queue);
         self.shared.wake.notify_one();
@@ -79,10 +83,7 @@ impl FlusherHandle {
     /// # Errors
     /// [`FlusherError::Stopped`].
     pub(crate) fn clear(&self, space: PlacementId) -> Result<u64, FlusherError> {
-        let mut queue = self.shared.queue.lock();
-        if queue.stopping || queue.ended {
-            return Err(FlusherError::Stopped);
-        }
+        let mut queue = self.open_queue()?;
         if let Some(clear) = queue.clearing.get(&space) {
             return Ok(*clear);
         }
@@ -107,10 +108,15 @@ impl FlusherHandle {
     /// # Errors
     /// [`FlusherError::Clearing`] or [`FlusherError::Stopped`].
     pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
-        if self.was_cleared(job.to) {
+        let mut queue = self.open_queue()?;
+        // Under the same lock: a clearing that is asked for now comes after it, and ends it.
+        if queue.cleared.contains(&job.to) {
             return Err(FlusherError::Clearing { space: job.to });
         }
-        self.queue(Work::Form(job))
+        queue.work.push_back(Work::Form(job));
+        drop(queue);
+        self.shared.wake.notify_one();
+        Ok(())
     }
 
     /// The copy that is formed from this source is whole with what was queued for the source before: its log goes on from `end`.

@@ -277,6 +277,32 @@ fn one_damaged_row_ended_the_node_that_formed_a_copy_of_it_or_cleared_it() {
 }
 
 #[test]
+fn damage_where_a_copy_was_to_be_formed_cost_the_healthy_one_that_it_is_formed_from() {
+    let rig = Rig::default();
+    let flusher = source(&rig, lazy());
+    rig.set(|state| state.damaged = Some(2));
+    flusher.handle().form(job(5, range(100, None))).unwrap();
+    rig.wait_for("the word of it", |state| state.journal.contains(&Note::Damaged(2)));
+    assert!(!rig.journal().contains(&Note::Damaged(1)));
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn a_copy_that_had_waited_with_its_end_for_its_source_never_ended() {
+    let rig = Rig::default();
+    let flusher = source(&rig, lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.clear_steps = Some(0));
+    handle.apply(space(1), Seq::new(7), clearing()).unwrap();
+    rig.wait_for("the clearing", |state| state.waiting);
+    handle.form(job(5, range(180, None))).unwrap();
+    handle.end_form(space(1), space(2), END).unwrap();
+    rig.set(|state| state.clear_steps = None);
+    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
 fn a_copy_follows_its_source_until_its_end_is_known() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());

@@ -83,6 +83,15 @@ impl Jobs {
         self.ready.pop_front()
     }
 
+    /// Gives work back that was just taken from the queue, unless something is ready that was queued before it.
+    pub(super) fn after_ready(&mut self, work: Work) -> Option<Work> {
+        if self.ready.is_empty() {
+            return Some(work);
+        }
+        self.ready.push_back(work);
+        None
+    }
+
     /// Gives work back unless it has to wait for a job of its space, or of the space that it reads.
     pub(super) fn admit(&mut self, work: Work) -> Option<Work> {
         let spaces = match &work {

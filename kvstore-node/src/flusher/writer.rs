@@ -121,10 +121,20 @@ impl Writer {
         }
         let mut turn = Turn::default();
         while turn.bytes < config.write_bytes_max && turn.barrier.is_none() {
-            let Some(work) = self.jobs.next_ready().or_else(|| queue.work.pop_front()) else { break };
-            if let Work::Clear { space: to, .. } | Work::StopForm(to) | Work::Form(FormJob { to, .. }) = &work {
-                self.jobs.stop_form(*to);
-            }
+            let work = match self.jobs.next_ready() {
+                Some(work) => work,
+                None => {
+                    let Some(work) = queue.work.pop_front() else { break };
+                    // Once, when it comes: what has waited since was queued after it.
+                    if let Work::Clear { space: to, .. } | Work::StopForm(to) | Work::Form(FormJob { to, .. }) = &work {
+                        self.jobs.stop_form(*to);
+                    }
+                    match self.jobs.after_ready(work) {
+                        Some(work) => work,
+                        None => continue,
+                    }
+                }
+            };
             // What a job does comes after the rows of this turn, which were queued before it.
             match self.jobs.admit(work) {
                 None | Some(Work::StopForm(_)) => {}
@@ -174,15 +184,15 @@ impl Writer {
             self.set_busy();
             self.sync()?;
         }
-        let mut queue = self.shared.queue.lock();
+        // Looked at without the queue: a disk that does not answer is nothing to hold shards up.
         while let Err(lack) = self.engine.check_disk() {
             *self.shared.disk_full.lock() = Some(lack);
+            let mut queue = self.shared.queue.lock();
             if queue.stopping {
                 return Ok(false);
             }
             self.shared.wake.wait_for(&mut queue, DISK_SPACE_INTERVAL);
         }
-        drop(queue);
         self.shared.is_disk_full.store(false, Ordering::Release);
         *self.shared.disk_full.lock() = None;
         tracing::info!("the disk has space for the engine again");
@@ -352,9 +362,10 @@ impl Writer {
         }
         let limit = PageLimit { rows_max: self.shared.config.write_rows_max, bytes_max: WRITE_BYTES };
         let began = Instant::now();
+        let at_work_in = forming.at_work_in();
         let step = match forming.step(&*self.engine, self.shared.config.clear_rows, limit) {
             Ok(step) => step,
-            Err(error) => return self.give_up(space, forming.job().from, error),
+            Err(error) => return self.give_up(space, at_work_in, error),
         };
         // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
         self.unsynced_bytes += step.bytes;
