@@ -101,14 +101,28 @@ archon_types::mutants! {
     CondemnedEndsWithLife = 26,
     /// The leaderships of a dropped table are not withdrawn.
     DroppedStillLed = 26,
+    /// A split is begun, done or given up whatever became of the row since that was decided.
+    PartUnguarded = 34,
+    /// A partition that is split off has its keys, and the one that is split keeps them too.
+    GapAllowed = 34,
+    /// The number of a partition that was to be split off is given to the next one.
+    NumberReused = 34,
     /// A copy that was formed in an earlier split counts for this one.
     FormedStale = 39,
     /// A copy counts as formed although its node began another life.
     FormedLost = 39,
     /// A split is done although too few copies are formed.
     PartBelowMin = 40,
+    /// A copy of the partition that is split off counts although it is not formed.
+    RightShort = 40,
     /// The epochs of the partition that is split off begin anew.
     RightEpochRestarts = 40,
+    /// A merge begins whatever became of the right partition's row since that was decided.
+    MergeUnguarded = 44,
+    /// A merge is given up in the left partition's row alone.
+    HalfGivenUp = 44,
+    /// A partition is repaired while it is merged.
+    RepairedWhileMerged = 44,
     /// What was absorbed in an earlier merge counts for this one.
     AbsorbedStale = 47,
     /// A heartbeat is answered after a quorum round that began before it arrived.

@@ -21,6 +21,7 @@ use crate::eligible_nodes::EligibleNodes;
 use crate::lack::{Withheld, withheld};
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
+use crate::mutant::Mutant;
 use crate::remembered::Remembered;
 use crate::score::Need;
 use crate::state::ClusterState;
@@ -127,7 +128,8 @@ impl<'a> Repairs<'a> {
     /// What to do about this row. `copies` are the copies under way to and from each node.
     pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
         // Splits and merges last seconds, and rest on the copies that are there.
-        let stays = !row.is_reshaped();
+        let merged = self.state.breaks(Mutant::RepairedWhileMerged) && row.split.is_none(); // rule 44
+        let stays = !row.is_reshaped() || merged;
         let table = self.state.tables.get(&row.id.table).filter(|_| stays);
         let Some(table) = table else { return Step::Nothing };
         let change = |edits: Vec<Edit>| {

@@ -36,6 +36,7 @@ mod random;
 mod recovery;
 mod removed;
 mod repair;
+mod reshape_mutants;
 mod reshaping_random;
 mod reshapings;
 mod split_copying;

@@ -13,7 +13,7 @@ archon_types::shown_by! {
 }
 
 /// Three nodes and a table by ranges of three partitions, split at g and p, with copies on each.
-fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
+pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::with_ranges(3, replication, &["g", "p"], RangeLimits::NONE);
     bed.state.mutant = mutant;
     bed
@@ -25,7 +25,7 @@ fn can_be(bed: &TestBed, index: u32) -> Result<MergePlan, ErrorDetail> {
 
 impl TestBed {
     #[track_caller]
-    fn begin_merge(&mut self, index: u32) -> Version {
+    pub(crate) fn begin_merge(&mut self, index: u32) -> Version {
         let plan = can_be(self, index).expect("can be merged");
         self.ok(plan.command);
         self.of_times(index).absorbs().expect("a merge").0.attempt

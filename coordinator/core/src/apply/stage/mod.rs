@@ -78,7 +78,9 @@ impl<'a> Staged<'a> {
         }
         let mut row = self.row(change.partition)?;
         let elects = change.edits.iter().any(|edit| matches!(edit, Edit::Lead { .. }));
-        let stale = elects && self.state.breaks(Mutant::ElectStale); // rule 16
+        let splits = |edit: &Edit| matches!(edit, Edit::Split { .. } | Edit::Part { .. } | Edit::AbandonSplit(_));
+        let stale = (elects && self.state.breaks(Mutant::ElectStale)) // rule 16
+            || (self.state.breaks(Mutant::PartUnguarded) && change.edits.iter().any(splits)); // rule 34
         if row.version != change.if_version && !stale {
             let message = format!(
                 "partition {} is at version {}, the change was made for {}",

@@ -54,7 +54,9 @@ impl Staged<'_> {
         let next = right.checked_add(1).ok_or_else(|| refused(format!("table {} has no more numbers", table.name)))?;
         let version = self.entry.version();
         let mut table = table.clone();
-        (table.keys, table.version) = (Keys::Range { next, limits: table.keys.limits() }, version);
+        if !self.state.breaks(Mutant::NumberReused) {
+            (table.keys, table.version) = (Keys::Range { next, limits: table.keys.limits() }, version); // rule 34
+        }
         let mut copies = Vec::with_capacity(row.placements.len());
         for left in row.live() {
             let id = PlacementId::new(self.effect.placement_last.get() + 1);
@@ -142,7 +144,7 @@ impl Staged<'_> {
         leader: PlacementId,
         incarnation: Incarnation,
     ) -> Result<(), ErrorDetail> {
-        let split = row.split.take().ok_or_else(|| no_split(row))?;
+        let mut split = row.split.take().ok_or_else(|| no_split(row))?;
         let least = usize::from(row.min_in_sync).max(1);
         let formed = split.copies.iter().filter(|copy| copy.is_formed() && self.state.is_active(copy.node)).count();
         if formed < least && !self.state.breaks(Mutant::PartBelowMin) {
@@ -151,6 +153,9 @@ impl Staged<'_> {
             return Err(
                 ErrorDetail::new(ErrorKind::NotEnoughReplicas, message).with_have_need(formed as u64, least as u64)
             );
+        }
+        if self.state.breaks(Mutant::RightShort) {
+            split.copies.iter_mut().for_each(|copy| copy.stage = RightStage::Formed); // rule 40
         }
         let mut right = split.right_row(row);
         if self.state.breaks(Mutant::RightEpochRestarts) {
@@ -161,7 +166,9 @@ impl Staged<'_> {
         for copy in split.copies.iter().filter(|copy| !copy.is_formed()) {
             self.condemn(copy.node, copy.id, right.id);
         }
-        row.range.end = Some(split.at.clone());
+        if !self.state.breaks(Mutant::GapAllowed) {
+            row.range.end = Some(split.at.clone()); // rule 34
+        }
         self.effect.parted.push((row.id, right.id));
         let node = placement(&right, leader)?.node;
         self.effect.events.push(EventKind::Parted { partition: row.id, right: right.id, at: split.at, leader: node });
