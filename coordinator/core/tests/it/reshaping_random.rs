@@ -1,24 +1,54 @@
-//! Splits and merges while anything happens: nodes fail and return, operators cancel, coordinators change.
+//! Splits and merges while anything happens: nodes fail and return, with less than they had or as new machines, operators cancel, and
+//! drop tables, coordinators change.
 
 use crate::bed::TestBed;
-use crate::bed::ranges::TIMES;
 use crate::random::cases;
 use archon_coordinator_core::*;
 use archon_types::*;
 use bytes::Bytes;
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
+use uuid::Uuid;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Split { partition: usize, at: u8 },
-    CancelSplit { partition: usize },
-    Merge { partition: usize },
-    CancelMerge { partition: usize },
-    Fail { node: usize },
-    Return { node: usize },
+    Split {
+        partition: usize,
+        at: u8,
+    },
+    CancelSplit {
+        partition: usize,
+    },
+    Merge {
+        partition: usize,
+    },
+    CancelMerge {
+        partition: usize,
+    },
+    Fail {
+        node: usize,
+    },
+    Return {
+        node: usize,
+    },
+    /// As `Return`, without its copy of that partition, or of what is split off it.
+    ReturnWithout {
+        node: usize,
+        partition: usize,
+    },
+    /// An operator says that it is lost; another machine gets its name.
+    Lose {
+        node: usize,
+    },
+    /// The table is dropped; another one may get its name at once, and does the next time.
+    Drop {
+        again: bool,
+    },
     Plan,
     Round,
-    Pass { millis: u64 },
+    Pass {
+        millis: u64,
+    },
     NewCoordinator,
 }
 
@@ -43,6 +73,9 @@ fn steps(reshaping: impl Strategy<Value = Step>, span_ms: u64) -> impl Strategy<
         5 => reshaping,
         2 => (0usize..4).prop_map(|node| Step::Fail { node }),
         3 => (0usize..4).prop_map(|node| Step::Return { node }),
+        1 => (0usize..4, 0usize..8).prop_map(|(node, partition)| Step::ReturnWithout { node, partition }),
+        1 => (0usize..4).prop_map(|node| Step::Lose { node }),
+        1 => prop_oneof![3 => Just(true), 1 => Just(false)].prop_map(|again| Step::Drop { again }),
         1 => Just(Step::Plan),
         6 => Just(Step::Round),
         3 => (100..span_ms).prop_map(|millis| Step::Pass { millis }),
@@ -51,89 +84,192 @@ fn steps(reshaping: impl Strategy<Value = Step>, span_ms: u64) -> impl Strategy<
     proptest::collection::vec(step, 1..40)
 }
 
-/// Plays these steps; then every node returns, and all comes to rest. Every command is followed by a check of all invariants: that
-/// ranges tile the keys, that no number is used twice, and that no row goes unnoticed.
-fn play(mut bed: TestBed, steps: Vec<Step>) -> TestBed {
-    bed.join("delphi", 4);
-    let nodes: Vec<NodeId> = bed.state.nodes.keys().copied().collect();
-    let mut boots = 50_000;
-    for step in steps {
-        let ids: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
-        let command = match step {
+/// The cluster, and the table by ranges that there is by now.
+struct Play {
+    bed: TestBed,
+    nodes: Vec<NodeId>,
+    /// Of processes and machines so far.
+    numbers: u128,
+    /// What it is made by, the next time.
+    table: Command,
+}
+
+impl Play {
+    fn new(replication: u8, split_at: &[&'static str], mutant: Option<Mutant>) -> Self {
+        let mut bed = TestBed::with_ranges(3, replication, split_at, RangeLimits::NONE);
+        bed.join("delphi", 4);
+        bed.state.mutant = mutant;
+        let nodes = bed.state.nodes.keys().copied().collect();
+        let split_at = split_at.iter().map(|at| Bytes::from_static(at.as_bytes())).collect();
+        let partitioning = Partitioning::Range { split_at, limits: RangeLimits::NONE };
+        let table = Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data };
+        Self { bed, nodes, numbers: 50_000, table }
+    }
+
+    fn table(&self) -> Option<TableId> {
+        self.bed.state.tables.values().find(|table| table.name == "times").map(|table| table.id)
+    }
+
+    /// The partition of that number, as long as there is a table.
+    fn partition(&self, number: usize) -> Option<PartitionId> {
+        let ids: Vec<PartitionId> = self.bed.state.partitions.of_table(self.table()?).map(|row| row.id).collect();
+        Some(ids[number % ids.len()])
+    }
+
+    fn fail(&mut self, node: usize) -> NodeId {
+        let node = self.nodes[node % self.nodes.len()];
+        if self.bed.state.is_alive(node) {
+            self.bed.fail(node);
+        }
+        node
+    }
+
+    /// The node comes back in another process, with everything but its copies of `lost`, and what was formed only if `formed`.
+    fn comes_back(&mut self, node: NodeId, lost: Option<PartitionId>, formed: bool) {
+        self.numbers += 1;
+        let row = self.bed.state.node(node).expect("known").clone();
+        let rows = self.bed.state.partitions.on_node(node).filter(|row| Some(row.id) != lost);
+        let copies = |row: &Partition| {
+            let split_off = row.split.as_ref().and_then(|split| split.copy_on(node)).filter(|_| formed);
+            row.placement_on(node).map(|copy| copy.id).into_iter().chain(split_off.map(|copy| copy.id))
+        };
+        let held: Vec<PlacementId> = rows.flat_map(|row| copies(row).collect::<Vec<_>>()).collect();
+        let condemned = |bed: &TestBed| bed.state.condemned.on_node(node).map(|(copy, _)| copy).collect::<Vec<_>>();
+        let before = condemned(&self.bed);
+        self.bed.join_with(Register {
+            held: held.clone(),
+            last_incarnation: row.activated,
+            ..Register::new(row.node.name, row.node.address, row.storage, BootId::new(Uuid::from_u128(self.numbers)))
+        });
+        // What was condemned is on its disk; and what it says nothing of is not.
+        let after = condemned(&self.bed);
+        assert!(before.iter().all(|copy| after.contains(copy)), "of {before:?} only {after:?} are to be deleted");
+        let formed = self.bed.state.partitions.splitting().filter_map(|row| row.split.as_ref()?.copy_on(node));
+        let lost = formed.filter(|copy| copy.is_formed()).find(|copy| !held.contains(&copy.id));
+        assert_eq!(lost, None, "it is formed, and its node has lost it");
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
             Step::Split { partition, at } => {
-                let plan = check_split(&bed.state, ids[partition % ids.len()], &Bytes::copy_from_slice(&[at]));
-                plan.map(|plan| plan.command).ok()
+                let Some(id) = self.partition(partition) else { return };
+                if let Ok(plan) = check_split(&self.bed.state, id, &Bytes::copy_from_slice(&[at])) {
+                    self.bed.ok(plan.command);
+                }
             }
             Step::CancelSplit { partition } => {
-                let ids: Vec<PartitionId> = bed.state.partitions.splitting().map(|row| row.id).collect();
-                let id = ids.get(partition % ids.len().max(1));
-                id.map(|id| check_cancel_split(&bed.state, *id).expect("under way"))
+                let ids: Vec<PartitionId> = self.bed.state.partitions.splitting().map(|row| row.id).collect();
+                if let Some(id) = ids.get(partition % ids.len().max(1)) {
+                    let command = check_cancel_split(&self.bed.state, *id).expect("under way");
+                    self.bed.ok(command);
+                }
             }
             Step::Merge { partition } => {
-                let plan = check_merge(&bed.state, ids[partition % ids.len()], |_| None);
-                plan.map(|plan| plan.command).ok()
+                let Some(id) = self.partition(partition) else { return };
+                if let Ok(plan) = check_merge(&self.bed.state, id, |_| None) {
+                    self.bed.ok(plan.command);
+                }
             }
             Step::CancelMerge { partition } => {
-                check_cancel_merge(&bed.state, ids[partition % ids.len()]).map(|(_, command)| command).ok()
-            }
-            Step::Fail { node } => {
-                let node = nodes[node % nodes.len()];
-                if bed.state.is_alive(node) {
-                    bed.fail(node);
+                let Some(id) = self.partition(partition) else { return };
+                if let Ok((_, command)) = check_cancel_merge(&self.bed.state, id) {
+                    self.bed.ok(command);
                 }
-                None
             }
+            Step::Fail { node } => drop(self.fail(node)),
             Step::Return { node } => {
-                let node = nodes[node % nodes.len()];
-                if !bed.state.is_alive(node) {
-                    boots += 1;
-                    let formed = |row: &Partition| row.split.as_ref()?.copy_on(node).map(|copy| copy.id);
-                    let formed: Vec<PlacementId> = bed.state.partitions.on_node(node).filter_map(formed).collect();
-                    bed.rejoin_with(node, boots, formed);
+                let node = self.nodes[node % self.nodes.len()];
+                if !self.bed.state.is_alive(node) {
+                    self.comes_back(node, None, true);
                 }
-                None
             }
-            Step::Plan => {
-                bed.one(plan(&bed.state, Goal::default()).start());
-                None
+            Step::ReturnWithout { node, partition } => {
+                let node = self.fail(node);
+                let lost = self.partition(partition);
+                self.comes_back(node, lost, true);
             }
+            Step::Lose { node } => {
+                let at = node % self.nodes.len();
+                let node = self.fail(node);
+                let command = check_lose_node(&self.bed.state, node).expect("it is failed").command;
+                self.bed.ok(command);
+                self.numbers += 1;
+                let name = self.bed.state.node(node).expect("known").node.name.clone();
+                self.nodes[at] = self.bed.join(&name, self.numbers);
+            }
+            Step::Drop { again } => {
+                if let Some(table) = self.table() {
+                    self.bed.ok(Command::DropTable { table });
+                    if !again {
+                        return;
+                    }
+                }
+                self.bed.ok(self.table.clone());
+            }
+            Step::Plan => drop(self.bed.one(plan(&self.bed.state, Goal::default()).start())),
             Step::Round => {
-                bed.heartbeat_all();
-                bed.round(&[]);
-                None
+                self.bed.heartbeat_all();
+                self.bed.round(&[]);
             }
-            Step::Pass { millis } => {
-                bed.pass(millis, &[]);
-                None
-            }
-            Step::NewCoordinator => {
-                bed.liveness = Liveness::new(bed.now);
-                None
-            }
-        };
-        if let Some(command) = command {
-            bed.ok(command);
+            Step::Pass { millis } => self.bed.pass(millis, &[]),
+            Step::NewCoordinator => self.bed.liveness = Liveness::new(self.bed.now),
         }
     }
-    for node in nodes {
-        if !bed.state.is_alive(node) {
-            boots += 1;
-            bed.rejoin_with(node, boots, vec![]);
+
+    /// Every node returns, an operator accepts what is lost, and all comes to rest.
+    fn heal(&mut self) {
+        for node in self.nodes.clone() {
+            if !self.bed.state.is_alive(node) {
+                self.comes_back(node, None, false);
+            }
         }
+        for _ in 0..10 {
+            self.bed.settle();
+            let mut lost = self.lost();
+            if lost.is_none() {
+                return;
+            }
+            // One of them may have been merged with another.
+            while let Some(command) = lost {
+                self.bed.ok(command);
+                lost = self.lost();
+            }
+        }
+        panic!("nobody can lead what an operator had led");
     }
-    bed.settle();
-    bed
+
+    /// What an operator does about a partition of which nothing is left that counts.
+    fn lost(&self) -> Option<Command> {
+        let (bed, ids) = (&self.bed, self.bed.state.partitions.iter().map(|row| row.id));
+        let plans = ids.map(|id| check_force_leader(&bed.state, &bed.liveness, bed.now, id, None));
+        plans.filter_map(Result::ok).map(|plan| plan.command).next()
+    }
+}
+
+/// Plays these steps; then every node returns, and all comes to rest. Every command is followed by a check of all invariants: that
+/// ranges tile the keys, that no number is used twice, and that no row goes unnoticed.
+fn play(
+    replication: u8,
+    split_at: &[&'static str],
+    steps: &[Step],
+    mutant: Option<Mutant>,
+) -> Result<(), TestCaseError> {
+    let mut play = Play::new(replication, split_at, mutant);
+    steps.iter().for_each(|step| play.step(step));
+    play.heal();
+    is_at_rest(&mut play, replication)
 }
 
 /// Every partition is served by all its copies, and nothing is left to be done or deleted.
-fn is_at_rest(bed: &mut TestBed, replication: u8) -> Result<(), TestCaseError> {
-    prop_assert!(bed.state.condemned.is_empty());
-    for row in bed.state.partitions.of_table(TIMES) {
+fn is_at_rest(play: &mut Play, replication: u8) -> Result<(), TestCaseError> {
+    prop_assert!(play.bed.state.condemned.is_empty());
+    let table = play.table();
+    for row in play.bed.state.partitions.iter().filter(|row| Some(row.id.table) == table) {
         prop_assert!(!row.is_reshaped(), "{:?}", row);
         let (status, live) = (row.status, row.live().count());
         prop_assert_eq!((status, live), (PartitionStatus::Online, usize::from(replication)), "{:?}", row);
     }
-    prop_assert!(bed.turn().is_empty());
+    prop_assert!(play.bed.turn().is_empty());
     Ok(())
 }
 
@@ -142,13 +278,41 @@ proptest! {
 
     #[test]
     fn whatever_happens_every_split_ends_and_the_ranges_tile(replication in 1u8..4, steps in steps(of_splits(), 3_000)) {
-        let mut bed = play(TestBed::with_ranges(3, replication, &[], RangeLimits::NONE), steps);
-        is_at_rest(&mut bed, replication)?;
+        play(replication, &[], &steps, None)?;
     }
 
     #[test]
     fn whatever_happens_every_merge_ends_and_the_ranges_tile(replication in 1u8..4, steps in steps(of_merges(), 6_000)) {
-        let mut bed = play(TestBed::with_ranges(3, replication, &["g", "p"], RangeLimits::NONE), steps);
-        is_at_rest(&mut bed, replication)?;
+        play(replication, &["g", "p"], &steps, None)?;
     }
+}
+
+archon_types::shown_by! {
+    FormedLost => what_a_node_lost_meanwhile_is_come_upon,
+    CondemnedForgotten => what_is_left_of_a_dropped_table_is_come_upon,
+    CondemnedEndsWithLife => what_a_node_holds_of_a_dropped_table_when_it_returns_is_come_upon,
+}
+
+/// Whether many histories, the same ones each time, all come to rest.
+fn come_to_rest(mutant: Option<Mutant>) -> bool {
+    let config = ProptestConfig { failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::with_cases(400) };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let of_both = (1u8..4, steps(prop_oneof![of_splits(), of_merges()], 3_000));
+    match runner.run(&of_both, |(replication, steps)| play(replication, &["g", "p"], &steps, mutant)) {
+        Ok(()) => true,
+        Err(TestError::Fail(..)) => false,
+        Err(TestError::Abort(why)) => panic!("{why}"),
+    }
+}
+
+fn what_a_node_lost_meanwhile_is_come_upon(mutant: Option<Mutant>) -> bool {
+    come_to_rest(mutant)
+}
+
+fn what_is_left_of_a_dropped_table_is_come_upon(mutant: Option<Mutant>) -> bool {
+    come_to_rest(mutant)
+}
+
+fn what_a_node_holds_of_a_dropped_table_when_it_returns_is_come_upon(mutant: Option<Mutant>) -> bool {
+    come_to_rest(mutant)
 }
