@@ -9,7 +9,7 @@ use crate::turn::Turn;
 use crate::waiting::{Pending, ReadyAnswer};
 use archon_kv::{
     Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, evaluate_elsewhere,
-    evaluate_recorded, row,
+    evaluate_merged, row,
 };
 use archon_replica::{Input, Output, ReplicaStatus};
 use archon_types::{Answer, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
@@ -147,11 +147,10 @@ impl<S: Shell> Turn<S> {
         let at = local.log_time.stamp(self.shell.wall());
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let asked = Asked { op: &request.op, id: request.id.as_ref() };
-        let barred = self.is_barred(local, &request);
-        let evaluation = match asked.id {
-            _ if self.is_given_away(local, &request) => self.moved(asked, &view, at),
-            Some(id) if barred => evaluate_recorded(id, &view, at, self.shell.dedup()),
-            _ => evaluate(asked, &view, at, local.absorb.revision(next.seq), self.shell.dedup()),
+        let merged = local.absorb.merged().filter(|_| !self.broken.breaks(Mutant::MovedThroughKept)); // rule 50
+        let evaluation = match self.is_given_away(local, &request) {
+            true => self.moved(asked, &view, at),
+            false => evaluate_merged(asked, merged, &view, at, local.absorb.revision(next.seq), self.shell.dedup()),
         };
         let evaluation = match evaluation {
             Ok(evaluation) => evaluation,
@@ -188,14 +187,6 @@ impl<S: Shell> Turn<S> {
     fn moved(&self, asked: Asked<'_>, view: &PartitionView<'_>, at: Millis) -> Result<Evaluation, ViewError> {
         let asked = if self.broken.breaks(Mutant::OwnerFirst) { Asked { id: None, ..asked } } else { asked }; // rule 42
         evaluate_elsewhere(asked, view, at, self.shell.dedup())
-    }
-
-    /// Whether a write may be a late duplicate of one that was sent on when its key was another partition's: it is done only if it
-    /// is recorded.
-    fn is_barred(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
-        let Some((merged, id)) = local.absorb.merged().zip(request.id.as_ref()) else { return false };
-        let bars = request.op.key().is_some_and(|key| merged.bars(key, id));
-        bars && !self.broken.breaks(Mutant::MovedThroughKept) // rule 50
     }
 
     /// Writes an entry that nobody waits for.

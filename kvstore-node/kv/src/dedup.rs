@@ -240,6 +240,11 @@ pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
     Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
 }
 
+/// Whether anything is remembered of a client.
+pub(super) fn is_known(client: ClientId, view: &dyn View) -> Result<bool, ViewError> {
+    Ok(view.get(&client_head_bytes(client))?.is_some())
+}
+
 fn malformed(id: &OpId) -> Option<ErrorDetail> {
     let message = if id.client.is_nil() {
         "the operation's client id is nil; a client draws a random one".to_owned()
@@ -261,3 +266,7 @@ pub(super) fn maybe_applied(why: String) -> ErrorDetail {
 #[cfg(test)]
 #[path = "dedup_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "dedup_merge_tests.rs"]
+mod merge_tests;

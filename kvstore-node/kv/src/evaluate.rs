@@ -2,6 +2,7 @@
 
 use super::dedup::{self, Acceptance, Decision, DedupLimits};
 use super::effect::{Effect, RowChange};
+use super::merged::Merged;
 use super::row::{Outcome, decode_value, encode_value, value_bounds, value_key};
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
@@ -95,17 +96,28 @@ pub fn evaluate_elsewhere(
     Ok(Evaluation { effect: None, answer })
 }
 
-/// What a leader says of a named write that may be a late duplicate from before a merge: what is recorded of it, or that it cannot be
-/// told whether it was applied. It is not done any more (PROTOCOL rule 50).
+/// As [`evaluate`], in a partition whose log says `merged` of the last merge in which it got keys. A named write that may be a late
+/// duplicate from before it is not done any more: the answer is what is recorded of it, or that it cannot be told whether it was
+/// applied. A record that its client has otherwise proves nothing (PROTOCOL rule 50).
 ///
 /// # Errors
 /// [`ViewError`] if the partition's rows cannot be read.
-pub fn evaluate_recorded(
-    id: &OpId,
+pub fn evaluate_merged(
+    request: Request<'_>,
+    merged: Option<&Merged>,
     view: &dyn View,
     at: Millis,
+    revision: Revision,
     limits: &DedupLimits,
 ) -> Result<Evaluation, ViewError> {
+    let bars = |merged: &Merged, id: &OpId| request.op.key().is_some_and(|key| merged.bars(key, id));
+    let id = match merged.zip(request.id) {
+        Some((merged, id)) if !request.op.is_read() && bars(merged, id) => id,
+        _ => return evaluate(request, view, at, revision, limits),
+    };
+    if limits.breaks(Mutant::RecordTrusted) && dedup::is_known(id.client, view)? {
+        return evaluate(request, view, at, revision, limits);
+    }
     let answer = match dedup::check(id, view, at, limits)? {
         Decision::Repeat(outcome) => Ok(answer(outcome)),
         Decision::Refuse(refusal) => Err(refusal),

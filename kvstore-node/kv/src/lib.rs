@@ -31,7 +31,7 @@ pub use client_index::{ClientCapacity, ClientIndex, Forgetting};
 pub use dedup::DedupLimits;
 pub use effect::{Effect, EffectError, RowChange};
 pub use engine::Engine;
-pub use evaluate::{Evaluation, Request, evaluate, evaluate_elsewhere, evaluate_recorded};
+pub use evaluate::{Evaluation, Request, evaluate, evaluate_elsewhere, evaluate_merged};
 pub use frozen::Frozen;
 pub use growth::Growth;
 pub use leadership::{Leadership, Reading};

@@ -19,4 +19,6 @@ archon_types::mutants! {
     FailureUnrecorded = 24,
     /// Log time falls when a leader's clock is behind.
     LogTimeFalls = 24,
+    /// Of a client that has a record, what was sent on when its key was another partition's is done when it comes late.
+    RecordTrusted = 50,
 }

@@ -1,0 +1,355 @@
+//! Exactly-once over splits and merges (PROTOCOL rules 42, 50 and 51): rows of users go from one partition to the other and back, what is
+//! remembered of clients stays where it was.
+
+use super::*;
+use crate::evaluate::{Evaluation, Request, evaluate_elsewhere, evaluate_merged};
+use crate::log_time::LogTime;
+use crate::merged::Merged;
+use crate::reshape;
+use crate::row::{KIND_VALUE, MERGED_KEY};
+use crate::rows::Rows;
+use archon_types::{Answer, Op, Revision, Seq, Version};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+archon_types::shown_by! {
+    RecordTrusted => a_record_does_not_vouch_for_what_was_sent_on_before_the_merge,
+}
+
+/// Keys from here on are given away and come back.
+const FROM: Bytes = Bytes::from_static(b"m");
+
+fn id(number: u64, stamp: u64) -> OpId {
+    OpId { client: ClientId::new(Uuid::from_u128(1)), number, done_below: 0, stamp: Millis::new(stamp) }
+}
+
+fn increment(key: &str) -> Op {
+    Op::Increment { key: Bytes::copy_from_slice(key.as_bytes()), by: 1 }
+}
+
+/// A partition as its leader has it.
+#[derive(Default)]
+struct Side {
+    rows: Rows,
+    seq: u64,
+    time: LogTime,
+    limits: DedupLimits,
+}
+
+impl Side {
+    fn new(mutant: Option<Mutant>) -> Self {
+        Self { limits: DedupLimits { mutant, ..DedupLimits::DEFAULT }, ..Self::default() }
+    }
+
+    fn note(&mut self, effect: &Effect) {
+        self.seq += 1;
+        self.rows.apply(effect);
+    }
+
+    fn merged(&self) -> Option<Merged> {
+        Merged::current(&self.rows).unwrap()
+    }
+
+    /// The revision of what would be written next.
+    fn revision(&self) -> Revision {
+        Merged::revision(self.merged().as_ref(), Seq::new(self.seq + 1))
+    }
+
+    fn log_time(&self) -> Millis {
+        self.time.clone().stamp(Millis::ZERO)
+    }
+
+    /// Asked for a key that it has.
+    fn run(&mut self, op: &Op, id: &OpId, now: u64) -> Evaluation {
+        let (at, merged) = (self.time.stamp(Millis::new(now)), self.merged());
+        let asked = Request { op, id: Some(id) };
+        let done = evaluate_merged(asked, merged.as_ref(), &self.rows, at, self.revision(), &self.limits).unwrap();
+        if let Some(effect) = &done.effect {
+            self.note(effect);
+        }
+        done
+    }
+
+    /// Asked for a key that it gave away.
+    fn run_elsewhere(&mut self, op: &Op, id: &OpId, now: u64) -> Evaluation {
+        let at = self.time.stamp(Millis::new(now));
+        evaluate_elsewhere(Request { op, id: Some(id) }, &self.rows, at, &self.limits).unwrap()
+    }
+
+    fn keys_given(&self) -> Vec<RowChange> {
+        let given = self.rows.0.iter().filter(|(key, _)| key[0] == KIND_VALUE && key[1..] >= FROM[..]);
+        given.map(|(key, value)| RowChange::set(key.clone(), value.clone())).collect()
+    }
+
+    /// Splits keys off: users' rows, what is said of the last merge, position and log time, and nothing of clients.
+    fn split_off(&mut self, now: u64) -> Self {
+        let mut right = Self { seq: self.seq, time: self.time, limits: self.limits, ..Self::default() };
+        let merged = self.merged().map(|merged| RowChange::set(Bytes::from_static(MERGED_KEY), merged.encode()));
+        right.rows.apply(&Effect::new(Millis::ZERO, self.keys_given().into_iter().chain(merged).collect()));
+        let at = self.time.stamp(Millis::new(now));
+        let range = KeyRange { begin: FROM, end: None };
+        self.note(&reshape::clear(at, range, Version::new(self.seq)));
+        right
+    }
+
+    /// Gets the keys back, with the revisions that they have.
+    fn absorb(&mut self, right: &Self, now: u64) {
+        let at = self.time.stamp(Millis::new(now));
+        self.note(&Effect::new(at, right.keys_given()));
+        let (before, seq) = (self.merged(), Seq::new(self.seq + 1));
+        let last = Merged::revision(right.merged().as_ref(), Seq::new(right.seq));
+        let merged = Merged::next(before.as_ref(), Version::new(self.seq), FROM, last, seq, at);
+        self.time.observe(merged.through.plus(1));
+        let at = self.time.stamp(Millis::new(now));
+        self.note(&reshape::absorbed(at, &merged));
+    }
+}
+
+fn refused(done: &Evaluation) -> Option<ErrorKind> {
+    done.answer.as_ref().err().map(|error| error.kind)
+}
+
+fn counted(done: &Evaluation) -> Option<i64> {
+    match &done.answer {
+        Ok(Answer::Counter { value, .. }) => Some(*value),
+        _ => None,
+    }
+}
+
+/// A partition that counted `z` once, was split, and in whose right part its client went on with what it is told to; merged again at 30.
+fn merged_again(mutant: Option<Mutant>, meanwhile: impl Fn(&mut Side, &mut Side)) -> Side {
+    let mut left = Side::new(mutant);
+    assert_eq!(counted(&left.run(&increment("z"), &id(1, 0), 10)), Some(1));
+    let mut right = left.split_off(20);
+    meanwhile(&mut left, &mut right);
+    left.absorb(&right, 30);
+    left
+}
+
+/// Its client heard `Moved` of its second operation, and had it done by the right partition, under a name of that.
+fn sent_on(left: &mut Side, right: &mut Side) {
+    assert_eq!(refused(&left.run_elsewhere(&increment("z"), &id(2, 10), 21)), Some(ErrorKind::Moved));
+    assert_eq!(counted(&right.run(&increment("z"), &id(1, 0), 22)), Some(2));
+}
+
+fn a_record_does_not_vouch_for_what_was_sent_on_before_the_merge(mutant: Option<Mutant>) -> bool {
+    // The record was begun at 10, so it would name whatever was done since under a stamp of 10 here; and nothing was.
+    let mut left = merged_again(mutant, sent_on);
+    refused(&left.run(&increment("z"), &id(2, 10), 40)) == Some(ErrorKind::MaybeApplied)
+}
+
+#[test]
+fn a_late_duplicate_of_a_client_without_a_record_was_done_after_the_merge() {
+    let mut left = Side::new(None);
+    let mut right = left.split_off(20);
+    assert_eq!(refused(&left.run_elsewhere(&increment("z"), &id(1, 0), 21)), Some(ErrorKind::Moved));
+    assert_eq!(counted(&right.run(&increment("z"), &id(1, 0), 22)), Some(1));
+    left.absorb(&right, 30);
+    assert_eq!(refused(&left.run(&increment("z"), &id(1, 0), 40)), Some(ErrorKind::MaybeApplied));
+}
+
+#[test]
+fn what_was_done_before_the_split_was_done_again_after_the_merge() {
+    let mut left = merged_again(None, sent_on);
+    assert_eq!(counted(&left.run(&increment("z"), &id(1, 0), 40)), Some(1), "it is recorded, and answered as it was");
+}
+
+#[test]
+fn a_name_of_the_partition_that_is_none_any_more_was_taken_for_one_of_the_other() {
+    // The right partition did its client's first operation there, and so did the left one: two operations of one name.
+    let mut left = merged_again(None, sent_on);
+    let again = left.run(&increment("z"), &id(1, 0), 40);
+    assert_eq!((counted(&again), again.effect), (Some(1), None));
+    let clients = left.rows.0.keys().filter(|key| key[0] == crate::row::KIND_CLIENT).count();
+    assert_eq!(clients, 2, "one client, and one outcome: no record came along");
+}
+
+#[test]
+fn a_first_attempt_was_refused_for_good_after_a_merge() {
+    let mut left = merged_again(None, sent_on);
+    let refusal = left.run(&increment("z"), &id(3, 10), 30);
+    assert_eq!(refused(&refusal), Some(ErrorKind::MaybeApplied));
+    // Within the same millisecond it is told a later time, to stamp its first attempt anew with.
+    let stamp = left.log_time();
+    assert!(stamp > left.merged().unwrap().through, "{stamp}");
+    assert_eq!(counted(&left.run(&increment("z"), &id(3, stamp.get()), 30)), Some(3));
+    assert_eq!(counted(&left.run(&increment("z"), &id(3, stamp.get()), 50)), Some(3), "and once only");
+}
+
+#[test]
+fn a_write_of_a_key_that_was_never_another_partitions_was_refused_after_a_merge() {
+    let mut left = merged_again(None, |_, _| {});
+    assert_eq!(counted(&left.run(&increment("a"), &id(2, 10), 40)), Some(1));
+}
+
+#[test]
+fn a_second_merge_forgot_what_had_been_sent_on_before_the_first() {
+    let mut left = merged_again(None, sent_on);
+    let right = left.split_off(50);
+    assert_eq!(right.merged(), left.merged(), "what is split off keeps to it as well");
+    left.absorb(&right, 60);
+    for stamp in [10, 45, 60] {
+        assert_eq!(refused(&left.run(&increment("z"), &id(2, stamp), 70)), Some(ErrorKind::MaybeApplied), "{stamp}");
+    }
+    assert_eq!(counted(&left.run(&increment("z"), &id(4, 61), 70)), Some(3));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes.
+    Pass(u64),
+    /// A client begins an operation, at the partition that has the key or, by an old table, at the left one.
+    Begin { client: u128, stale: bool },
+    /// A message arrives: any that was ever sent, again, late, out of order; and its client hears what came of it, or does not.
+    Deliver { which: usize, answered: bool },
+    /// Keys are given away, or come back.
+    Reshape,
+    /// A client is forgotten by the left partition.
+    Forget(u128),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..3_u64).prop_map(Step::Pass),
+        4 => (1..3_u128, any::<bool>()).prop_map(|(client, stale)| Step::Begin { client, stale }),
+        10 => (any::<usize>(), any::<bool>()).prop_map(|(which, answered)| Step::Deliver { which, answered }),
+        2 => Just(Step::Reshape),
+        1 => (1..3_u128).prop_map(Step::Forget),
+    ]
+}
+
+/// An attempt under a name, of which any number may arrive.
+#[derive(Clone, Copy)]
+struct Message {
+    /// The right partition that it is for, by its number among them; none for the left one.
+    right: Option<usize>,
+    id: OpId,
+    operation: usize,
+}
+
+/// A client's operation: each counts at a key of its own.
+struct Operation {
+    client: u128,
+    /// The last message about it, while its client waits.
+    waits: Option<usize>,
+}
+
+/// Two partitions whose keys come and go between them, and clients that keep to the rules.
+struct Scene {
+    left: Side,
+    right: Option<Side>,
+    rights: usize,
+    now: u64,
+    sent: Vec<Message>,
+    operations: Vec<Operation>,
+    /// Of each client at each partition.
+    numbers: BTreeMap<(u128, Option<usize>), u64>,
+}
+
+impl Scene {
+    fn new(mutant: Option<Mutant>) -> Self {
+        let (right, rights, now) = (None, 0, 1);
+        let (sent, operations, numbers) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { left: Side::new(mutant), right, rights, now, sent, operations, numbers }
+    }
+
+    /// Which right partition there is.
+    fn present(&self) -> Option<usize> {
+        self.right.as_ref().map(|_| self.rights)
+    }
+
+    fn send(&mut self, operation: usize, at: Option<usize>) {
+        let client = self.operations[operation].client;
+        let number = self.numbers.entry((client, at)).or_insert(0);
+        *number += 1;
+        let side = if at.is_some() { self.right.as_ref() } else { Some(&self.left) };
+        let stamp = side.map_or(Millis::ZERO, Side::log_time);
+        let id = OpId { client: ClientId::new(Uuid::from_u128(client)), number: *number, done_below: 0, stamp };
+        self.operations[operation].waits = Some(self.sent.len());
+        self.sent.push(Message { right: at, id, operation });
+    }
+
+    fn deliver(&mut self, which: usize, answered: bool) -> Result<(), String> {
+        let Message { right, id, operation } = self.sent[which];
+        let op = increment(&format!("m{operation}"));
+        let now = self.now;
+        let done = match (right, &mut self.right) {
+            (None, None) => self.left.run(&op, &id, now),
+            (None, Some(_)) => self.left.run_elsewhere(&op, &id, now),
+            (Some(at), Some(side)) if at == self.rights => side.run(&op, &id, now),
+            (Some(_), _) => return Ok(()),
+        };
+        if counted(&done).is_some_and(|value| value != 1) {
+            return Err(format!("operation {operation} was done twice, the second time as {id:?}"));
+        }
+        if self.operations[operation].waits != Some(which) || !answered {
+            return Ok(());
+        }
+        match refused(&done) {
+            // Not done under this name, and it never will be: it begins anew where the key is.
+            Some(ErrorKind::Moved) => self.send(operation, self.present()),
+            Some(ErrorKind::MaybeApplied) if self.may_be_refused(right, &id) => self.operations[operation].waits = None,
+            None => self.operations[operation].waits = None,
+            Some(kind) => return Err(format!("a fresh operation {id:?} was refused: {kind:?}")),
+        }
+        Ok(())
+    }
+
+    /// Whether something was forgotten since a name was stamped, or keys came back.
+    fn may_be_refused(&self, right: Option<usize>, id: &OpId) -> bool {
+        let side = if right.is_some() { self.right.as_ref() } else { Some(&self.left) };
+        let until = side.map_or(Millis::ZERO, |side| {
+            let through = side.merged().map_or(Millis::ZERO, |merged| merged.through);
+            through.max(forgotten_through(&side.rows).unwrap().unwrap_or_default())
+        });
+        id.stamp <= until
+    }
+
+    fn reshape(&mut self) {
+        let Some(right) = self.right.take() else {
+            self.rights += 1;
+            self.right = Some(self.left.split_off(self.now));
+            return;
+        };
+        self.left.absorb(&right, self.now);
+        // What is open there may have been done: nobody goes on with it.
+        for operation in &mut self.operations {
+            operation.waits = operation.waits.filter(|sent| self.sent[*sent].right.is_none());
+        }
+    }
+}
+
+fn play(steps: &[Step], mutant: Option<Mutant>) -> Result<(), String> {
+    let mut scene = Scene::new(mutant);
+    for step in steps {
+        match step {
+            Step::Pass(by) => scene.now += by,
+            Step::Begin { client, stale } => {
+                scene.operations.push(Operation { client: *client, waits: None });
+                let at = scene.present().filter(|_| !stale);
+                scene.send(scene.operations.len() - 1, at);
+            }
+            Step::Deliver { .. } if scene.sent.is_empty() => {}
+            Step::Deliver { which, answered } => scene.deliver(which % scene.sent.len(), *answered)?,
+            Step::Reshape => scene.reshape(),
+            Step::Forget(client) => {
+                let client = ClientId::new(Uuid::from_u128(*client));
+                let at = scene.left.time.stamp(Millis::new(scene.now));
+                if let Some(effect) = forget(client, None, &scene.left.rows, at, &scene.left.limits).unwrap() {
+                    scene.left.note(&effect);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn no_operation_is_done_twice_while_its_key_comes_and_goes(steps in proptest::collection::vec(step(), 1..120)) {
+        prop_assert_eq!(play(&steps, None), Ok(()));
+    }
+}
