@@ -21,6 +21,7 @@ archon_types::shown_by! {
     PullUnsealed => nothing_is_given_before_the_log_has_given_it_away,
     AbsorbOverRemains => nothing_of_an_earlier_time_is_among_what_was_absorbed,
     AbsorbedEarly => it_is_not_said_before_it_is_committed,
+    WidenUnabsorbed => keys_are_served_once_the_row_gives_them,
     StaleUnabsorbed => a_copy_does_not_show_what_its_log_has_not_got,
     RevisionFalls => revisions_go_on_above_those_of_the_other_log,
     MovedThroughKept => a_late_duplicate_from_before_the_merge_is_not_done,
@@ -277,6 +278,19 @@ fn it_is_not_said_before_it_is_committed(mutant: Option<Mutant>) -> bool {
     settle(&mut node);
     assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
     early.is_empty()
+}
+
+fn keys_are_served_once_the_row_gives_them(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    configure(&mut node, absorbing(2));
+    give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
+    for (op, reply) in [(get("z"), "get"), (put("z"), "put")] {
+        ask(&mut node, op, reply);
+    }
+    let early = answer(&node, "get").or(answer(&node, "put")).is_some();
+    configure(&mut node, widened(5));
+    assert!(answer(&node, "get").is_some() && answer(&node, "put").is_some());
+    !early
 }
 
 fn a_copy_does_not_show_what_its_log_has_not_got(mutant: Option<Mutant>) -> bool {

@@ -192,6 +192,12 @@ impl<S: Shell> LocalCopy<S> {
         self.row().is_some_and(|row| row.absorbs().is_some())
     }
 
+    /// Whether its log has all the keys that it is to have and its row does not give it yet.
+    pub(crate) fn has_all_it_absorbs(&self) -> bool {
+        let attempt = self.row().and_then(|row| Some(row.absorbs()?.0.attempt));
+        attempt.is_some() && attempt == self.absorb.merged().map(|merged| merged.attempt)
+    }
+
     /// Whether its partition is to give all of its keys to its left neighbour, and its log does.
     pub(crate) fn is_yielding(&self) -> bool {
         let attempt = self.row().and_then(|row| Some(row.yields()?.0.attempt));

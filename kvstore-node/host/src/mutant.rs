@@ -33,10 +33,18 @@ archon_types::mutants! {
     SealForgotten = 35,
     /// Reads go on of keys that the log has given away.
     ReadsWhileSealed = 35,
+    /// Writes of keys that the log gives away go on until that is committed.
+    SealAtCommit = 35,
+    /// A read that arrived before its key was given away is answered after that.
+    ReadNotRechecked = 35,
+    /// A copy serves keys that its row gives to another partition.
+    BeyondServed = 37,
     /// What was given away is taken back when somebody has waited long enough for it.
     SealGivenUp = 36,
     /// A copy is formed of what is not committed.
     FormedEarly = 38,
+    /// The log of a copy that is formed begins anew, and revisions with it.
+    RevisionRestarts = 38,
     /// The keys are cleared while the row still says that they are to go.
     ClearEarly = 41,
     /// Whoever asks for a key that was given away is sent on before the records are looked into.
@@ -51,6 +59,8 @@ archon_types::mutants! {
     AbsorbedEarly = 47,
     /// A copy shows keys that its row gives it before its log has them.
     StaleUnabsorbed = 48,
+    /// Keys are served as soon as they are absorbed, although the row does not give them yet.
+    WidenUnabsorbed = 48,
     /// Revisions begin anew where the log's positions are lower than those of what was absorbed.
     RevisionFalls = 49,
     /// A copy takes in entries after it told where its log ends.

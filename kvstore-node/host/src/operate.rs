@@ -56,6 +56,9 @@ impl<S: Shell> Turn<S> {
 
     /// Whether the key that an operation is about is another partition's by now.
     fn is_given_away(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
+        if self.broken.breaks(Mutant::BeyondServed) || self.is_let_in(local, request) {
+            return false; // rule 37
+        }
         let early = |key: &Bytes| local.split.seals(key) && self.broken.breaks(Mutant::MovedBeforePart); // rule 42
         request.op.key().is_some_and(|key| local.is_beyond(key) || early(key))
     }

@@ -129,6 +129,9 @@ impl<S: Shell> Turn<S> {
         if !sealed || reads || self.broken.breaks(Mutant::MovedBeforePart) {
             return Some(request);
         }
+        if self.is_let_in(local, &request) || self.is_sealed_too_late(local, &request) {
+            return Some(request);
+        }
         let request = self.park_for(local, request, self.park_limits.settle_ms, WaitsFor::Reshaping)?;
         if self.broken.breaks(Mutant::SealGivenUp) {
             return Some(request); // rule 36
@@ -136,6 +139,20 @@ impl<S: Shell> Turn<S> {
         let log_time = local.waiting.log_time();
         self.turn_away(request, log_time, Refusal::Changing);
         None
+    }
+
+    /// Whether a test has an operation served that is about keys that the copy has no longer, or not yet: a read that arrived when it
+    /// had them (rule 35), or anything once they are absorbed (rule 48).
+    pub(crate) fn is_let_in(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
+        let begun = self.broken.breaks(Mutant::ReadNotRechecked) && request.confirmed.is_some();
+        begun || (self.broken.breaks(Mutant::WidenUnabsorbed) && local.has_all_it_absorbs())
+    }
+
+    /// Whether a test has writes go on until the entry is committed that gives their keys away (rule 35).
+    fn is_sealed_too_late(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
+        let open = |seal: &Seal| seal.position.seq > local.replica.commit();
+        let late = self.broken.breaks(Mutant::SealAtCommit) && local.split.seal.as_ref().is_some_and(open);
+        late && !request.op.is_read()
     }
 
     /// Makes the log of a leader agree with its row.
@@ -231,3 +248,7 @@ fn is_given_up(row: &Partition, seal: &Seal) -> bool {
 #[cfg(test)]
 #[path = "split_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "sealed_tests.rs"]
+mod sealed_tests;

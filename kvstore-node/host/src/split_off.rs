@@ -13,7 +13,7 @@ use crate::split::SplitWork;
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
-use archon_types::{Fact, Incarnation, PartitionId, PlacementId, RightCopy, RightStage, Version};
+use archon_types::{Fact, Incarnation, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
 
 /// A copy of the partition that is split off, which this node forms.
 #[derive(Debug)]
@@ -121,6 +121,8 @@ impl<S: Shell> Partitions<S> {
         let Stage::Ending(at) = own.stage else { return };
         own.come_to(Stage::Adopting(at));
         let partition = own.partition;
+        let restarts = self.turn.broken.breaks(Mutant::RevisionRestarts);
+        let at = if restarts { Position::new(at.epoch, Seq::ZERO) } else { at }; // rule 38
         self.turn.shell.adopt(FormedCopy { partition, placement: copy, at });
     }
 

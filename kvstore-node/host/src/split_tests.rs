@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
 /// The copy of the partition that is split off.
-const FORMED: PlacementId = PlacementId::new(20);
+pub(super) const FORMED: PlacementId = PlacementId::new(20);
 
 archon_types::shown_by! {
     SealForgotten => a_leader_that_begins_keeps_to_what_its_log_gave_away,
@@ -27,7 +27,7 @@ archon_types::shown_by! {
 }
 
 /// The row while it is being split at `m`, in an attempt that began at version 2.
-fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
+pub(super) fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
     let copies = vec![RightCopy { id: FORMED, node: LIFE.node, stage: RightStage::Copying }];
     let at = Bytes::from_static(b"m");
     let split = Split { attempt: Version::new(2), at, right: RIGHT.index, copies, cut: true, position: None };
@@ -44,38 +44,38 @@ fn copying(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
 }
 
 /// The row when the split is done.
-fn parted(version: u64) -> Partition {
+pub(super) fn parted(version: u64) -> Partition {
     let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::from_static(b"m")) };
     Partition { range, ..row(version, &[]) }
 }
 
-fn configure(node: &mut Partitions<TestShell>, row: Partition) {
+pub(super) fn configure(node: &mut Partitions<TestShell>, row: Partition) {
     assert!(node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]));
     settle(node);
 }
 
-fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
+pub(super) fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
     node.operate(request(op, reply));
     settle(node);
 }
 
-fn is_answered(node: &Partitions<TestShell>, reply: &str) -> bool {
+pub(super) fn is_answered(node: &Partitions<TestShell>, reply: &str) -> bool {
     node.shell().answers.iter().any(|(to, _)| *to == reply)
 }
 
-fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a Refusal> {
+pub(super) fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a Refusal> {
     node.shell().refusals.iter().find(|(to, _)| *to == reply).map(|(_, refusal)| refusal)
 }
 
 /// A leader that has given its keys from `m` on away in its log, after it took a write beyond.
-fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
+pub(super) fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
     let mut node = serving(Broken::by(mutant), row(1, &[]));
     ask(&mut node, put("z"), "before");
     configure(&mut node, splitting(2, &[]));
     node
 }
 
-fn tick(node: &mut Partitions<TestShell>, at: u64) {
+pub(super) fn tick(node: &mut Partitions<TestShell>, at: u64) {
     node.begin(Millis::new(at));
     node.tick(false, 0);
     settle(node);
