@@ -22,6 +22,8 @@ mod shell {
         RetryRenumbered = 24,
         /// A retry is stamped anew.
         RetryRestamped = 24,
+        /// A write begins anew where the table says that its key is, before its partition says that it has moved.
+        RenameUnasked = 43,
         /// A write that is open when its partition ends begins anew.
         RenameAfterMerge = 51,
     }

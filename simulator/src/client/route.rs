@@ -1,5 +1,5 @@
 //! Where a client goes with a key of a table by ranges: to whom its table names, which may be an old one. A read goes where the
-//! key is at every attempt; a write keeps its name and its partition until that says that the key has moved (rule 42).
+//! key is at every attempt; a write keeps its name and its partition until that says that the key has moved (rule 43).
 
 use super::draw::{Drawn, value_of};
 use crate::mutant::ShellMutant;
@@ -81,13 +81,17 @@ impl World {
     /// Before another attempt: a read goes where its key is now, as far as the client knows.
     pub(super) fn follow_key(&mut self, client: usize, worker: usize) {
         let Some(call) = &self.clients[client].workers[worker] else { return };
-        let Some(key) = call.op.key().filter(|_| call.op.is_read()).cloned() else { return };
+        let unasked = !call.op.is_read() && self.breaks(ShellMutant::RenameUnasked); // rule 43
+        let Some(key) = call.op.key().filter(|_| call.op.is_read() || unasked).cloned() else { return };
         if !self.clients[client].ranges.contains_key(&call.partition.table) {
             return;
         }
         let partition = call.partition;
         self.hear_of_splits(client, partition);
         let now = self.partition_of(client, partition, &key);
+        if unasked {
+            return self.begin_where_the_key_is(client, worker);
+        }
         if let Some(call) = &mut self.clients[client].workers[worker] {
             call.partition = now;
         }
