@@ -1,4 +1,5 @@
-//! What a client does when a partition ends because its left neighbour got its keys, against nodes that exist only in memory.
+//! What a client does when a partition ends because its left neighbour got its keys, or gives keys away to one that is split off,
+//! against nodes that exist only in memory.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -93,4 +94,32 @@ async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
     assert!(matches!(put, Err(Error::MaybeApplied { .. })), "{put:?}");
     assert!(cluster.nodes[0].state.store.lock().unwrap().ids.is_empty());
     assert!(client.put("z", "new").await.is_ok());
+}
+
+/// Whoever gave a write another name while its partition may still do it under the first one had it done twice.
+#[tokio::test]
+async fn a_write_took_another_name_before_its_partition_said_that_the_key_had_moved() {
+    let cluster = FakeCluster::start(1, 2).await;
+    cluster.push(&cluster.ranges(6, true));
+    let client = Client::builder(cluster.addresses()).timeout(DEADLINE).build().await.unwrap();
+    assert_eq!(client.table_version(), Version::new(6));
+    cluster.behaviour(busy());
+    let begun = tokio::spawn({
+        let client = client.clone();
+        async move { (client.put("z", "value").await, client.get("z").await) }
+    });
+    let asked = || cluster.nodes[0].state.asked.lock().unwrap().clone();
+    wait_for("an attempt", || !asked().is_empty()).await;
+    cluster.push(&cluster.ranges(9, false));
+    wait_for("the newer table", || client.table_version() == Version::new(9)).await;
+    let before = asked().len();
+    wait_for("attempts by the newer table", || asked().len() > before + 2).await;
+    assert!(asked().iter().all(|asked| *asked == (0, Some(1))), "{:?}", asked());
+    cluster.behaviour(Behaviour::Refuse(ErrorDetail::new(ErrorKind::Moved, "it is another partition's")));
+    wait_for("an attempt elsewhere", || asked().iter().any(|(partition, _)| *partition == 1)).await;
+    cluster.behaviour(Behaviour::Serve);
+    let (put, got) = begun.await.unwrap();
+    assert!(put.is_ok() && got.as_ref().is_ok_and(Option::is_some), "{put:?} {got:?}");
+    let store = cluster.nodes[0].state.store.lock().unwrap();
+    assert_eq!(store.partitions[&Bytes::from_static(b"z")].index, 1);
 }

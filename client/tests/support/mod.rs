@@ -132,6 +132,8 @@ pub(crate) struct NodeState {
     /// Messages with operations.
     pub(crate) messages: AtomicUsize,
     pub(crate) ops: AtomicUsize,
+    /// By which names, and at which partitions, writes were asked for, whatever was answered.
+    pub(crate) asked: Mutex<Vec<(u32, Option<u64>)>>,
     pub(crate) streams: AtomicUsize,
     /// Table requests that did not wait.
     pub(crate) fetches: AtomicUsize,
@@ -164,6 +166,9 @@ impl NodeState {
     }
 
     fn answer(&self, op: &TaggedOp) -> Option<Result<Answer, ErrorDetail>> {
+        if !op.op.is_read() {
+            self.asked.lock().unwrap().push((op.partition.index, op.id.map(|id| id.number)));
+        }
         let behaviour = self.behaviour.lock().unwrap().clone();
         Some(match behaviour {
             Behaviour::Silent => return None,
@@ -270,6 +275,7 @@ impl FakeCluster {
                 store: Arc::clone(&store),
                 messages: AtomicUsize::new(0),
                 ops: AtomicUsize::new(0),
+                asked: Mutex::new(Vec::new()),
                 streams: AtomicUsize::new(0),
                 fetches: AtomicUsize::new(0),
                 polls: AtomicUsize::new(0),
