@@ -103,6 +103,7 @@ impl Admin {
             partitions_under_replicated: wire.partitions_under_replicated,
             copies_condemned: wire.copies_condemned,
             moves_running: wire.moves_running,
+            reshapings_running: wire.reshapings_running,
             nodes_min: wire.nodes_min,
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
         })

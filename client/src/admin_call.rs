@@ -352,6 +352,8 @@ fn weight(detail: &ErrorDetail, who: Who) -> u8 {
         // One that is stopped explains nothing where others run and do not take this certificate.
         (_, ErrorKind::Unreachable) if is_of_certificates(&detail.message) => 2,
         (_, ErrorKind::Unreachable) => 1,
+        // Who leads has looked into it; whoever points at it knows nothing.
+        (Who::Answers, kind) if kind != ErrorKind::NotCoordinatorLeader => 3,
         _ => 2,
     }
 }

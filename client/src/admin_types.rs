@@ -44,6 +44,8 @@ pub struct Status {
     pub copies_condemned: u32,
     /// Moves under way.
     pub moves_running: u32,
+    /// Splits and merges of partitions under way.
+    pub reshapings_running: u32,
     /// Why something waits, most urgent first.
     pub reasons: Vec<Reason>,
 }

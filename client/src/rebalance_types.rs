@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// How a rebalance stands, and the splits and merges beside it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RebalanceStatus {
-    /// Whether anything is still moving.
+    /// Whether anything is still moving; splits and merges are no moves.
     pub running: bool,
     /// All moves together.
     pub summary: RebalanceSummary,

@@ -299,6 +299,16 @@ async fn no_quorum_and_nobody_there_are_told_apart_within_the_time_out() {
 }
 
 #[tokio::test]
+async fn what_the_leader_said_was_hidden_by_those_who_do_not_lead() {
+    let leader = FakeCoordinator::start(refuses(ErrorKind::Unavailable, None));
+    let follower = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&leader.address)));
+    for addresses in [[&leader.address, &follower.address], [&follower.address, &leader.address]] {
+        let error = admin(&addresses.map(String::as_str), 400).plan().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_person_must_change_is_answered_at_once() {
     let kinds = [ErrorKind::NotEnoughNodes, ErrorKind::StalePlan, ErrorKind::AssignmentInProgress, ErrorKind::NotFound];
     for kind in kinds {

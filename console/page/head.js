@@ -1,7 +1,7 @@
 // The head of the page: which cluster, who serves the page and who leads, whether it is live, and the great sums.
 
 import { byId, mark, say } from "./dom.js";
-import { count, lasting, short } from "./format.js";
+import { count, counted, lasting, short } from "./format.js";
 import { store } from "./store.js";
 
 export function head() {
@@ -52,7 +52,9 @@ function drawSums() {
   sum("sum-nodes", status && count(status.nodes_alive), status?.nodes_failed > 0 ? `alive, ${count(status.nodes_failed)} failed` : "nodes alive", status?.nodes_failed > 0);
   const moving = status?.moves_running ?? 0;
   const percent = rebalance?.running ? `, ${rebalance.summary.percent}%` : "";
-  sum("sum-moves", status && count(moving), `moves running${percent}`, false);
+  const reshapings = status?.reshapings_running ?? 0;
+  const beside = reshapings > 0 ? `, ${counted(reshapings, "split or merge", "splits and merges")}` : "";
+  sum("sum-moves", status && count(moving), `moves running${percent}${beside}`, false);
   const rate = load ? load.gets_per_second + load.puts_per_second : null;
   sum("sum-rate", short(rate), "operations / s", false);
 }

@@ -180,9 +180,15 @@ fn skew(nodes: &[&Node]) -> Option<(u32, u32)> {
 }
 
 fn moves_line(status: &Status) -> String {
-    match status.moves_running {
+    let moves = match status.moves_running {
         0 => "none running".to_owned(),
         running => format!("{running} running"),
+    };
+    match status.reshapings_running {
+        0 => moves,
+        running => {
+            format!("{moves}; {} under way", count_text(running as usize, "split or merge", "splits and merges"))
+        }
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) fn status() -> Status {
         partitions_under_replicated: 0,
         copies_condemned: 0,
         moves_running: 0,
+        reshapings_running: 0,
         reasons: vec![],
     }
 }

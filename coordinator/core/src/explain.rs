@@ -7,6 +7,7 @@ use crate::leases::{self, Successors};
 use crate::migration::MigrationId;
 use crate::node_row::NodeRow;
 use crate::remembered::Remembered;
+use crate::reshapings::Reshaping;
 use crate::state::ClusterState;
 use crate::waits::Waits;
 use archon_types::{
@@ -261,12 +262,15 @@ pub struct Counts {
     pub placements_unloading: u32,
     /// Moves that are not over, queued ones included.
     pub migrations_running: u32,
+    /// Splits and merges under way.
+    pub reshapings_running: u32,
 }
 
 /// Counts everything, in one pass over the partitions.
 pub fn counts(state: &ClusterState) -> Counts {
     let mut counts = Counts {
         migrations_running: u32::try_from(state.migrations.active_count()).unwrap_or(u32::MAX),
+        reshapings_running: u32::try_from(Reshaping::count(state)).unwrap_or(u32::MAX),
         placements_unloading: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
         ..Counts::default()
     };

@@ -39,6 +39,11 @@ impl Reshaping {
         }
     }
 
+    /// How many are under way.
+    pub fn count(state: &ClusterState) -> usize {
+        state.partitions.splitting().count() + state.partitions.merging().count()
+    }
+
     /// All that are under way, splits first, each by partition.
     pub fn all(state: &ClusterState) -> impl Iterator<Item = Self> {
         let splits = state.partitions.splitting().filter_map(|row| split(state, row));

@@ -149,6 +149,7 @@ impl Admins {
                 partitions: counts.partitions,
                 partitions_online: counts.partitions_online,
                 moves_running: counts.migrations_running,
+                reshapings_running: counts.reshapings_running,
                 nodes_min: state.settings.nodes_min,
                 reasons,
                 partitions_under_replicated: counts.partitions_under_replicated,

@@ -4,8 +4,8 @@
 use super::{reshapings, subjects};
 use crate::load::{Copied, Loads};
 use archon_coordinator_core::{
-    ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Subject, UnmetReason,
-    Waits, phase,
+    ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Reshaping, Subject,
+    UnmetReason, Waits, phase,
 };
 use archon_proto::v1;
 use archon_types::plan::{Move, Plan, Unmet};
@@ -245,7 +245,7 @@ impl Progress {
             page,
             more: moves.next().is_some(),
             reshapings: reshapings::Shown::first(state),
-            reshapings_total: state.partitions.splitting().count() + state.partitions.merging().count(),
+            reshapings_total: Reshaping::count(state),
         }
     }
 

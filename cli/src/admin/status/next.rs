@@ -49,6 +49,9 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     if let Some(remedy) = remedy_of(status, ReasonCode::OwnerStays) {
         return remedy;
     }
+    if status.reshapings_running > 0 {
+        return "watch what is split and merged: `archon rebalance status`".to_owned();
+    }
     let members = || nodes.iter().chain(participants).copied();
     if let Some(node) = drained(members(), NodeStatus::Failed).next() {
         return format!("{} was drained and has stopped; forget it: `archon node remove {0}`", node.name);

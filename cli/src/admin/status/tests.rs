@@ -42,6 +42,16 @@ next        start coordinator 3 again with its data directory"
 }
 
 #[test]
+fn a_cluster_that_splits_partitions_seemed_to_do_nothing() {
+    let mut splits = status();
+    splits.coordinators.pop();
+    splits.reshapings_running = 2;
+    let text = screen(&splits, &[node("athens", 9), node("ephesus", 0)], &output());
+    assert!(text.contains("moves       none running; 2 splits and merges under way\n"), "{text}");
+    assert!(text.ends_with("next        watch what is split and merged: `archon rebalance status`"), "{text}");
+}
+
+#[test]
 fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
     let mut whole = status();
     whole.coordinators.pop();
