@@ -2,7 +2,8 @@
 
 use arc_swap::ArcSwap;
 use archon_member::{Heartbeats, LeaseAnswer, Taken};
-use archon_types::{Epoch, Millis, PartitionId};
+use archon_proto::convert::session::Member;
+use archon_types::{Epoch, Millis, Over, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -28,6 +29,11 @@ impl Grants {
     /// Ends the lease for good: this incarnation is over.
     pub(crate) fn end(&self) {
         self.change(archon_member::Grants::end);
+    }
+
+    /// Takes in word that a life is over, as [`archon_member::Grants::told_over`] does.
+    pub(crate) fn told_over(&self, member: Member, over: Over) -> bool {
+        self.change(|grants| grants.told_over(member.node, member.incarnation, over))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut archon_member::Grants) -> T) -> T {

@@ -77,6 +77,10 @@ metrics! {
             "archon_node_leases_lapsed_total",
             "times that the lease ended before the next grant came"
         );
+        lives_told_over: Metric = Definition::counter(
+            "archon_node_lives_told_over_total",
+            "times that another node told this one that its life was over, upon which it registered anew"
+        );
         registrations: Metric = Definition::counter(
             "archon_node_registrations_total",
             "registrations committed by the coordinator"

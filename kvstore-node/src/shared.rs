@@ -11,12 +11,13 @@ use crate::session::remembered::Remembered;
 use crate::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use archon_member::Rows;
 use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_proto::convert::session::Member;
 use archon_session::{Clock, RelayStreams};
 use archon_types::{
-    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PROTOCOL_FIRST, PushKey, Settings,
-    Version,
+    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, OVER_SINCE, Over, PROTOCOL_FIRST,
+    PushKey, Settings, Version, carried_max,
 };
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
@@ -35,13 +36,15 @@ pub(crate) struct Life {
     replication_timeout_ms: AtomicU64,
     /// What the coordinator grants this incarnation.
     pub(crate) grants: Arc<Grants>,
+    /// Cancelled when somebody who holds a row that ended this life has said so.
+    pub(crate) over: CancellationToken,
 }
 
 impl Life {
     /// A registration that was answered with these settings.
     pub(crate) fn new(member: Member, settings: &Settings, grants: Arc<Grants>) -> Self {
         let replication_timeout_ms = AtomicU64::new(settings.replication_timeout_ms);
-        Self { member, timing: settings.timing, replication_timeout_ms, grants }
+        Self { member, timing: settings.timing, replication_timeout_ms, grants, over: CancellationToken::new() }
     }
 
     /// How long a follower may leave its leader without an answer.
@@ -179,6 +182,26 @@ impl Shared {
         self.reports.clear();
     }
 
+    /// Whether a life of another node is over, by a row that is held here: what that life says is refused, and it is told so (PROTOCOL
+    /// rule 72). Nobody is before the cluster speaks so.
+    pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+        if *self.protocol.borrow() < OVER_SINCE {
+            return None;
+        }
+        self.tables.over(node, incarnation)
+    }
+
+    /// Somebody called `by`, whom this node asked, says that a life is over. If it is the present one, its lease has ended with this, and
+    /// the session registers anew. Returns whether it is.
+    pub(crate) fn told_over(&self, by: &str, over: Over) -> bool {
+        let Some(life) = self.life().filter(|life| life.grants.told_over(life.member, over)) else { return false };
+        self.metrics.lives_told_over.add(1);
+        let incarnation = life.member.incarnation;
+        tracing::warn!(%incarnation, "told by {by} that this life ended at version {}; registering anew", over.version);
+        life.over.cancel();
+        true
+    }
+
     /// Cancelled when the node is about to stop, but still serves.
     pub(crate) fn leaving(&self) -> &CancellationToken {
         &self.leaving
@@ -250,6 +273,16 @@ impl Shared {
                 .with_have_need(mine.incarnation.get(), incarnation.get()));
         }
         Ok(life)
+    }
+}
+
+impl Rows for Shared {
+    fn members_max(&self) -> usize {
+        carried_max(self.tables.nodes_alive())
+    }
+
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+        Self::over(self, node, incarnation)
     }
 }
 

@@ -63,6 +63,10 @@ metrics! {
             "archon_node_relay_no_coordinator_total",
             "times that members heard that no coordinator answers this relay"
         );
+        relay_over: u64 = Definition::counter(
+            "archon_node_relay_lives_over_total",
+            "times that members heard from this relay that their life is over"
+        );
         disk_full: bool = Definition::gauge(
             "archon_node_disk_full",
             "1 while writes are refused because the disk has no space for them"
@@ -144,6 +148,7 @@ impl Stats {
             relay_batches: relay.batches.load(Ordering::Relaxed),
             relay_busy: relay.busy.load(Ordering::Relaxed),
             relay_no_coordinator: relay.no_coordinator.load(Ordering::Relaxed),
+            relay_over: relay.over.load(Ordering::Relaxed),
             disk_full: self.readiness.disk_full().is_some(),
         }
     }

@@ -3,9 +3,9 @@
 use archon_proto::convert::session::Member;
 use archon_session::RelayAddress;
 use archon_types::{
-    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, KeyRange, Node, NodeDelta, NodeId, NodeStatus,
-    PartitionId, PartitionTable, RangeLimits, RelayCandidate, RemovedNodes, ScanOrder, Table, TableDelta, TableId,
-    TableList, TablePiece, Version, relays, relays_of,
+    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
+    NodeStatus, Over, PartitionId, PartitionTable, RangeLimits, RelayCandidate, RemovedNodes, ScanOrder, Table,
+    TableDelta, TableId, TableList, TablePiece, Version, relays, relays_of,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -61,6 +61,8 @@ impl News {
 pub(crate) struct Tables {
     state: RwLock<State>,
     version: watch::Sender<Version>,
+    /// The version of the nodes' rows.
+    nodes: watch::Sender<Version>,
     /// The version of the last removal of a node.
     removals: watch::Sender<Version>,
 }
@@ -71,6 +73,7 @@ impl Tables {
         Self {
             state: RwLock::new(State { coordinators, told, ..State::default() }),
             version: watch::Sender::new(Version::ZERO),
+            nodes: watch::Sender::new(Version::ZERO),
             removals: watch::Sender::new(Version::ZERO),
         }
     }
@@ -103,9 +106,11 @@ impl Tables {
         }
         let claims = state.tables.values().map(|table| state.claim(table));
         let newest = claims.max().unwrap_or_default().max(state.complete);
-        let removed = state.removed.version;
+        let (removed, nodes) = (state.removed.version, state.nodes_version);
         drop(state);
-        self.removals.send_if_modified(|version| std::mem::replace(version, removed.max(*version)) < removed);
+        for (watched, now) in [(&self.removals, removed), (&self.nodes, nodes)] {
+            watched.send_if_modified(|version| std::mem::replace(version, now.max(*version)) < now);
+        }
         // Also when the newest is the same: another table may have become newer.
         self.version.send_modify(|version| *version = newest.max(*version));
         whole
@@ -278,6 +283,20 @@ impl Tables {
     /// The version of the nodes' rows.
     pub(crate) fn nodes_version(&self) -> Version {
         self.state.read().nodes_version
+    }
+
+    /// Changes whenever rows of nodes came, or nodes were removed.
+    pub(crate) fn node_changes(&self) -> watch::Receiver<Version> {
+        self.nodes.subscribe()
+    }
+
+    /// Whether a life of a node is over, as the rows have it.
+    pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+        let state = self.state.read();
+        if state.removed.contains(node) {
+            return Some(Over { node, incarnation, version: state.removed.version });
+        }
+        state.nodes.get(&node)?.over(incarnation)
     }
 
     /// A node's row, the newest that came.

@@ -117,6 +117,23 @@ fn a_node_that_was_removed_stayed_in_the_address_book_for_ever() {
 }
 
 #[test]
+fn a_life_is_over_by_the_row_of_its_node_or_by_the_removal_of_it() {
+    let tables = Tables::new(vec![], Version::ZERO);
+    let mut changes = tables.node_changes();
+    assert!(tables.merge(nodes(0, 5, vec![node(1, 5), node(2, 4)])));
+    let said = |id, life| tables.over(NodeId::new(id), Incarnation::new(life)).map(|over| over.version.get());
+    assert_eq!((said(1, 5), said(2, 4), said(2, 3), said(3, 1)), (None, None, Some(4), None));
+    assert!(changes.has_changed().unwrap(), "whoever carries them is told that rows came");
+    changes.mark_unchanged();
+    let mut news = nodes(5, 7, vec![Node { status: NodeStatus::Failed, version: Version::new(7), ..node(1, 5) }]);
+    let removed = RemovedNodes::all_but([NodeId::new(1)].into_iter(), NodeId::new(2), Version::new(6));
+    news.nodes.as_mut().unwrap().removed = Some(removed);
+    assert!(tables.merge(news));
+    assert_eq!((said(1, 5), said(1, 6), said(2, 4)), (Some(7), None, Some(6)));
+    assert!(changes.has_changed().unwrap());
+}
+
+#[test]
 fn a_partial_delta_of_an_unknown_table_is_a_gap() {
     let tables = Tables::new(vec!["a:1".into()], Version::ZERO);
     assert!(!tables.merge(News { complete: Some(Version::new(5)), ..table(delta(3, 5)) }));

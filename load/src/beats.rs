@@ -60,7 +60,7 @@ impl BeatStream {
         self.writer.flush().await.map_err(FrameError::into_detail)?;
         loop {
             let answers = self.reader.next::<v1::BeatAnswers>().await.map_err(FrameError::into_detail)?;
-            let BeatAnswers { batch, outcome } = BeatAnswers::try_from(answers)?;
+            let BeatAnswers { batch, outcome, .. } = BeatAnswers::try_from(answers)?;
             match outcome {
                 Err(detail) if batch == number => return Err(detail),
                 Err(_) => {}

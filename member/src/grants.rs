@@ -1,9 +1,9 @@
 //! What the coordinator has granted a registration of the member: the lease, and the leaderships it does not cover
-//! (PROTOCOL rules 14, 15, 52 and 53).
+//! (PROTOCOL rules 14, 15, 52, 53 and 72).
 
 use crate::heartbeat::{Heartbeats, LeaseAnswer};
 use crate::mutant::{Broken, Mutant};
-use archon_types::{Epoch, Lease, Millis, PartitionId};
+use archon_types::{Epoch, Incarnation, Lease, Millis, NodeId, Over, PartitionId};
 use std::collections::BTreeMap;
 
 /// The outcome of the answer to a heartbeat.
@@ -64,6 +64,17 @@ impl Grants {
     /// Ends the lease for good: the registration is over, and no answer to it counts any more.
     pub fn end(&mut self) {
         *self = Self { newest: u64::MAX, ..Self::default() };
+    }
+
+    /// Somebody who holds the row says that a life is over. If it is this one, of `node` and `incarnation`, the lease ends for good; of
+    /// another one nothing is changed, for that may be a former life of this very node. Returns whether this ended it.
+    pub fn told_over(&mut self, node: NodeId, incarnation: Incarnation, over: Over) -> bool {
+        let this_life = over.incarnation == incarnation || self.broken.breaks(Mutant::OverWithoutLife);
+        let ends = over.node == node && this_life && self.newest != u64::MAX; // rule 72
+        if ends {
+            self.end();
+        }
+        ends
     }
 
     /// Whether the lease holds at `now`, whatever it covers.

@@ -129,12 +129,27 @@ fn an_older_answer_does_not_bring_back_what_was_withdrawn(mutant: Option<Mutant>
     !bed.covers(4, 200)
 }
 
+fn over(node: NodeId, incarnation: u64) -> Over {
+    Over { node, incarnation: Incarnation::new(incarnation), version: archon_types::Version::new(99) }
+}
+
+/// A node that registered anew hears, late, that its former life is over, or what is meant for another one.
+fn word_of_another_life_ends_none(mutant: Option<Mutant>) -> bool {
+    let mut bed = TestBed::new(mutant);
+    let beat = bed.send(100);
+    bed.take(answer(beat), 110);
+    let others = [over(NODE, LIFE.get() - 1), over(NODE, LIFE.get() + 1), over(NodeId::new(9), LIFE.get())];
+    let ended = others.map(|over| bed.grants.told_over(NODE, LIFE, over));
+    ended == [false; 3] && bed.covers(4, 200)
+}
+
 archon_types::shown_by! {
     LeaseFromReceipt => a_lease_does_not_outlive_its_length_after_sending,
     NodeWideLease => what_is_withdrawn_is_not_covered,
     AnswerForLatest => a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names,
     LifeNotNamed => an_answer_to_the_former_life_grants_nothing,
     OlderAnswerTaken => an_older_answer_does_not_bring_back_what_was_withdrawn,
+    OverWithoutLife => word_of_another_life_ends_none,
 }
 
 #[test]
@@ -190,4 +205,17 @@ proptest! {
             prop_assert_eq!(bed.covers(4, now), now < until && !withdraws);
         }
     }
+}
+
+#[test]
+fn a_life_that_is_told_that_it_is_over_has_no_lease_and_gets_none() {
+    let mut bed = TestBed::new(None);
+    let (first, second) = (bed.send(100), bed.send(300));
+    bed.take(answer(first), 110);
+    assert!(bed.covers(4, 310));
+    assert!(bed.grants.told_over(NODE, LIFE, over(NODE, LIFE.get())));
+    assert!(!bed.grants.is_valid(at(310)) && bed.grants.until().is_none());
+    assert_eq!(bed.take(answer(second), 320), Taken::Overtaken, "an answer that was on its way");
+    assert!(!bed.covers(4, 330));
+    assert!(!bed.grants.told_over(NODE, LIFE, over(NODE, LIFE.get())), "the second to say so ends nothing");
 }

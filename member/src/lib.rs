@@ -8,7 +8,7 @@
 //!
 //! | Module | What it decides |
 //! |---|---|
-//! | `grants` | what the lease covers |
+//! | `grants` | what the lease covers, and which word ends it |
 //! | `heartbeat` | heartbeats, and which answer belongs to which |
 //! | `participant/` | which partitions a participant acquires, releases and has lost |
 //! | `relay/` | heartbeats that are carried for others |
@@ -32,6 +32,6 @@ pub use mutant::Broken;
 pub use mutant::Mutant;
 pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use registering::{Again, Registering};
-pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Took, Towards};
+pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
 pub use reports::Reports;
 pub use ways::{Ways, next_by_relay};

@@ -17,6 +17,8 @@ archon_types::mutants! {
     LifeNotNamed = 52,
     /// An answer counts that was overtaken by the answer to a later heartbeat.
     OlderAnswerTaken = 53,
+    /// Word that a life of a member is over ends whichever it lives.
+    OverWithoutLife = 72,
 }
 
 archon_types::broken!();

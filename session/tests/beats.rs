@@ -49,7 +49,7 @@ impl Stream {
     async fn grants(&mut self, number: u64) {
         let granted = Ok(Granted { lease_ms: 1_000, withdrawn: vec![] });
         let answer = BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: granted };
-        self.says(BeatAnswers { batch: number, outcome: Ok(judged(answer)) }).await;
+        self.says(BeatAnswers::new(number, Ok(judged(answer)))).await;
     }
 }
 
@@ -95,7 +95,7 @@ impl TestBed {
         };
         tokio::select! {
             result = test(&streams) => result,
-            never = streams.listen(&mut heard, take) => match never {},
+            never = streams.listen(&mut heard, take, |over, _| panic!("{over:?}")) => match never {},
         }
     }
 
@@ -181,17 +181,17 @@ async fn refusals_name_who_leads_or_end_the_life() {
             let number = stream.heard().await;
             let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
             let elsewhere = elsewhere.with_leader(Some("127.0.0.1:1".to_owned()));
-            stream.says(BeatAnswers { batch: number, outcome: Err(elsewhere) }).await;
+            stream.says(BeatAnswers::new(number, Err(elsewhere))).await;
             let number = stream.heard().await;
             let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
             // That of another life is nobody's business here.
             let former = Incarnation::new(2);
             let foreign = BeatAnswer { node: NODE, incarnation: former, number, outcome: Err(over()) };
-            stream.says(BeatAnswers { batch: number, outcome: Ok(judged(foreign)) }).await;
+            stream.says(BeatAnswers::new(number, Ok(judged(foreign)))).await;
             stream.grants(number).await;
             let number = stream.heard().await;
             let ours = BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: Err(over()) };
-            stream.says(BeatAnswers { batch: number, outcome: Ok(judged(ours)) }).await;
+            stream.says(BeatAnswers::new(number, Ok(judged(ours)))).await;
         };
         let asks = async {
             let hint = Some("127.0.0.1:1".to_owned());

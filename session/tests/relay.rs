@@ -4,7 +4,7 @@
 mod support;
 
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
-use archon_member::{LeaseAnswer, Taken};
+use archon_member::{LeaseAnswer, Rows, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
@@ -12,16 +12,16 @@ use archon_security::Transport;
 use archon_session::{
     Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayAddress, RelayStreams,
 };
-use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Version};
+use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, Version};
+use std::sync::{Arc, Mutex};
 use support::{Played, SOON};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const LIFE: Incarnation = Incarnation::new(3);
 const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 5, relays: 2 };
-const HEARTBEAT_MS: u64 = 200;
 
 fn cluster() -> ClusterId {
     ClusterId::new(Uuid::from_u128(1))
@@ -40,7 +40,7 @@ async fn next(reader: &mut FrameReader) -> Beats {
 
 impl Came {
     async fn says(mut self, outcome: Result<Judged, ErrorDetail>) -> FrameWriter {
-        self.stream.push(&v1::BeatAnswers::from(BeatAnswers { batch: self.beats.batch, outcome }));
+        self.stream.push(&v1::BeatAnswers::from(BeatAnswers::new(self.beats.batch, outcome)));
         self.stream.flush().await.unwrap();
         self.stream
     }
@@ -57,9 +57,35 @@ impl Came {
     }
 }
 
+/// The lives that are over, as the relay's node was told.
+#[derive(Default)]
+struct Told {
+    over: Mutex<Vec<Over>>,
+    version: watch::Sender<Version>,
+}
+
+impl Told {
+    fn ends(&self, over: Over) {
+        self.over.lock().unwrap().push(over);
+        self.version.send_replace(over.version);
+    }
+}
+
+impl Rows for Told {
+    fn members_max(&self) -> usize {
+        100
+    }
+
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+        let over = self.over.lock().unwrap();
+        over.iter().find(|over| (over.node, over.incarnation) == (node, incarnation)).copied()
+    }
+}
+
 /// A relay on a port of its own, and the coordinators that it knows. It ends with this.
 struct Relay {
     address: RelayAddress,
+    told: Arc<Told>,
     stop: CancellationToken,
 }
 
@@ -68,14 +94,15 @@ impl Relay {
         let played = Played::start().await;
         let address = played.address.clone();
         let node = NodeId::new(9);
-        let (streams, stop) = (RelayStreams::new(), CancellationToken::new());
+        let (streams, stop, told) = (RelayStreams::new(), CancellationToken::new(), Arc::new(Told::default()));
         let addresses = coordinators.iter().map(|played| played.address.clone()).collect();
         tokio::spawn({
-            let (streams, stop) = (streams.clone(), stop.clone());
+            let (streams, stop, told) = (streams.clone(), stop.clone(), Arc::clone(&told));
             async move {
                 let coordinators = Coordinators::new(addresses, Transport::default(), Vec::new);
                 let member = Member { cluster: cluster(), node, incarnation: LIFE };
-                let carries = streams.carry(&coordinators, &BootClock, member, HEARTBEAT_MS, || 100);
+                let (timing, changes) = (LeaseTiming::default(), told.version.subscribe());
+                let carries = streams.carry(&coordinators, &BootClock, member, timing, &*told, changes);
                 tokio::select! {
                     never = carries => match never {},
                     () = stop.cancelled() => {}
@@ -92,7 +119,15 @@ impl Relay {
                 }
             }
         });
-        Self { address: RelayAddress { node, name: "relay".to_owned(), address }, stop }
+        Self { address: RelayAddress { node, name: "relay".to_owned(), address }, told, stop }
+    }
+}
+
+impl Relay {
+    async fn stream(&self) -> (FrameReader, FrameWriter) {
+        let (transport, expected) = (Transport::default(), archon_security::Expected::Servers);
+        let (address, kind) = (&self.address.address, StreamKind::Beats);
+        archon_frames::connect(&transport, address, &expected, kind, 1 << 20, SOON).await.unwrap()
     }
 }
 
@@ -102,11 +137,13 @@ impl Drop for Relay {
     }
 }
 
-/// A member, and the leases that it took in.
+/// A member, and what it was told of lives that are over, with who said so.
 struct Carried {
     streams: BeatStreams,
     heard: Heard,
     node: NodeId,
+    told: mpsc::UnboundedSender<(Over, String)>,
+    hears: mpsc::UnboundedReceiver<(Over, String)>,
 }
 
 impl Carried {
@@ -114,7 +151,8 @@ impl Carried {
         let node = NodeId::new(node);
         let member = Member { cluster: cluster(), node, incarnation: LIFE };
         let (streams, heard) = BeatStreams::new(member, Transport::default(), SOON);
-        Self { streams, heard, node }
+        let (told, hears) = mpsc::unbounded_channel();
+        Self { streams, heard, node, told, hears }
     }
 
     fn beat(&self, number: u64) -> Beat {
@@ -151,11 +189,29 @@ impl Carried {
             }
             (answered, leases)
         };
+        let told_over = |over: Over, by: &str| {
+            self.told.send((over, by.to_owned())).unwrap();
+            (over.node, over.incarnation) == (self.node, LIFE)
+        };
         tokio::select! {
             asked = asks => asked,
-            never = self.streams.listen(&mut self.heard, take) => match never {},
+            never = self.streams.listen(&mut self.heard, take, told_over) => match never {},
         }
     }
+
+    /// Listens until it is told that a life is over.
+    async fn told_over(&mut self) -> (Over, String) {
+        let take = |answer: LeaseAnswer, _| panic!("{answer:?}");
+        let told_over = |over: Over, by: &str| self.told.send((over, by.to_owned())).is_ok();
+        tokio::select! {
+            told = timeout(SOON, self.hears.recv()) => told.expect("word of an end").unwrap(),
+            never = self.streams.listen(&mut self.heard, take, told_over) => match never {},
+        }
+    }
+}
+
+fn over(node: u64, incarnation: Incarnation) -> Over {
+    Over { node: NodeId::new(node), incarnation, version: Version::new(81) }
 }
 
 #[tokio::test]
@@ -180,7 +236,7 @@ async fn heartbeats_of_two_members_travel_together_and_each_has_its_own_answer()
     for ((answered, leases), lease_ms) in [(one, 1_001), (two, 1_002)] {
         assert_eq!(leases, [lease_ms]);
         let departure_ms = answered.unwrap().next_departure_ms.expect("a relay's answer");
-        assert!(departure_ms <= HEARTBEAT_MS, "{departure_ms}");
+        assert!(departure_ms <= LeaseTiming::default().heartbeat_ms, "{departure_ms}");
     }
 }
 
@@ -207,6 +263,42 @@ async fn whoever_leads_next_answers_the_heartbeat_that_the_relay_kept() {
 }
 
 #[tokio::test]
+async fn a_member_that_is_failed_hears_so_from_its_relay_without_asking() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::new(1);
+    let serves = async {
+        let (mut reader, stream) = coordinator.stream().await;
+        let beats = next(&mut reader).await;
+        (Came { beats, stream }.grants().await, reader)
+    };
+    let (_open, (answered, _)) = tokio::join!(serves, member.asks(&relay, 1, true));
+    answered.unwrap();
+    // That of another life is not for it.
+    relay.told.ends(over(1, Incarnation::new(2)));
+    relay.told.ends(over(1, LIFE));
+    assert_eq!(member.told_over().await, (over(1, LIFE), relay.address.address.clone()));
+}
+
+#[tokio::test]
+async fn a_life_that_is_over_hears_so_when_it_calls_though_no_coordinator_answers() {
+    let relay = Relay::start(&[]).await;
+    relay.told.ends(over(1, LIFE));
+    let (answered, _) = Carried::new(1).asks(&relay, 1, false).await;
+    assert_eq!(answered.map(drop), Err(NotGranted::Stale));
+    let (answered, _) = Carried::new(2).asks(&relay, 1, false).await;
+    let lives = matches!(answered, Err(NotGranted::NoCoordinator | NotGranted::Failed(None)));
+    assert!(lives, "another member is not told so: {answered:?}");
+    // One that knows of no such word takes it for a refusal of this relay.
+    let (mut reader, mut writer) = relay.stream().await;
+    let beats = vec![Carried::new(1).beat(9)];
+    writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 7, beats, relay: None }));
+    writer.flush().await.unwrap();
+    let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an answer").unwrap();
+    assert_eq!((answer.batch, answer.refused.is_some(), answer.over), (7, true, Some(over(1, LIFE).into())));
+}
+
+#[tokio::test]
 async fn a_relay_that_stops_says_so_and_is_left_at_once() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
@@ -225,16 +317,7 @@ async fn a_relay_that_stops_says_so_and_is_left_at_once() {
 async fn heartbeats_of_others_that_a_member_sends_are_refused() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let (mut reader, mut writer) = archon_frames::connect(
-        &Transport::default(),
-        &relay.address.address,
-        &archon_security::Expected::Servers,
-        StreamKind::Beats,
-        1 << 20,
-        SOON,
-    )
-    .await
-    .unwrap();
+    let (mut reader, mut writer) = relay.stream().await;
     let beats = [Carried::new(1).beat(1), Carried::new(2).beat(1)].into();
     writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 1, beats, relay: None }));
     writer.flush().await.unwrap();

@@ -140,7 +140,8 @@ impl Session {
         let (streams, mut heard) = self.coordinators.beat_streams(member, deadline);
         tokio::select! {
             end = self.beats(&streams, timing) => end,
-            never = streams.listen(&mut heard, |answer, _| self.granted(answer)) => match never {},
+            // It asks coordinators alone, and these answer each heartbeat by itself.
+            never = streams.listen(&mut heard, |answer, _| self.granted(answer), |_, _| false) => match never {},
         }
     }
 

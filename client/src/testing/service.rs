@@ -72,7 +72,7 @@ impl Service {
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
             let now = ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0 };
             let outcome = Ok(Judged { answers, now, next_departure_ms: None });
-            writer.push(&v1::BeatAnswers::from(BeatAnswers { batch, outcome }));
+            writer.push(&v1::BeatAnswers::from(BeatAnswers::new(batch, outcome)));
             writer.flush().await?;
         }
     }

@@ -42,7 +42,7 @@ pub(crate) struct Batch {
 impl Batch {
     fn answer(self, outcome: Result<Judged, ErrorDetail>) {
         // The stream may have ended.
-        let _ = self.answers.try_send(BeatAnswers { batch: self.beats.batch, outcome });
+        let _ = self.answers.try_send(BeatAnswers::new(self.beats.batch, outcome));
     }
 }
 

@@ -122,7 +122,7 @@ impl Stream {
         };
         if let Err(detail) = put {
             // There is room: frames are counted.
-            let _ = answers.try_send(BeatAnswers { batch, outcome: Err(detail) });
+            let _ = answers.try_send(BeatAnswers::new(batch, Err(detail)));
         }
         Ok(())
     }

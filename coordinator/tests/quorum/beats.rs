@@ -79,7 +79,7 @@ async fn what_comes_twice_or_late_is_not_answered_and_several_may_be_under_way()
     writer.flush().await.unwrap();
     let mut seen = Vec::new();
     for _ in 2..=5 {
-        let BeatAnswers { batch, outcome } = answers(&mut reader).await;
+        let BeatAnswers { batch, outcome, .. } = answers(&mut reader).await;
         seen.push((batch, numbers(&outcome.unwrap())));
     }
     assert_eq!(seen, (2..=5).map(|batch| (batch, vec![(athens.id, batch + 4)])).collect::<Vec<_>>());

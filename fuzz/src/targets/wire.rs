@@ -13,9 +13,9 @@ use archon_types::op::Entry;
 use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis,
-    Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
-    PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope, Setting,
-    SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
+    Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Over, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope,
+    Setting, SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
 };
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -348,8 +348,13 @@ fn beat_answers() -> Vec<Vec<u8>> {
     let judged = beats::Judged { answers: vec![granted, answer(2, Err(over()))], now, next_departure_ms: Some(190) };
     let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
     let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));
-    let outcomes = [Ok(judged), Err(elsewhere)];
-    outcomes.map(|outcome| v1::BeatAnswers::from(beats::BeatAnswers { batch: 12, outcome }).encode_to_vec()).into()
+    let ended = Over { node: NodeId::new(2), incarnation: Incarnation::new(7), version: Version::new(81) };
+    let answers = [
+        beats::BeatAnswers::new(12, Ok(judged)),
+        beats::BeatAnswers::new(12, Err(elsewhere)),
+        beats::BeatAnswers::over(12, ended),
+    ];
+    answers.map(|answers| v1::BeatAnswers::from(answers).encode_to_vec()).into()
 }
 
 /// The header by which a call says of which trace it is a part.

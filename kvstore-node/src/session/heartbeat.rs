@@ -7,7 +7,7 @@ use archon_member::{Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::load::Load;
 use archon_session::{Answered, BeatStreams, Coordinators, NotGranted, Recipient};
-use archon_types::{Backoff, Millis};
+use archon_types::{Backoff, Millis, Over};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,9 +31,11 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
     };
     tokio::select! {
         end = sender.beat() => end,
-        never = streams.listen(&mut heard, |answer, now| sender.take(answer, now)) => {
-            match never {}
-        }
+        never = streams.listen(
+            &mut heard,
+            |answer, now| sender.take(answer, now),
+            |over, address| sender.told_over(over, address),
+        ) => match never {},
     }
 }
 
@@ -133,6 +135,12 @@ impl Sender<'_> {
         let (departure_ms, now) = (answered.next_departure_ms?, self.shared.clock.now());
         let next = next_by_relay(sent, now, departure_ms, self.life.timing.heartbeat_ms);
         Some(Duration::from_millis(next.since(sent)))
+    }
+
+    /// Takes in word of a relay, which this node asked, that a life is over.
+    fn told_over(&self, over: Over, address: &str) -> bool {
+        let relay = self.relays.name_at(address);
+        self.shared.told_over(relay.as_deref().unwrap_or(address), over)
     }
 
     /// Takes in an answer, whether anybody still waits for it or not.

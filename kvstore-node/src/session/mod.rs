@@ -16,7 +16,6 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, Report, StorageId,
-    carried_max,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -93,7 +92,7 @@ pub(crate) struct Session {
 enum LifeEnd {
     /// The session is to end.
     Ended,
-    /// The coordinator no longer knows this incarnation.
+    /// The coordinator no longer knows this incarnation, or another node has told that it is over.
     Stale,
 }
 
@@ -123,9 +122,11 @@ impl Session {
                     &coordinators,
                     &*self.shared.clock,
                     life.member,
-                    life.timing.heartbeat_ms,
-                    || carried_max(self.shared.tables.nodes_alive()),
+                    life.timing,
+                    &*self.shared,
+                    self.shared.tables.node_changes(),
                 ) => match never {},
+                () = life.over.cancelled() => LifeEnd::Stale,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
@@ -133,7 +134,10 @@ impl Session {
                 self.shared.end_life();
                 break;
             }
-            tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering anew");
+            // Whoever was told so has said it.
+            if !life.over.is_cancelled() {
+                tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering anew");
+            }
             self.shared.end_life();
         }
         Ok(())

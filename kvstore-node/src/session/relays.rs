@@ -47,6 +47,12 @@ impl Relays {
         order.into_iter().filter_map(address).collect()
     }
 
+    /// The name of this node's relay at an address.
+    pub(super) fn name_at(&self, address: &str) -> Option<String> {
+        let inside = self.0.lock();
+        inside.addresses.iter().find(|relay| relay.address == address).map(|relay| relay.name.clone())
+    }
+
     /// Who answered: a relay, or a coordinator itself.
     pub(super) fn answered_by(&self, relay: Option<&RelayAddress>) {
         let mut inside = self.0.lock();

@@ -21,8 +21,8 @@ use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_telemetry::flat;
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, NodeDelta, NodeId,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report, Settings, Table,
-    TableDelta, TableId, TablePiece, Version,
+    PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report,
+    Settings, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -64,6 +64,8 @@ pub struct State {
     pub reports: Vec<(NodeId, Report)>,
     pub left: Vec<NodeId>,
     pub registrations: u64,
+    /// The protocol that the cluster speaks, if it is not the first one.
+    pub protocol: Option<u32>,
     /// What each placement was last said to hold.
     pub loads: BTreeMap<PlacementId, PlacementLoad>,
     /// What each life of a node said that pushes must show.
@@ -287,14 +289,17 @@ impl Played {
             let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
             match self.beat(beat) {
                 Err(detail) if detail.kind == ErrorKind::NotCoordinatorLeader => {
-                    return BeatAnswers { batch, outcome: Err(detail) };
+                    return BeatAnswers::new(batch, Err(detail));
                 }
                 outcome => answers.push(BeatAnswer { node, incarnation, number, outcome }),
             }
         }
-        let term = 1 + self.state.lock().terms_before;
-        let now = ClusterNow { replication_timeout_ms: 1_000, protocol: 1, term, relays: 0 };
-        BeatAnswers { batch, outcome: Ok(Judged { answers, now, next_departure_ms: None }) }
+        let (term, protocol) = {
+            let state = self.state.lock();
+            (1 + state.terms_before, state.protocol.unwrap_or(PROTOCOL_FIRST))
+        };
+        let now = ClusterNow { replication_timeout_ms: 1_000, protocol, term, relays: 0 };
+        BeatAnswers::new(batch, Ok(Judged { answers, now, next_departure_ms: None }))
     }
 
     fn beat(&self, beat: Beat) -> Result<Granted, ErrorDetail> {
@@ -330,8 +335,9 @@ impl Session for Played {
         };
         let known = Known { id, incarnation, address: node.address, boot: node.boot, held: node.held };
         state.nodes.insert(node.name, known);
+        let protocol = state.protocol.unwrap_or(PROTOCOL_FIRST);
         let registered =
-            Registered { cluster: self.cluster, node: id, incarnation, protocol: 1, settings: Settings::default() };
+            Registered { cluster: self.cluster, node: id, incarnation, protocol, settings: Settings::default() };
         Ok(Response::new(registered.into()))
     }
 

@@ -1,5 +1,6 @@
-//! Heartbeats that a member carries for others (PROTOCOL rules 65 to 70). A relay is network: it gathers, passes on and brings
-//! back, and grants nothing. Of its own it says only that no coordinator answers it, and that it carries for enough.
+//! Heartbeats that a member carries for others (PROTOCOL rules 65 to 70 and 72). A relay is network: it gathers, passes on and brings
+//! back, and grants nothing. Of its own it says only that no coordinator answers it, that it carries for enough, and that a life is
+//! over whose end it was told of.
 //!
 //! Every member does this for whoever asks; who asks whom is computed in `archon_types::relays_of`.
 
@@ -10,7 +11,7 @@ mod kept;
 mod tests;
 
 use self::kept::Kept;
-use archon_types::{Incarnation, Millis, NodeId};
+use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over};
 use std::collections::BTreeMap;
 
 /// What comes between two departures leaves within this, in milliseconds.
@@ -20,8 +21,9 @@ const GATHER_MS: u64 = 10;
 const OWED_MS: u64 = 50;
 /// How often coordinators are asked while none answers, in milliseconds.
 const ASK_AGAIN_MS: u64 = 30;
-/// Who was not heard for so many heartbeat intervals is carried no more.
-const FORGOTTEN_AFTER: u64 = 10;
+/// Who was not heard for so many heartbeat intervals, and for a failure time-out before, is carried no more: whoever is failed can still be
+/// told so.
+const FORGOTTEN_AFTER: u64 = 5;
 
 /// A heartbeat as a relay sees it.
 pub trait Carried: Clone {
@@ -51,6 +53,14 @@ pub enum Towards {
     Everybody,
 }
 
+/// What a relay knows of the cluster, by the rows that were told to its node.
+pub trait Rows {
+    /// For how many members it carries at most.
+    fn members_max(&self) -> usize;
+    /// Whether this life is over.
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over>;
+}
+
 /// What a relay does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RelayEffect<B> {
@@ -65,6 +75,8 @@ pub enum RelayEffect<B> {
     },
     /// The member hears that no coordinator answers. Its heartbeat is kept, and goes to whoever leads next.
     NoCoordinator(ReturnAddress),
+    /// The member hears that its life is over. It is carried no more.
+    Over(ReturnAddress, Over),
 }
 
 /// What became of a heartbeat that came to a relay.
@@ -78,12 +90,15 @@ pub enum Took {
     Old,
     /// Others are carried, and no more than those.
     Busy,
+    /// That life is over, by a row that is held here: it is not passed on, and its member hears so.
+    Over(Over),
 }
 
 /// The heartbeats that one member carries for others. All times are its own clock's.
 #[derive(Clone, Debug)]
 pub struct Relay<B> {
     heartbeat_ms: u64,
+    forgotten_after_ms: u64,
     members: BTreeMap<NodeId, Kept<B>>,
     /// The number of the last batch.
     batches: u64,
@@ -99,10 +114,20 @@ pub struct Relay<B> {
 
 impl<B: Carried> Relay<B> {
     /// It carries for nobody yet. Batches leave once in a heartbeat interval.
-    pub fn new(heartbeat_ms: u64, now: Millis) -> Self {
-        let heartbeat_ms = heartbeat_ms.max(1);
+    pub fn new(timing: LeaseTiming, now: Millis) -> Self {
+        let heartbeat_ms = timing.heartbeat_ms.max(1);
+        let forgotten_after_ms = timing.failure_timeout_ms.saturating_add(heartbeat_ms.saturating_mul(FORGOTTEN_AFTER));
         let departure = now.plus(heartbeat_ms);
-        Self { heartbeat_ms, members: BTreeMap::new(), batches: 0, departure, extra: None, owed: None, silent: None }
+        Self {
+            heartbeat_ms,
+            forgotten_after_ms,
+            members: BTreeMap::new(),
+            batches: 0,
+            departure,
+            extra: None,
+            owed: None,
+            silent: None,
+        }
     }
 
     /// For how many members it carries.
@@ -120,12 +145,16 @@ impl<B: Carried> Relay<B> {
         self.departure.since(now)
     }
 
-    /// A heartbeat came. It carries for `members_max` at most, which is asked for newcomers alone, and for whoever it carries already.
-    pub fn heard(&mut self, from: ReturnAddress, beat: B, members_max: impl FnOnce() -> usize, now: Millis) -> Took {
+    /// A heartbeat came. It carries for as many as `rows` say, and for whoever it carries already; for no life that they have ended.
+    pub fn heard(&mut self, from: ReturnAddress, beat: B, rows: &(impl Rows + ?Sized), now: Millis) -> Took {
         let (node, life) = (beat.node(), (beat.incarnation(), beat.number()));
+        if let Some(over) = rows.over(node, life.0) {
+            self.members.extract_if(node..=node, |_, kept| kept.newest.0 == life.0).for_each(drop);
+            return Took::Over(over); // rule 72
+        }
         match self.members.get(&node) {
             Some(kept) if life <= kept.newest => return Took::Old,
-            None if self.members.len() >= members_max() => return Took::Busy,
+            None if self.members.len() >= rows.members_max() => return Took::Busy,
             _ => {}
         }
         self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false });
@@ -137,6 +166,17 @@ impl<B: Carried> Relay<B> {
             self.extra.get_or_insert(soon);
         }
         Took::Leaves
+    }
+
+    /// Rows of nodes came: whoever is carried in a life that they have ended hears so at once, and is carried no more.
+    pub fn rows_changed(&mut self, rows: &(impl Rows + ?Sized)) -> Vec<RelayEffect<B>> {
+        let mut told = Vec::new();
+        self.members.retain(|node, kept| {
+            let over = rows.over(*node, kept.newest.0);
+            told.extend(over.map(|over| RelayEffect::Over(kept.from, over)));
+            over.is_none()
+        });
+        told
     }
 
     /// A stream ended: whoever came by it is carried no more.
@@ -242,7 +282,6 @@ impl<B: Carried> Relay<B> {
     }
 
     fn forget(&mut self, now: Millis) {
-        let after = self.heartbeat_ms.saturating_mul(FORGOTTEN_AFTER);
-        self.members.retain(|_, kept| now.since(kept.came) <= after);
+        self.members.retain(|_, kept| now.since(kept.came) <= self.forgotten_after_ms);
     }
 }

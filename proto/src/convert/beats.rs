@@ -3,7 +3,9 @@
 use super::load::Load;
 use super::{ConvertError, bounded, ids, required};
 use crate::v1;
-use archon_types::{ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, PROTOCOL_FIRST, PartitionId, PushKey, Version};
+use archon_types::{
+    ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId, PushKey, Version,
+};
 
 /// Most heartbeats in one frame, and most answers.
 pub const BEATS_MAX: usize = 4_096;
@@ -47,6 +49,20 @@ pub struct BeatAnswers {
     pub batch: u64,
     /// What became of them; or why none of them is answered from here.
     pub outcome: Result<Judged, ErrorDetail>,
+    /// A relay holds a row by which the life that it hears is over. It says so beside a refusal, for members that know of no such word.
+    pub over: Option<Over>,
+}
+
+impl BeatAnswers {
+    /// What became of the heartbeats of a frame.
+    pub const fn new(batch: u64, outcome: Result<Judged, ErrorDetail>) -> Self {
+        Self { batch, outcome, over: None }
+    }
+
+    /// A relay's word that a life is over, whether it was asked or not.
+    pub fn over(batch: u64, over: Over) -> Self {
+        Self { batch, outcome: Err(over.refusal()), over: Some(over) }
+    }
 }
 
 /// The answers to the heartbeats of one frame.
@@ -162,8 +178,9 @@ impl TryFrom<v1::Beat> for Beat {
 
 impl From<BeatAnswers> for v1::BeatAnswers {
     fn from(answers: BeatAnswers) -> Self {
-        let batch = answers.batch;
-        match answers.outcome {
+        let BeatAnswers { batch, outcome, over } = answers;
+        let over = over.map(Into::into);
+        match outcome {
             Ok(Judged { answers, now, next_departure_ms }) => {
                 let ClusterNow { replication_timeout_ms, protocol, term, relays } = now;
                 let answers = answers.into_iter().map(Into::into).collect();
@@ -176,9 +193,10 @@ impl From<BeatAnswers> for v1::BeatAnswers {
                     term,
                     relays,
                     next_departure_ms,
+                    over,
                 }
             }
-            Err(detail) => Self { batch, refused: Some(detail.into()), ..Self::default() },
+            Err(detail) => Self { batch, refused: Some(detail.into()), over, ..Self::default() },
         }
     }
 }
@@ -188,8 +206,9 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
 
     fn try_from(wire: v1::BeatAnswers) -> Result<Self, ConvertError> {
         let batch = wire.batch;
+        let over = wire.over.map(Over::try_from).transpose()?;
         if let Some(refused) = wire.refused {
-            return Ok(Self { batch, outcome: Err(refused.into()) });
+            return Ok(Self { batch, outcome: Err(refused.into()), over });
         }
         bounded(wire.answers.len(), BEATS_MAX, "BeatAnswers.answers")?;
         let judged = Judged {
@@ -206,7 +225,7 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
             },
             next_departure_ms: wire.next_departure_ms,
         };
-        Ok(Self { batch, outcome: Ok(judged) })
+        Ok(Self { batch, outcome: Ok(judged), over })
     }
 }
 
@@ -324,19 +343,22 @@ mod tests {
         let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));
         let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7 };
         let judged = Judged { answers: vec![granted, of(3, Err(refused()))], now, next_departure_ms: Some(0) };
-        for outcome in [Ok(judged.clone()), Err(refused())] {
-            let answers = BeatAnswers { batch: 4, outcome };
+        let over = Over { node: NodeId::new(3), incarnation: Incarnation::new(3), version: Version::new(7) };
+        let said =
+            [BeatAnswers::new(4, Ok(judged.clone())), BeatAnswers::new(4, Err(refused())), BeatAnswers::over(4, over)];
+        for answers in said {
             assert_eq!(BeatAnswers::try_from(v1::BeatAnswers::from(answers.clone())), Ok(answers));
         }
         type Spoil = fn(&mut v1::BeatAnswers);
-        let cases: [(Spoil, &str); 4] = [
+        let cases: [(Spoil, &str); 5] = [
+            (|wire| wire.over = Some(v1::Over::default()), "Over.node"),
             (|wire| wire.replication_timeout_ms = 0, "BeatAnswers.replication_timeout_ms"),
             (|wire| wire.answers = vec![wire.answers[0].clone(); BEATS_MAX + 1], "BeatAnswers.answers"),
             (|wire| wire.answers[1].number = 0, "BeatAnswer.number"),
             (|wire| wire.answers[0].withdrawn[0].partition = None, "Leadership.partition"),
         ];
         for (spoil, field) in cases {
-            let mut wire = v1::BeatAnswers::from(BeatAnswers { batch: 4, outcome: Ok(judged.clone()) });
+            let mut wire = v1::BeatAnswers::from(BeatAnswers::new(4, Ok(judged.clone())));
             spoil(&mut wire);
             assert_eq!(BeatAnswers::try_from(wire).map_err(|error| error.field), Err(field));
         }

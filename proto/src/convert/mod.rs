@@ -22,6 +22,7 @@ mod merge;
 pub mod middle;
 pub mod operate;
 pub mod order;
+mod over;
 pub mod packed;
 pub mod quorum;
 mod removed;

@@ -4,7 +4,7 @@
 //! | protocol | brings |
 //! |---|---|
 //! | 1 | everything up to the release in which the protocol could rise |
-//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn |
+//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn; lives are told by nodes that they are over |
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,9 @@ pub const PROTOCOL_FIRST: u32 = 1;
 
 /// The newest protocol that this version speaks. It speaks the one before as well, so that it runs beside the version before.
 pub const PROTOCOL_NEWEST: u32 = 2;
+
+/// The protocol from which on nodes tell each other that a life is over.
+pub const OVER_SINCE: u32 = 2;
 
 /// No version speaks anything newer: whoever says so is not taken at its word.
 pub const PROTOCOL_MAX: u32 = 1_000;

@@ -17,7 +17,7 @@ use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_security::{Expected, Transport};
-use archon_types::{ErrorDetail, ErrorKind, NodeId};
+use archon_types::{ErrorDetail, ErrorKind, NodeId, Over};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -131,19 +131,28 @@ impl BeatStreams {
         self.streams.keep_only(address);
     }
 
-    /// Takes in what is said, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what
-    /// the answer says of the cluster.
-    pub async fn listen(&self, heard: &mut Heard, take: impl Fn(LeaseAnswer, ClusterNow) -> Taken) -> Infallible {
+    /// Takes in what is said, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what the answer says of
+    /// the cluster; and word that a life is over to `told_over`, with the address of whoever says so, which the member asked. That returns
+    /// whether it is this one.
+    pub async fn listen(
+        &self,
+        heard: &mut Heard,
+        take: impl Fn(LeaseAnswer, ClusterNow) -> Taken,
+        told_over: impl Fn(Over, &str) -> bool,
+    ) -> Infallible {
         loop {
             // The sender is ours.
             let Some(Said { address, stream, what }) = heard.0.recv().await else { std::future::pending().await };
             match what {
+                Ok(BeatAnswers { batch, over: Some(over), .. }) if told_over(over, &address) => {
+                    self.settle(batch, Err(NotGranted::Stale));
+                }
                 Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms }), .. }) => {
                     for answer in answers {
                         self.answered(answer, now, next_departure_ms, &take);
                     }
                 }
-                Ok(BeatAnswers { batch, outcome: Err(detail) }) => self.refused(batch, detail),
+                Ok(BeatAnswers { batch, outcome: Err(detail), .. }) => self.refused(batch, detail),
                 Err(error) => self.ended(&address, stream, error),
             }
         }
@@ -180,7 +189,7 @@ impl BeatStreams {
         let why = match detail.kind {
             // It keeps the heartbeat, and sends it to whoever leads next.
             ErrorKind::NoQuorum if by_relay => NotGranted::NoCoordinator,
-            // What a relay says of a life is hearsay: only a coordinator's answer to the heartbeat itself ends one.
+            // A refusal of a relay names no life: one is ended by a coordinator's answer to the heartbeat itself, or by word of its end.
             _ if by_relay => NotGranted::Failed(None),
             _ => not_granted(detail),
         };

@@ -18,18 +18,18 @@ use crate::beats::{Backlog, Said, Streams};
 use crate::clock::Clock;
 use crate::coordinators::Coordinators;
 use archon_frames::{FrameError, FrameReader, FrameWriter};
-use archon_member::{Relay, RelayEffect, ReturnAddress, Took, Towards};
+use archon_member::{Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
 use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_security::Expected;
-use archon_types::{ErrorDetail, ErrorKind, Millis};
+use archon_types::{ErrorDetail, ErrorKind, LeaseTiming, Millis, Over, Version};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +51,8 @@ pub struct RelayCounts {
     pub busy: AtomicU64,
     /// Times that members heard that no coordinator answers.
     pub no_coordinator: AtomicU64,
+    /// Members told that their life is over.
+    pub over: AtomicU64,
     /// Members carried now.
     pub members: AtomicU64,
 }
@@ -89,14 +91,16 @@ impl RelayStreams {
         stream::serve(number, &self.inputs, clock, reader, writer, stop).await;
     }
 
-    /// Carries what comes for as long as it is polled, in the name of this life. Of so many live nodes as `live` says it has a share.
+    /// Carries what comes for as long as it is polled, in the name of this life. What it knows of the others stands in `rows`, which
+    /// `changes` follows.
     pub async fn carry(
         &self,
         coordinators: &Coordinators,
         clock: &dyn Clock,
         member: Member,
-        heartbeat_ms: u64,
-        members_max: impl Fn() -> usize + Sync,
+        timing: LeaseTiming,
+        rows: &(dyn Rows + Sync),
+        mut changes: watch::Receiver<Version>,
     ) -> Infallible {
         // One life at a time.
         let mut waiting = self.waiting.lock().await;
@@ -105,9 +109,9 @@ impl RelayStreams {
             coordinators,
             clock,
             member,
-            members_max: &members_max,
+            rows,
             streams,
-            relay: Relay::new(heartbeat_ms, clock.now()),
+            relay: Relay::new(timing, clock.now()),
             members: BTreeMap::new(),
             counts: &self.counts,
         };
@@ -116,6 +120,10 @@ impl RelayStreams {
             tokio::select! {
                 Some(input) = waiting.recv() => life.take(input),
                 Some(said) = heard.recv() => life.hear(said),
+                Ok(()) = changes.changed() => {
+                    let told = life.relay.rows_changed(rows);
+                    life.perform(told);
+                }
                 () = sleep(wake) => {}
             }
             let effects = life.relay.due(clock.now());
@@ -130,8 +138,7 @@ struct Life<'a> {
     coordinators: &'a Coordinators,
     clock: &'a dyn Clock,
     member: Member,
-    /// For how many it carries at most.
-    members_max: &'a (dyn Fn() -> usize + Sync),
+    rows: &'a (dyn Rows + Sync),
     streams: Streams,
     relay: Relay<CarriedBeat>,
     /// Where the streams of members wait for answers.
@@ -161,8 +168,9 @@ impl Life<'_> {
     }
 
     fn heard(&mut self, from: ReturnAddress, beat: Beat, came: Millis) {
-        match self.relay.heard(from, CarriedBeat(beat), self.members_max, came) {
+        match self.relay.heard(from, CarriedBeat(beat), self.rows, came) {
             Took::Leaves | Took::Old => {}
+            Took::Over(over) => self.say_over(from, over),
             Took::Waits => self.say_no_coordinator(from),
             Took::Busy => {
                 self.counts.busy.fetch_add(1, Ordering::Relaxed);
@@ -176,12 +184,12 @@ impl Life<'_> {
     fn hear(&mut self, Said { address, stream, what }: Said) {
         let now = self.clock.now();
         let refused = match what {
-            Ok(BeatAnswers { batch, outcome: Ok(judged) }) => {
+            Ok(BeatAnswers { batch, outcome: Ok(judged), .. }) => {
                 self.coordinators.leads(&address);
                 self.streams.keep_only(&address);
                 return self.pass_back(batch, judged);
             }
-            Ok(BeatAnswers { batch, outcome: Err(detail) }) => {
+            Ok(BeatAnswers { batch, outcome: Err(detail), .. }) => {
                 self.doubt(&address, detail.leader.as_deref());
                 self.relay.refused(batch, now)
             }
@@ -220,6 +228,7 @@ impl Life<'_> {
             match effect {
                 RelayEffect::Depart { batch, beats, towards } => self.depart(batch, beats, towards),
                 RelayEffect::NoCoordinator(to) => self.say_no_coordinator(to),
+                RelayEffect::Over(to, over) => self.say_over(to, over),
             }
         }
     }
@@ -247,10 +256,19 @@ impl Life<'_> {
         self.say(to, Err(ErrorDetail::new(ErrorKind::NoQuorum, why)));
     }
 
+    fn say_over(&self, to: ReturnAddress, over: Over) {
+        self.counts.over.fetch_add(1, Ordering::Relaxed);
+        self.answer(to, BeatAnswers::over(to.frame, over));
+    }
+
     fn say(&self, to: ReturnAddress, outcome: Result<Judged, ErrorDetail>) {
+        self.answer(to, BeatAnswers::new(to.frame, outcome));
+    }
+
+    fn answer(&self, to: ReturnAddress, answers: BeatAnswers) {
         if let Some(stream) = self.members.get(&to.stream) {
             // One that does not take its answers asks again, or is gone.
-            let _ = stream.try_send(BeatAnswers { batch: to.frame, outcome });
+            let _ = stream.try_send(answers);
         }
     }
 }

@@ -1,0 +1,44 @@
+//! Word that a life is over.
+
+use super::{ConvertError, ids};
+use crate::v1;
+use archon_types::{Incarnation, NodeId, Over, Version};
+
+impl From<Over> for v1::Over {
+    fn from(over: Over) -> Self {
+        let Over { node, incarnation, version } = over;
+        Self { node: node.get(), incarnation: incarnation.get(), version: version.get() }
+    }
+}
+
+impl TryFrom<v1::Over> for Over {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Over) -> Result<Self, ConvertError> {
+        Ok(Self {
+            node: NodeId::new(ids::non_zero(wire.node, "Over.node")?),
+            incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "Over.incarnation")?),
+            version: Version::new(ids::non_zero(wire.version, "Over.version")?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_round_trips_and_one_that_names_no_life_is_refused() {
+        let over = Over { node: NodeId::new(2), incarnation: Incarnation::new(3), version: Version::new(4) };
+        let wire = v1::Over::from(over);
+        assert_eq!(Over::try_from(wire), Ok(over));
+        let cases = [
+            (v1::Over { node: 0, ..wire }, "Over.node"),
+            (v1::Over { incarnation: 0, ..wire }, "Over.incarnation"),
+            (v1::Over { version: 0, ..wire }, "Over.version"),
+        ];
+        for (wire, field) in cases {
+            assert_eq!(Over::try_from(wire).map_err(|error| error.field), Err(field));
+        }
+    }
+}
