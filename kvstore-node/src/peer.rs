@@ -8,7 +8,7 @@ use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_security::Expected;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, Over};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -161,10 +161,10 @@ impl Peers {
             sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
             receiver: node.get(),
             receiver_incarnation: peer.incarnation.get(),
-            parts: Vec::new(),
+            ..Default::default()
         });
         let began = Instant::now();
-        let carried = self.carry(link, &life.member, &mut reader, &mut writer).await;
+        let carried = self.carry(link, &life.member, &peer.name, &mut reader, &mut writer).await;
         // One that held for a while says that the peer is well; one that ends at once does not.
         if began.elapsed() > STEADY {
             backoff.reset();
@@ -177,6 +177,7 @@ impl Peers {
         &self,
         link: &Link,
         member: &Member,
+        peer: &str,
         reader: &mut FrameReader,
         writer: &mut FrameWriter,
     ) -> Result<(), FrameError> {
@@ -192,8 +193,11 @@ impl Peers {
                     }
                     writer.push(&v1::ReplicationBatch { parts: link.take(&self.shared), ..Default::default() });
                 }
-                // The peer answers over its own stream to us; here only that it is there, or the end, is heard.
-                said = reader.next::<v1::ReplicationBatch>() => drop(said?),
+                // The peer answers over its own stream to us; here only that it is there, that this life is over, or the end is heard.
+                said = reader.next::<v1::ReplicationBatch>() => if let Some(over) = said?.over {
+                    let over = Over::try_from(over).map_err(|error| FrameError::Unreadable(error.to_string()))?;
+                    self.shared.told_over(peer, over);
+                },
                 () = keepalive.tick() => keepalive.mark(reader, writer)?,
             }
         }

@@ -16,7 +16,7 @@ use archon_proto::v1::replication_server::Replication;
 use archon_security::{Caller, Role};
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, ScanOrder, Seq, Version,
+    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, Over, PartitionId, PlacementId, ScanOrder, Seq, Version,
 };
 use bytes::Bytes;
 use futures::Stream;
@@ -70,6 +70,9 @@ impl ReplicationService {
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(50));
         };
         caller.check_name(call, Role::Node, &known.name)?;
+        if let Some(over) = self.shared.over(peer.node, peer.incarnation) {
+            return Err(over.refusal());
+        }
         if peer.incarnation < known.incarnation {
             let why = format!(
                 "node {} sends as incarnation {}, but has registered as {} since",
@@ -112,6 +115,9 @@ impl ReplicationService {
                 head.receiver,
                 Some(incarnation),
             );
+            if let Some(over) = self.over(&peer, &head) {
+                writer.push(&v1::ReplicationBatch { over: Some(over.into()), ..Default::default() });
+            }
             let mut taken = std::pin::pin!(self.take(peer.map_err(FrameError::Refused)?, batch));
             loop {
                 tokio::select! {
@@ -139,6 +145,13 @@ impl ReplicationService {
                 }
             };
         }
+    }
+
+    /// Whether a stream is refused because the life that sends on it is over, which it is told (PROTOCOL rule 72).
+    fn over(&self, peer: &Result<Member, ErrorDetail>, head: &v1::ReplicationBatch) -> Option<Over> {
+        let stale = peer.as_ref().is_err_and(|detail| detail.kind == ErrorKind::StaleIncarnation);
+        let sender = Member::from_wire(head.cluster.as_ref(), head.sender.as_ref()).ok().filter(|_| stale)?;
+        self.shared.over(sender.node, sender.incarnation)
     }
 
     /// Takes in one batch of a peer's messages.

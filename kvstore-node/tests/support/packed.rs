@@ -62,6 +62,7 @@ pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1:
         receiver: known.id.get(),
         receiver_incarnation: known.incarnation.get(),
         parts: if said.is_empty() { vec![] } else { vec![part.freeze()] },
+        ..Default::default()
     }
 }
 

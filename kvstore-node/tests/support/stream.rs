@@ -60,7 +60,8 @@ pub async fn exchange_with(address: &str, batches: &[v1::OpBatch]) -> FrameReade
     reader
 }
 
-async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter) {
+/// A stream of this kind to `address`.
+pub async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter) {
     connect(&Transport::default(), address, &Expected::Servers, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5))
         .await
         .unwrap()
