@@ -1,19 +1,33 @@
 //! Relays as nodes have them, on ports of their own: what is played is the node around each.
 
 use archon_frames::{PartialBudget, StreamKind, accept};
-use archon_member::next_by_relay;
+use archon_member::{Rows, next_by_relay};
 use archon_proto::convert::session::{Member, Registered};
 use archon_security::Transport;
 use archon_session::{BootClock, Coordinators, RelayStreams};
-use archon_types::Millis;
+use archon_types::{Incarnation, Millis, NodeId, Over, Version};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Most members that one of them carries.
 const MEMBERS_MAX: usize = 1_000_000;
 /// Bytes of heartbeats that have not arrived whole.
 const PARTIAL_BYTES: usize = 64 * 1024 * 1024;
+
+/// Rows by which nobody's life is over.
+struct NoRows;
+
+impl Rows for NoRows {
+    fn members_max(&self) -> usize {
+        MEMBERS_MAX
+    }
+
+    fn over(&self, _: NodeId, _: Incarnation) -> Option<Over> {
+        None
+    }
+}
 
 /// Relays; they carry once each has a life. They end with this.
 #[derive(Debug)]
@@ -54,11 +68,12 @@ impl PlayedRelays {
     pub fn begin(&self, member: usize, leader: &str, registered: &Registered) {
         let Some((_, streams)) = self.relays.get(member) else { return };
         let (streams, stop, leader) = (streams.clone(), self.stop.clone(), leader.to_owned());
-        let heartbeat_ms = registered.settings.timing.heartbeat_ms;
+        let timing = registered.settings.timing;
         let member = Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
         tokio::spawn(async move {
             let coordinators = Coordinators::new(vec![leader], Transport::plaintext(true), Vec::new);
-            let carries = streams.carry(&coordinators, &BootClock, member, heartbeat_ms, || MEMBERS_MAX);
+            let (_rows, changes) = watch::channel(Version::ZERO);
+            let carries = streams.carry(&coordinators, &BootClock, member, timing, &NoRows, changes);
             tokio::select! {
                 never = carries => match never {},
                 () = stop.cancelled() => {}
