@@ -133,9 +133,9 @@ impl Admin {
     /// `dry_run` it is only said what it would do.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is not among them or is the
-    /// first; `AssignmentInProgress` while it is being split or moved; `Refused` while a copy does not count, a node of it is down or too
-    /// many are; `Unavailable` while nobody leads it; otherwise see [`Error`].
+    /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is no key;
+    /// `AssignmentInProgress` while it is being split or moved; `Refused` if `at` is not among its keys or is where they begin, while a copy
+    /// does not count, a node of it is down or too many are; `Unavailable` while nobody leads it; otherwise see [`Error`].
     pub async fn split_partition(
         &self,
         table: &str,

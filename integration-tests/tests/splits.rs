@@ -216,8 +216,8 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
     assert_eq!(cluster.partitions("times").len(), 1, "nothing was changed");
     split(&cluster, "0", "m");
     wait_served(&cluster, "times", 2);
-    says(&cluster, &["0", "--table", "times", "--at", "m"], 2, "its keys are those");
-    says(&cluster, &["1", "--table", "times", "--at", "a"], 2, "its keys are those");
+    says(&cluster, &["0", "--table", "times", "--at", "m"], 4, "its keys are those");
+    says(&cluster, &["1", "--table", "times", "--at", "a"], 4, "its keys are those");
     cluster.take_node("cyrene").kill();
     cluster.wait_node("cyrene", "failed");
     says(&cluster, &["1", "--table", "times", "--at", "t"], 4, "cyrene");

@@ -148,6 +148,12 @@ fn outcome(state: &ClusterState, row: &Partition, last: &LastProposal, now: Mill
     }
 }
 
+/// What is answered to somebody who wants the partitions of a lease table split or merged.
+pub(crate) fn of_leases(table: &str) -> ErrorDetail {
+    let message = format!("table {table} is of leases: it has no keys, and its number of partitions stays");
+    ErrorDetail::new(ErrorKind::InvalidArgument, message)
+}
+
 /// What is answered to somebody who wants the partitions of a table split or merged by themselves whose keys are hashed.
 pub(crate) fn hashed(table: &str) -> ErrorDetail {
     let message = format!(

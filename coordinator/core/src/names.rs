@@ -1,7 +1,8 @@
 //! What nodes and partitions are called, for people.
 
+use crate::events::EventKind;
 use crate::state::ClusterState;
-use archon_types::{NodeId, PartitionId};
+use archon_types::{NodeId, PartitionId, TableId};
 
 /// Most partitions that a sentence names.
 const NAMED_MAX: usize = 5;
@@ -12,10 +13,23 @@ impl ClusterState {
         self.node(id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
     }
 
+    /// A table's name; of one that is dropped the name that it had, as long as the events tell of it.
+    pub fn table_name(&self, id: TableId) -> Option<&str> {
+        let had = || {
+            self.events.iter().rev().find_map(|event| match &event.what {
+                EventKind::TableCreated { table, name }
+                | EventKind::TableAltered { table, name, .. }
+                | EventKind::TableDropped { table, name, .. } => (*table == id).then_some(name.as_str()),
+                _ => None,
+            })
+        };
+        self.tables.get(&id).map(|table| table.name.as_str()).or_else(had)
+    }
+
     /// A partition as people name it: `orders/7`.
     pub fn partition_name(&self, id: PartitionId) -> String {
-        match self.tables.get(&id.table) {
-            Some(table) => format!("{}/{}", table.name, id.index),
+        match self.table_name(id.table) {
+            Some(table) => format!("{table}/{}", id.index),
             None => id.to_string(),
         }
     }

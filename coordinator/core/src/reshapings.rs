@@ -1,6 +1,7 @@
 //! Splits and merges that are under way, as people want to see them: how far they are, whom they wait for, and why.
 
 use crate::departed;
+use crate::splits::{COPYING_STRAGGLERS_MS, STRAGGLERS_MS};
 use crate::state::ClusterState;
 use archon_types::{NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split};
 use bytes::Bytes;
@@ -99,10 +100,33 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
             (true, false) => "",
         }
     };
-    let names = pending.iter().map(|copy| format!("{}{}", state.node_name(copy.node), hindered(copy)));
-    let does = if split.cut { "are written out" } else { "are copied" };
-    let names = names.collect::<Vec<_>>().join(", ");
-    format!("the keys of {right} {does} on {names}")
+    let (able, away): (Vec<&RightCopy>, Vec<&RightCopy>) = pending.iter().partition(|copy| hindered(copy).is_empty());
+    let named = |copies: &[&RightCopy]| {
+        let names = copies.iter().map(|copy| format!("{}{}", state.node_name(copy.node), hindered(copy)));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let least = usize::from(row.min_in_sync).max(1);
+    let ready = split.copies.len() - pending.len();
+    if able.is_empty() && ready < least {
+        return format!("only {ready} of {least} copies can be formed, without {}: it is given up", named(&away));
+    }
+    let mut text = match (&able[..], split.cut) {
+        ([], _) => return format!("{ready} copies have the keys of {right}: it goes on without {}", named(&away)),
+        ([_], false) => format!("waits for {}, which still copies the keys of {right}", named(&able)),
+        (_, false) => format!("waits for {}, which still copy the keys of {right}", named(&able)),
+        ([_], true) => format!("waits for {}, which still writes the keys of {right} out", named(&able)),
+        (_, true) => format!("waits for {}, which still write the keys of {right} out", named(&able)),
+    };
+    if ready >= least {
+        let seconds = if split.cut { STRAGGLERS_MS } else { COPYING_STRAGGLERS_MS } / 1_000;
+        text.push_str(&format!(
+            " ({ready} copies have them, which is enough: it goes on without the rest after {seconds} s)"
+        ));
+    }
+    if !away.is_empty() {
+        text.push_str(&format!("; it goes on without {}", named(&away)));
+    }
+    text
 }
 
 fn merge(state: &ClusterState, row: &Partition) -> Option<Reshaping> {

@@ -5,7 +5,7 @@ use super::{orders, subjects};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
-use archon_types::text::shown_key;
+use archon_types::text::{bytes_text, shown_key};
 use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, client_text};
 
 /// Who caused something.
@@ -146,7 +146,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             (format!("keeps its keys: its split into {right} was given up{}", because(why)), of(partition))
         }
         EventKind::MergeBegun { partition, right, undersized_bytes } => {
-            let together = |bytes| format!(" by itself, since the two hold {bytes} bytes together");
+            let together = |bytes: u64| format!(" by itself, since the two hold {} together", bytes_text(bytes));
             let why = undersized_bytes.map_or_else(String::new, together);
             let right = state.partition_name(*right);
             (format!("is being merged{why} with {right}, whose keys it is to have"), of(partition))
@@ -328,15 +328,61 @@ fn altered(before: TableTraits, after: TableTraits) -> String {
     if before.replication != after.replication {
         wants.push(format!("wants {} copies of each partition, {} before", after.replication, before.replication));
     }
-    if before.limits != after.limits {
-        wants.push(format!("{} from now on, before that {}", after.limits, before.limits));
-    }
+    let (was, is) = (before.limits, after.limits);
+    let rate_text = |rate| format!("{rate} operations per second");
+    let split = "its partitions are split by themselves";
+    wants.extend(limit_changed(&format!("{split} above"), was.split_above_bytes, is.split_above_bytes, bytes_text));
+    wants.extend(limit_changed(&format!("{split} above"), was.split_above_rate, is.split_above_rate, rate_text));
+    let merged = "its partitions are merged by themselves below";
+    wants.extend(limit_changed(merged, was.merge_below_bytes, is.merge_below_bytes, bytes_text));
     wants.join("; ")
+}
+
+/// What has become of one limit.
+fn limit_changed(does: &str, before: Option<u64>, after: Option<u64>, text: impl Fn(u64) -> String) -> Option<String> {
+    if before == after {
+        return None;
+    }
+    let was = before.map(&text);
+    Some(match (after.map(&text), was) {
+        (Some(is), Some(was)) => format!("{does} {is} from now on, {was} before"),
+        (Some(is), None) => format!("{does} {is} from now on, not before"),
+        (None, was) => format!("{does} no limit any more, {} before", was.unwrap_or_default()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::{Millis, RangeLimits, TableId};
+
+    #[test]
+    fn a_limit_that_was_taken_away_was_told_as_one_that_stays() {
+        let limits = |split: Option<u64>, merge: Option<u64>| TableTraits {
+            replication: 3,
+            limits: RangeLimits { split_above_bytes: split, split_above_rate: None, merge_below_bytes: merge },
+        };
+        let text = altered(limits(Some(1 << 30), Some(1 << 20)), limits(Some(1 << 30), None));
+        assert_eq!(text, "its partitions are merged by themselves below no limit any more, 1.0 MiB before");
+        let text = altered(limits(None, None), limits(Some(1 << 30), None));
+        assert_eq!(text, "its partitions are split by themselves above 1.0 GiB from now on, not before");
+    }
+
+    #[test]
+    fn what_happened_to_a_dropped_table_was_told_of_a_number() {
+        let mut state = ClusterState::new();
+        let what = EventKind::TableDropped {
+            table: TableId::new(14),
+            name: "orders".to_owned(),
+            partitions: 1,
+            copies: 0,
+            moves: 0,
+        };
+        state.events.push_back(Event { at: Millis::new(0), index: 1, who: Actor::Coordinator(1), what });
+        let of = PartitionId::new(TableId::new(14), 7);
+        assert_eq!(subjects::partition(&state, of).to_string(), "partition orders/7");
+        assert_eq!(state.partition_name(PartitionId::new(TableId::new(13), 7)), "13/7");
+    }
 
     #[test]
     fn a_maintenance_of_a_second_was_told_as_one_of_a_minute_and_a_day_in_minutes() {

@@ -30,9 +30,9 @@ pub(super) fn node_name(state: &ClusterState, id: NodeId) -> v1::NodeName {
     v1::NodeName { id: id.get(), name: state.node_name(id) }
 }
 
-/// A table's name; its number if it is gone.
+/// A table's name; its number if it is gone, and so long ago that no event tells of it.
 pub(super) fn table_name(state: &ClusterState, id: TableId) -> String {
-    state.tables.get(&id).map_or_else(|| id.to_string(), |row| row.name.clone())
+    state.table_name(id).map_or_else(|| id.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

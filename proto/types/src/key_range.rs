@@ -115,8 +115,11 @@ words! {
 pub fn check_split_points(points: &[Bytes]) -> Result<(), ErrorDetail> {
     points.iter().try_for_each(|point| check_key(point))?;
     let Some(pair) = points.windows(2).find(|pair| pair[0] >= pair[1]) else { return Ok(()) };
-    let what = if pair[0] == pair[1] { "twice" } else { "after a greater one" };
-    let why = format!("the split point {} stands there {what}; give each once, in order of bytes", shown_key(&pair[1]));
+    let point = shown_key(&pair[1]);
+    let why = match pair[0] == pair[1] {
+        true => format!("the split point {point} stands there twice; give each once"),
+        false => format!("the split point {point} stands there after a greater one; give them in order of bytes"),
+    };
     Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::merge::MERGE_BYTES_MAX;
+use crate::text::bytes_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -104,20 +105,24 @@ impl RangeLimits {
         let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         match self {
             Self { split_above_bytes: Some(bytes), .. } if bytes < SPLIT_BYTES_MIN => invalid(format!(
-                "partitions cannot be split above {bytes} bytes: the least limit is {SPLIT_BYTES_MIN} (1MiB), and 1GiB is ordinary"
+                "partitions cannot be split above {}: the least limit is {SPLIT_BYTES_MIN} bytes (1MiB), and 1GiB is ordinary",
+                bytes_text(bytes)
             )),
             Self { split_above_rate: Some(rate), .. } if rate < SPLIT_RATE_MIN => invalid(format!(
                 "partitions cannot be split above {rate} operations per second: the least limit is {SPLIT_RATE_MIN}"
             )),
             Self { merge_below_bytes: Some(bytes), .. } if bytes == 0 || bytes > MERGE_BYTES_MAX => invalid(format!(
-                "partitions cannot be merged below {bytes} bytes: the limit is one of 1 to {MERGE_BYTES_MAX} (16MiB)"
+                "partitions cannot be merged below {}: the limit is one of 1 to {MERGE_BYTES_MAX} bytes (16MiB)",
+                bytes_text(bytes)
             )),
             Self { merge_below_bytes: Some(below), split_above_bytes: Some(above), .. }
                 if below > above / MERGE_PART =>
             {
                 invalid(format!(
-                    "partitions cannot be merged below {below} bytes and split above {above}: what was merged would soon be split \
-                     again; merge below half of what is split at most"
+                    "partitions cannot be merged below {} and split above {}: what was merged would soon be split again; \
+                     merge below half of what is split at most, or change both",
+                    bytes_text(below),
+                    bytes_text(above)
                 ))
             }
             _ => Ok(()),
@@ -151,27 +156,10 @@ impl TableChange {
     }
 }
 
-impl fmt::Display for RangeLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.split_above_bytes, self.split_above_rate) {
-            (None, None) => f.write_str("partitions are split by operators alone")?,
-            (Some(bytes), None) => write!(f, "partitions are split above {bytes} bytes")?,
-            (None, Some(rate)) => write!(f, "partitions are split above {rate} operations per second")?,
-            (Some(bytes), Some(rate)) => {
-                write!(f, "partitions are split above {bytes} bytes and above {rate} operations per second")?;
-            }
-        }
-        match self.merge_below_bytes {
-            Some(bytes) => write!(f, ", and merged below {bytes} bytes"),
-            None => Ok(()),
-        }
-    }
-}
-
 impl fmt::Display for Outgrown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes(bytes) => write!(f, "it holds {bytes} bytes"),
+            Self::Bytes(bytes) => write!(f, "it holds {}", bytes_text(*bytes)),
             Self::Rate(rate) => write!(f, "it gets {rate} operations per second"),
         }
     }

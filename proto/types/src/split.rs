@@ -127,17 +127,21 @@ pub enum Middle {
 /// Checks the key at which a partition with these keys is to be split: a key that it has, and not its first.
 ///
 /// # Errors
-/// `InvalidArgument`, with the key and the range.
+/// `InvalidArgument` for what is no key; `Refused`, with the key and the range, for one at which this partition cannot be split as things
+/// stand.
 pub fn check_split_at(range: &KeyRange, at: &Bytes) -> Result<(), ErrorDetail> {
     check_key(at)?;
     if range.contains(at) && range.begin != *at {
         return Ok(());
     }
-    let end = range.end.as_ref().map_or_else(|| "the last key".to_owned(), |end| shown_key(end));
     let begin = if range.begin.is_empty() { "the first key".to_owned() } else { shown_key(&range.begin) };
-    let edge = if range.begin == *at { ", and it begins there already" } else { "" };
-    let why = format!("it cannot be split at {}: its keys are those from {begin} up to {end}{edge}", shown_key(at));
-    Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
+    let keys = match &range.end {
+        Some(end) => format!("from {begin} up to, not including, {}", shown_key(end)),
+        None => format!("from {begin} on"),
+    };
+    let edge = if range.begin == *at { ", so that it begins there already" } else { "" };
+    let why = format!("it cannot be split at {}: its keys are those {keys}{edge}", shown_key(at));
+    Err(ErrorDetail::new(ErrorKind::Refused, why))
 }
 
 #[cfg(test)]
@@ -149,10 +153,11 @@ mod tests {
         let range = KeyRange { begin: Bytes::from_static(b"g"), end: Some(Bytes::from_static(b"m")) };
         let check = |at: &'static str| check_split_at(&range, &Bytes::from_static(at.as_bytes()));
         assert_eq!((check("g\0"), check("l")), (Ok(()), Ok(())));
-        for (at, why) in [("g", "begins there already"), ("m", "up to \"m\""), ("a", "from \"g\""), ("", "key")] {
+        for (at, why) in [("g", "begins there already"), ("m", "up to, not including, \"m\""), ("a", "from \"g\"")] {
             let error = check(at).unwrap_err();
-            assert!(error.message.contains(why) && error.kind == ErrorKind::InvalidArgument, "{at:?}: {error:?}");
+            assert!(error.message.contains(why) && error.kind == ErrorKind::Refused, "{at:?}: {error:?}");
         }
+        assert_eq!(check("").unwrap_err().kind, ErrorKind::InvalidArgument);
         let all = check_split_at(&KeyRange::ALL, &Bytes::from_static(b"a"));
         assert_eq!(all, Ok(()));
     }

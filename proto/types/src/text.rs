@@ -27,9 +27,43 @@ pub fn into_plain(text: String) -> String {
     }
 }
 
-/// A key, in quotes: what is no text of it is replaced, what cannot be seen is escaped.
+/// Longest key that a sentence or a table shows whole, in characters.
+const SHOWN_KEY_CHARS_MAX: usize = 60;
+
+/// A key, in quotes: what is no text of it is replaced, what cannot be seen is escaped. Of a long one the begin, and how long it is.
 pub fn shown_key(key: &[u8]) -> String {
-    format!("\"{}\"", String::from_utf8_lossy(key).escape_debug())
+    let (head, rest) = key_head(key);
+    format!("\"{head}\"{rest}")
+}
+
+/// As [`shown_key`], without quotes: for a cell of a table.
+pub fn bare_key(key: &[u8]) -> String {
+    let (head, rest) = key_head(key);
+    format!("{head}{rest}")
+}
+
+/// What is shown of a key, and what is said of the rest of it.
+fn key_head(key: &[u8]) -> (String, String) {
+    let text = String::from_utf8_lossy(key);
+    match text.char_indices().nth(SHOWN_KEY_CHARS_MAX) {
+        None => (text.escape_debug().to_string(), String::new()),
+        Some((end, _)) => (text[..end].escape_debug().to_string(), format!("… ({} bytes)", key.len())),
+    }
+}
+
+/// A number of bytes for people: `0 B`, `1.5 KiB`, `20.0 MiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
 }
 
 const fn is_odd(character: char) -> bool {
@@ -43,6 +77,23 @@ const fn is_odd(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_of_4096_bytes_filled_the_screen() {
+        assert_eq!(shown_key("x".repeat(4_096).as_bytes()), format!("\"{}\"… (4096 bytes)", "x".repeat(60)));
+        assert_eq!(bare_key("ü".repeat(61).as_bytes()), format!("{}… (122 bytes)", "ü".repeat(60)));
+        assert_eq!(
+            (shown_key(&[b'x'; 60]), bare_key(b"a\nb")),
+            (format!("\"{}\"", "x".repeat(60)), "a\\nb".to_owned())
+        );
+    }
+
+    #[test]
+    fn sizes_for_people() {
+        let found: Vec<String> = [0, 1023, 1024, 1536, 1024 * 1024 * 20].into_iter().map(bytes_text).collect();
+        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "20.0 MiB"]);
+        assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
+    }
 
     #[test]
     fn a_text_of_a_node_began_a_line_of_its_own_in_the_log() {

@@ -1,7 +1,7 @@
 //! Changing nodes and tables while they are there.
 
 use super::order::check_there;
-use crate::automatic_splits::hashed;
+use crate::automatic_splits::{hashed, of_leases};
 use crate::command::Command;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TableChange, TraitsChange};
@@ -72,7 +72,7 @@ pub fn check_alter_table(
     }
     let nothing_of_limits = TableChange { replication: change.replication, ..TableChange::default() };
     if *change != nothing_of_limits && !table.keys.is_range() {
-        return Err(hashed(&table.name));
+        return Err(if state.is_lease(table.id) { of_leases(&table.name) } else { hashed(&table.name) });
     }
     traits.limits.check()?;
     let command = Command::AlterTable { table: table.id, if_version: table.version, traits };

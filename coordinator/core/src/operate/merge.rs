@@ -1,9 +1,12 @@
 //! Merges by an operator, judged.
 
+use super::cancel::{CANCEL_MOVES, cancel_merge, cancel_split};
+use crate::automatic_splits::of_leases;
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::lack::withheld;
 use crate::state::{CONDEMNED_MAX, ClusterState};
+use archon_types::text::bytes_text;
 use archon_types::{
     ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, Partition, PartitionId, PartitionStatus, ReplicaState,
 };
@@ -35,9 +38,15 @@ pub fn check_merge(
     let name = state.partition_name(partition);
     let left = mergeable(state, partition, &name)?;
     let Some(end) = &left.range.end else {
-        return refused(format!(
-            "partition {name} has the last keys of its table: it has no right neighbour; merge the one before it"
-        ));
+        let before =
+            state.partitions.of_table(partition.table).find(|row| row.range.end.as_ref() == Some(&left.range.begin));
+        return refused(match before.map(|row| state.partition_name(row.id)) {
+            Some(before) => format!(
+                "partition {name} has the last keys of its table: it has no right neighbour; to merge it into its left one, merge \
+                 {before}"
+            ),
+            None => format!("partition {name} is the only one of its table: there is none to merge it with"),
+        });
     };
     let mut rows = state.partitions.of_table(partition.table);
     let Some(right) = rows.find(|row| row.range.begin == *end) else {
@@ -95,7 +104,9 @@ pub fn check_cancel_merge(state: &ClusterState, partition: PartitionId) -> Resul
 /// Why a partition of this size is not merged into another one.
 pub(crate) fn too_large(name: &str, bytes: u64) -> String {
     format!(
-        "partition {name} has {bytes} bytes or more; one of at most {MERGE_BYTES_MAX} is merged into its left neighbour"
+        "partition {name} has {} or more; one of at most {} is merged into its left neighbour: delete keys of it first, or leave it",
+        bytes_text(bytes),
+        bytes_text(MERGE_BYTES_MAX)
     )
 }
 
@@ -108,6 +119,9 @@ fn mergeable<'a>(state: &'a ClusterState, partition: PartitionId, name: &str) ->
     if table.keys.is_range() {
         return Ok(row);
     }
+    if state.is_lease(partition.table) {
+        return Err(of_leases(&table.name));
+    }
     let message = format!(
         "the keys of table {} are hashed, so that its number of partitions stays; only those of a table made with --range are \
          merged",
@@ -118,16 +132,17 @@ fn mergeable<'a>(state: &'a ClusterState, partition: PartitionId, name: &str) ->
 
 /// Nothing else goes on with it.
 fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
-    let what = if row.merge.is_some() {
-        format!("partition {name} is being merged already")
+    let (what, cancel) = if row.merge.is_some() {
+        (format!("partition {name} is being merged already"), cancel_merge(state, row))
     } else if row.split.is_some() {
-        format!("partition {name} is being split")
+        (format!("partition {name} is being split"), cancel_split(state, row.id))
     } else if let Some(moved) = state.migrations.running(row.id) {
-        format!("move {} of partition {name} is under way", moved.id)
+        (format!("move {} of partition {name} is under way", moved.id), CANCEL_MOVES.to_owned())
     } else {
         return Ok(());
     };
-    Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, format!("{what}; wait for it, or cancel it")))
+    let message = format!("{what}; wait for it, or cancel it: {cancel}");
+    Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message))
 }
 
 /// Every copy counts and is at hand, and somebody leads.

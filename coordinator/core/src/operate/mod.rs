@@ -3,6 +3,7 @@
 
 mod access;
 mod alter;
+mod cancel;
 mod configure;
 mod force;
 mod maintain;

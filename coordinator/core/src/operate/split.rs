@@ -1,5 +1,7 @@
 //! Splits by an operator, judged.
 
+use super::cancel::{CANCEL_MOVES, cancel_merge, cancel_split};
+use crate::automatic_splits::of_leases;
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::lack::withheld;
@@ -28,14 +30,16 @@ pub struct SplitPlan {
 /// Whether a partition can be split at this key, and what begins it.
 ///
 /// # Errors
-/// `NotFound`; `InvalidArgument` for a table whose keys are hashed and a key outside the range or at its begin;
-/// `AssignmentInProgress` while the partition is being split or moved; `Unavailable` while nobody leads it; `Refused` while a copy of it
+/// `NotFound`; `InvalidArgument` for a table whose keys are hashed and for what is no key; `AssignmentInProgress` while the partition is
+/// being split or moved; `Unavailable` while nobody leads it; `Refused` for a key outside the range or at its begin, while a copy of it
 /// does not count, a node of it is down, or too many nodes are failed, and at a limit.
 pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> Result<SplitPlan, ErrorDetail> {
     let name = state.partition_name(partition);
     let (row, right) = splittable(state, partition, &name)?;
-    check_split_at(&row.range, at)
-        .map_err(|error| ErrorDetail { message: format!("partition {name}: {}", error.message), ..error })?;
+    check_split_at(&row.range, at).map_err(|error| {
+        let message = format!("partition {name}: {}{}", error.message, whose(state, row, at));
+        ErrorDetail { message, ..error }
+    })?;
     check_ready(state, row, &name)?;
     let edit = Edit::Split { at: at.clone(), right, outgrown: None };
     Ok(SplitPlan {
@@ -63,15 +67,19 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
     let partition = row.id;
     if let Some(split) = &row.split {
         let into = state.partition_name(split.right_of(partition));
-        let message = format!("partition {name} is being split already, into {into}; wait for it, or cancel it");
+        let cancel = cancel_split(state, partition);
+        let message =
+            format!("partition {name} is being split already, into {into}; wait for it, or cancel it: {cancel}");
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
     }
     if row.merge.is_some() {
-        let message = format!("partition {name} is being merged with a neighbour; wait for it, or cancel it");
+        let cancel = cancel_merge(state, row);
+        let message = format!("partition {name} is being merged with a neighbour; wait for it, or cancel it: {cancel}");
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
     }
     if let Some(moved) = state.migrations.running(partition) {
-        let message = format!("move {} of partition {name} is under way; wait for it, or cancel it", moved.id);
+        let message =
+            format!("move {} of partition {name} is under way; wait for it, or cancel it: {CANCEL_MOVES}", moved.id);
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
     }
     check_copies(state, row, name)?;
@@ -122,6 +130,9 @@ fn splittable<'a>(
     let Some((row, table)) = found else {
         return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {name}")));
     };
+    if state.is_lease(partition.table) {
+        return Err(of_leases(&table.name));
+    }
     if !table.keys.is_range() {
         let message = format!(
             "the keys of table {} are hashed, so that its number of partitions stays; only a table made with --range is split",
@@ -130,6 +141,18 @@ fn splittable<'a>(
         return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
     }
     Ok((row, table.keys.numbers_end()))
+}
+
+/// Which partition is to be split instead, where another one has the key.
+fn whose(state: &ClusterState, row: &Partition, at: &Bytes) -> String {
+    let mut rows = state.partitions.of_table(row.id.table);
+    let owner = rows.find(|other| other.id != row.id && other.range.contains(at) && !at.is_empty());
+    let Some(owner) = owner else { return String::new() };
+    let name = state.partition_name(owner.id);
+    match owner.range.begin == *at {
+        true => format!("; the keys from there on are those of {name} already"),
+        false => format!("; {name} has that key"),
+    }
 }
 
 /// Every copy counts and is at hand, and somebody leads: the new partition's copies are formed from these.

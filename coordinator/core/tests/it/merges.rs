@@ -112,14 +112,14 @@ fn a_merge_that_takes_too_long_is_given_up_and_says_whom_nobody_leads() {
 fn a_partition_that_is_too_large_is_left_as_it_is() {
     let mut bed = ranges(3, None);
     let error = check_merge(&bed.state, times(0), |of| (of == times(1)).then_some(MERGE_BYTES_MAX + 1)).unwrap_err();
-    assert!(error.kind == ErrorKind::Refused && error.message.contains("16777217 bytes"), "{error:?}");
+    assert!(error.kind == ErrorKind::Refused && error.message.contains("has 16.0 MiB or more"), "{error:?}");
     assert!(check_merge(&bed.state, times(0), |_| Some(MERGE_BYTES_MAX)).is_ok());
     let attempt = bed.begin_merge(0);
     assert_eq!(bed.leader_says(0, Fact::Unabsorbable { attempt: Version::new(1), bytes: 9 }), Ok(vec![]));
     bed.leader_says(0, Fact::Unabsorbable { attempt, bytes: 17_000_000 }).expect("it counts");
     assert!(!bed.is_merging());
     assert!(
-        bed.said(|what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("times/1 has 17000000")))
+        bed.said(|what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("times/1 has 16.2 MiB")))
     );
 }
 
@@ -173,6 +173,8 @@ fn what_cannot_be_merged_says_why() {
     for (index, name) in [(0, "times/0"), (1, "times/1")] {
         let found = check(&bed, times(index));
         assert!(found.0 == ErrorKind::AssignmentInProgress && found.1.contains(name), "{found:?}");
+        let cancel = "cancel it: `archon partition merge 0 --table times --cancel`";
+        assert!(found.1.contains(cancel), "a merge is named after the one that gets the keys: {found:?}");
     }
     let found = check_split(&bed.state, times(1), &key("k")).unwrap_err();
     assert!(found.kind == ErrorKind::AssignmentInProgress && found.message.contains("merged"), "{found:?}");
@@ -252,4 +254,22 @@ fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_that_got
     bed.settle();
     let row = bed.of_times(0);
     assert!(!(row.range.contains(b"h") && row.status == PartitionStatus::Online), "{row:?}");
+}
+
+#[test]
+fn the_only_partition_was_to_be_merged_with_the_one_before_it() {
+    let bed = TestBed::with_ranges(3, 3, &[], RangeLimits::NONE);
+    let error = check_merge(&bed.state, times(0), |_| None).expect_err("there is no other");
+    assert!(error.message.ends_with("the only one of its table: there is none to merge it with"), "{error:?}");
+    let bed = ranges(3, None);
+    let error = check_merge(&bed.state, times(2), |_| None).expect_err("it is the last");
+    assert!(error.message.ends_with("to merge it into its left one, merge times/1"), "{error:?}");
+}
+
+#[test]
+fn a_merge_beside_a_split_says_how_the_split_is_cancelled() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(1, "j");
+    let error = check_merge(&bed.state, times(0), |_| None).expect_err("its neighbour is being split");
+    assert!(error.message.ends_with("cancel it: `archon partition split 1 --table times --cancel`"), "{error:?}");
 }

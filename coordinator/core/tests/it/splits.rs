@@ -253,10 +253,14 @@ fn what_cannot_be_split_says_why() {
     bed.begin_split(0, "m");
     let found = check(&bed, times(0), "t");
     assert!(found.0 == ErrorKind::AssignmentInProgress && found.1.contains("into times/1"), "{found:?}");
+    assert!(found.1.ends_with("cancel it: `archon partition split 0 --table times --cancel`"), "{found:?}");
     bed.settle();
-    for (at, id) in [("m", 0), ("t", 0), ("m", 1), ("a", 1)] {
+    let already = "from \"m\" on, so that it begins there already";
+    let cases = [("m", 0, "those of times/1 already"), ("t", 0, "times/1 has that key"), ("m", 1, already)];
+    for (at, id, who) in cases.into_iter().chain([("a", 1, "times/0 has that key")]) {
         let found = check(&bed, times(id), at);
-        assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("cannot be split at"), "{found:?}");
+        assert!(found.0 == ErrorKind::Refused && found.1.contains("cannot be split at"), "{found:?}");
+        assert!(found.1.ends_with(who), "{found:?}");
     }
     bed.fail(bed.node("cyrene"));
     let found = check(&bed, times(0), "c");
