@@ -146,6 +146,7 @@ impl From<archon_client::Error> for Failure {
         let exit = Exit::of(error.kind());
         let failure = Self { kind: error.kind().as_str(), ..Self::new(exit, error.to_string()) };
         let remedy = match error.kind() {
+            _ if says_how(error.kind(), &failure.message) => None,
             ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
             ErrorKind::Unreachable if is_of_certificates(&failure.message) => Some(COMPARE),
             kind => remedy_for(kind),
@@ -204,6 +205,11 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// Whether the message names the command already that helps: the cluster knows it better than the kind of the error.
+pub(crate) fn says_how(kind: ErrorKind, message: &str) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::AssignmentInProgress) && message.contains("`archon ")
+}
+
 /// What a person may do about an error of this kind; `None` where the message says it all.
 const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
     match kind {
@@ -215,7 +221,7 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
         ),
         ErrorKind::NotEnoughNodes => Some("start more nodes (`archon node --help`); `archon status` counts them"),
         ErrorKind::AssignmentInProgress => {
-            Some("`archon rebalance status` shows what runs, `archon rebalance cancel` stops it")
+            Some("`archon rebalance status` shows what runs; `archon rebalance cancel` stops moves")
         }
         ErrorKind::NotFound => Some("`archon table list` and `archon node list` say what there is"),
         ErrorKind::NothingRunning => Some("`archon rebalance status` shows how the last one ended"),
@@ -291,6 +297,18 @@ mod tests {
             let text = Failure::from(Error::from(ErrorDetail::new(ErrorKind::Unreachable, said))).to_string();
             assert!(text.contains(next), "{text}");
         }
+    }
+
+    #[test]
+    fn a_split_in_the_way_was_to_be_stopped_as_if_it_were_a_move() {
+        let said = "partition big/0 is being split already; cancel it: `archon partition split 0 --table big --cancel`";
+        let failure = Failure::from(Error::from(ErrorDetail::new(ErrorKind::AssignmentInProgress, said)));
+        assert_eq!((failure.exit, failure.remedy), (Exit::Refused, None));
+        let missing = "table times has no partition 99; see `archon partition list --table times`";
+        assert_eq!(Failure::from(Error::from(ErrorDetail::new(ErrorKind::NotFound, missing))).remedy, None);
+        let plain =
+            Failure::from(Error::from(ErrorDetail::new(ErrorKind::AssignmentInProgress, "moves are under way")));
+        assert!(plain.remedy.unwrap().contains("archon rebalance cancel"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What reaches the reader: data on standard output (a table or one JSON document), talk on standard error.
 
 use crate::exit::Failure;
+pub(crate) use archon_types::text::bytes_text;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -222,21 +223,6 @@ impl Column {
     }
 }
 
-/// A number of bytes for people: `0 B`, `1.5 KiB`, `20.0 MiB`.
-pub(crate) fn bytes_text(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
 /// `1 move`, `2 moves`.
 pub(crate) fn count_text(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
@@ -271,12 +257,5 @@ mod tests {
     fn colour_only_where_wanted() {
         assert_eq!(plain().bold("x"), "x");
         assert_eq!(Output { color: true, ..plain() }.bad("x"), "\u{1b}[31mx\u{1b}[0m");
-    }
-
-    #[test]
-    fn sizes_for_people() {
-        let found: Vec<String> = [0, 1023, 1024, 1536, 1024 * 1024 * 20].into_iter().map(bytes_text).collect();
-        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "20.0 MiB"]);
-        assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
     }
 }

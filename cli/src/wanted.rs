@@ -3,8 +3,8 @@
 /// Names of types as the library says them, and what a person would write.
 const TYPES: [(&str, &str); 8] = [
     ("a sequence", "a list in [ ]"),
-    ("a map", "keys with values"),
-    ("struct ", "keys with values"),
+    ("a map", "an object of keys and values"),
+    ("struct ", "an object of keys and values"),
     ("a boolean", "true or false"),
     ("bool", "true or false"),
     ("a string", "a text in quotes"),
@@ -37,7 +37,7 @@ pub(crate) fn in_words(problem: &str) -> String {
     let found = match found.strip_prefix("sequence").or_else(|| found.strip_prefix("map")) {
         _ if of_length => "a list",
         Some(_) if found.starts_with('s') => "a list",
-        Some(_) => "keys with values",
+        Some(_) => "an object of keys and values",
         None => found,
     };
     format!("{found} stands where {wanted} should{place}")
@@ -58,7 +58,7 @@ mod tests {
             ),
             (
                 "invalid length 0, expected struct PlanFile with 5 elements at line 1 column 2",
-                "a list stands where keys with values should at line 1 column 2",
+                "a list stands where an object of keys and values should at line 1 column 2",
             ),
             ("EOF while parsing an object at line 2 column 0", "it ends in the middle"),
             ("key with no value, expected `=`", "key with no value, expected `=`"),

@@ -356,3 +356,35 @@ fn an_orphan_of_the_demonstration_does_not_start() {
     assert_eq!(code(&output), 1, "{output:?}");
     assert!(stderr(&output).contains("has ended"), "{}", stderr(&output));
 }
+
+/// What is wrong with how a table by ranges is asked for is said of the option that is wrong.
+#[test]
+fn what_a_table_by_ranges_lacks_is_said_once() {
+    let create = |options: &[&str]| {
+        let output = archon(&[&["table", "create", "times", "--coordinators", "127.0.0.1:1"], options].concat());
+        assert_eq!(code(&output), 2, "{options:?}: {output:?}");
+        stderr(&output)
+    };
+    let text = create(&["--replication", "1"]);
+    assert!(text.contains("--partitions <N>") && text.contains("--range"), "{text}");
+    let text = create(&["--split-at", "a", "--replication", "1"]);
+    let (missing, _) = text.split_once("Usage:").expect("how it is used");
+    assert!(missing.contains("--range") && !missing.contains("--partitions"), "{text}");
+    for wrong in ["", "a,,b", "a,"] {
+        let text = create(&["--range", "--replication", "1", "--split-at", wrong]);
+        assert!(text.contains("--split-at") && text.contains("between commas"), "{wrong:?}: {text}");
+    }
+    let text = create(&["--range", "--replication", "1", "--split-above", "99999999TiB"]);
+    assert!(text.contains("more than can be counted"), "{text}");
+}
+
+#[test]
+fn a_key_that_is_no_utf_8_was_said_to_be_one_of_the_arguments() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let key = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let mut command = Command::cargo_bin("archon").expect("the binary is built");
+    command.args(["kv", "get", "--coordinators", "127.0.0.1:1"]).arg(key);
+    let output = command.timeout(HANG).output().expect("the binary runs");
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains(r#"word 5 behind `archon`, "caf\xE9", is not UTF-8"#), "{output:?}");
+}

@@ -153,7 +153,8 @@ pub struct Reshaping {
     pub right: u32,
     /// The first key of that one.
     pub at: String,
-    /// How much is done, `0..=99`. Of a merge nothing is known in between.
+    /// How much is done, `0..=99`: the mean over the copies of a split, of which one counts nothing until it has every key. Of a merge
+    /// nothing is known in between.
     pub percent: u32,
     /// Of a split: how many copies the new partition is to have.
     pub copies_total: u32,

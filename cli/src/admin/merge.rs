@@ -2,11 +2,12 @@
 
 use super::orders::partition_failure;
 use super::partition::{keys_text, operand};
+use super::split::end_told;
 use super::wait::{Waited, Watched, wait};
 use crate::args::{MergePartitionArgs, PartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes_text};
-use archon_client::{Admin, ErrorKind, PartitionMerge};
+use archon_client::{Admin, ErrorKind, EventCode, PartitionMerge};
 use std::time::Duration;
 
 /// How long a merge is waited for: it is done or given up after 10 s, unless the coordinators change meanwhile.
@@ -38,8 +39,11 @@ pub(crate) async fn run(
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
         Waited::Over(true) => say(&merge, output, &format!("partition {table}/{id} has got {}", what(&merge))),
         Waited::Over(false) => {
-            let why = format!("the merge of partition {table}/{id} was given up; both partitions keep their keys");
-            Err(Failure::new(Exit::Refused, why).with_remedy("`archon events` says why; then try again"))
+            let why = end_told(admin, merge.table_id, *id, EventCode::MergeAbandoned).await;
+            let why =
+                why.unwrap_or_else(|| "keeps its keys: its merge was given up; `archon events` says why".to_owned());
+            Err(Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
+                .with_remedy("try again if it is still wanted; `archon events` tells the whole story"))
         }
         Waited::Detached => {
             output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));

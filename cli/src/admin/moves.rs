@@ -21,6 +21,10 @@ fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
     match (rebalance.moves.is_empty(), rebalance.reshapings.is_empty()) {
         (_, true) => move_rows(rebalance, output),
         (true, false) => reshaping_rows(rebalance, output),
+        // What is over stands below what goes on.
+        (false, false) if under_way(rebalance) == 0 => {
+            format!("{}\n\n{}", reshaping_rows(rebalance, output), move_rows(rebalance, output))
+        }
         (false, false) => format!("{}\n\n{}", move_rows(rebalance, output), reshaping_rows(rebalance, output)),
     }
 }
@@ -31,7 +35,6 @@ fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
         Column::text("PARTITION"),
         Column::text("BECOMES"),
         Column::text("PHASE"),
-        Column::number("%"),
         Column::number("READY"),
         Column::text("WHY"),
     ];
@@ -46,7 +49,6 @@ fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
                 format!("split, {right} from {}", shown_key(reshaping.at.as_bytes()))
             },
             reshaping.reshaping_phase.to_string(),
-            if merge { "-".to_owned() } else { reshaping.percent.to_string() },
             if merge { "-".to_owned() } else { format!("{copies_ready} of {copies_total}") },
             reshaping.message.clone(),
         ]
@@ -93,7 +95,7 @@ fn move_rows(rebalance: &Rebalance, output: &Output) -> String {
     if !none {
         text.push('\n');
         text.push_str(&match under_way(rebalance) {
-            0 => "not running".to_owned(),
+            0 => "no moves are under way".to_owned(),
             moves => format!("{} under way; {}", count_text(moves, "move", "moves"), way_out(rebalance)),
         });
     }
@@ -114,4 +116,52 @@ pub(super) fn way_out(rebalance: &Rebalance) -> &'static str {
 pub(super) fn under_way(rebalance: &Rebalance) -> usize {
     let open = (rebalance.summary.moves_total - rebalance.summary.over()) as usize;
     if rebalance.running { open.max(1) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+    use archon_client::{MoveKind, MoveStatus, ReshapingPhase};
+
+    #[test]
+    fn a_rebalance_that_was_over_stood_above_the_splits_as_not_running() {
+        let split = Reshaping {
+            table_id: 2,
+            table: "times".into(),
+            partition: 0,
+            kind: ReshapingKind::Split.into(),
+            reshaping_phase: ReshapingPhase::Copying.into(),
+            right: 1,
+            at: "x".repeat(4_096),
+            percent: 60,
+            copies_total: 3,
+            copies_ready: 2,
+            waits_for: vec!["cyrene".into()],
+            message: "waits for cyrene, which still copies the keys of times/1".into(),
+        };
+        let moved = MoveStatus {
+            id: 1,
+            kind: MoveKind::Copy.into(),
+            table_id: 3,
+            table: "orders".into(),
+            partition: 4,
+            from_id: 1,
+            from: "athens".into(),
+            to_id: 2,
+            to: "byzantium".into(),
+            phase: MovePhase::Done.into(),
+            percent: 100,
+            bytes_done: 9,
+            bytes_total: 9,
+            message: String::new(),
+        };
+        let rebalance = Rebalance { reshapings: vec![split], moves: vec![moved], ..Rebalance::default() };
+        let text = status_rows(&rebalance, &Output::plain(Format::Table));
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        assert!(at("times/0") < at("orders/"), "{text}");
+        assert!(text.ends_with("no moves are under way") && text.contains("… (4096 bytes)"), "{text}");
+        let splits = text.split("\n\n").next();
+        assert!(splits.is_some_and(|splits| !splits.contains('%')), "nobody knows how far a copy is: {text}");
+    }
 }

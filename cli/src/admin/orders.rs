@@ -9,7 +9,7 @@ use crate::args::{
     UnbarPartitionArgs,
 };
 use crate::documents::{NodeOrdered, PartitionOrdered};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, says_how};
 use crate::output::{Output, count_text};
 use archon_client::{Admin, Error, ErrorKind};
 
@@ -160,9 +160,9 @@ fn node_failure(error: Error) -> Failure {
 
 /// Of what does not exist, where what does is listed.
 pub(super) fn with_list(error: Error, list: &str) -> Failure {
-    let missing = error.kind() == ErrorKind::NotFound;
+    let kind = error.kind();
     let failure = Failure::from(error);
-    if missing { failure.with_remedy(list) } else { failure }
+    if kind == ErrorKind::NotFound && !says_how(kind, &failure.message) { failure.with_remedy(list) } else { failure }
 }
 
 #[cfg(test)]

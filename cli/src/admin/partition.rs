@@ -11,7 +11,7 @@ use archon_client::{
     PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, Reshaping, ReshapingKind, Subject,
     Word,
 };
-use archon_types::text::shown_key;
+use archon_types::text::{bare_key, shown_key};
 use std::time::Duration;
 
 /// Lists the partitions of a table.
@@ -74,7 +74,7 @@ pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
 
 /// A bound of a range of keys; `-` where there is none.
 fn bound_text(bound: Option<&str>) -> String {
-    bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bound.escape_debug().to_string())
+    bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(bound.as_bytes()))
 }
 
 /// `athens:Live`; where its node is not alive, no copy is read, written or made: `athens:Load(failed)`.
@@ -114,13 +114,16 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
         (Some(name), None) => name.clone(),
         (None, _) => output.bad("nobody now"),
     };
-    output.line(format!("key        {}", location.key))?;
+    output.line(format!("key        {}", bare_key(location.key.as_bytes())))?;
     if let Some(slot) = location.slot {
         output.line(format!("slot       {slot}"))?;
     }
     output.line(format!("partition  {} of table {}", partition.id, partition.table))?;
     output.line(format!("leader     {leader}"))?;
-    output.line(format!("status     {}, epoch {}", partition.status, partition.epoch))?;
+    output.line(format!("status     {}, epoch {}", listed_status(partition, output), partition.epoch))?;
+    if let Some(range) = &partition.range {
+        output.line(format!("keys       {}", keys_text(&range.begin, range.end.as_deref())))?;
+    }
     Ok(Exit::Done)
 }
 

@@ -5,13 +5,16 @@ use super::partition::{keys_text, operand};
 use super::wait::{Waited, Watched, wait};
 use crate::args::{PartitionArgs, SplitPartitionArgs};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, count_text};
-use archon_client::{Admin, ErrorKind, PartitionSplit, RangeSummary};
+use crate::output::{Output, bytes_text, count_text};
+use archon_client::{Admin, BarSummary, ErrorKind, EventCode, PartitionSplit, RangeSummary, Subject};
 use std::time::Duration;
 
 /// How long a split is waited for: keys are copied for half an hour at most, and given up within 5 s after that, unless the
 /// coordinators change meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(35 * 60);
+
+/// How long an answer may take before it is said what takes so long.
+const SEARCH_SAID_AFTER: Duration = Duration::from_millis(500);
 
 /// Splits a partition, says what that would do, or gives it up.
 pub(crate) async fn run(
@@ -25,26 +28,47 @@ pub(crate) async fn run(
         let split = admin.cancel_split(table, *id).await.map_err(partition_failure)?;
         return say(&split, output, &format!("partition {table}/{id} keeps its keys: its split is given up"));
     }
-    match &args.at {
-        Some(at) => crate::kv::check_key(at)?,
-        None => output.talk(format!("looking for the middle of what partition {table}/{id} holds")),
+    if let Some(at) = &args.at {
+        crate::kv::check_key(at)?;
     }
     let at = args.at.as_deref().map(str::as_bytes);
-    let split = admin.split_partition(table, *id, at, args.dry_run).await.map_err(partition_failure)?;
+    let asked = admin.split_partition(table, *id, at, args.dry_run);
+    tokio::pin!(asked);
+    // Whoever is refused is so at once.
+    let split = match tokio::time::timeout(SEARCH_SAID_AFTER, &mut asked).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            if at.is_none() {
+                output.talk(format!("looking for the middle of what partition {table}/{id} holds"));
+            }
+            asked.await
+        }
+    };
+    let split = split.map_err(partition_failure)?;
     if args.dry_run {
-        return say(&split, output, &format!("partition {table}/{id} would be split:{}", halves(&split)));
+        say(&split, output, &format!("partition {table}/{id} would be split:{}", halves(&split)))?;
+        consequences(&split, admin, output).await;
+        return Ok(Exit::Done);
     }
     if !args.wait {
         say(&split, output, &format!("partition {table}/{id} is being split:{}", halves(&split)))?;
+        consequences(&split, admin, output).await;
         output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
     }
     let mut watched = RunningSplit { admin, split: &split, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
-        Waited::Over(true) => say(&split, output, &format!("partition {table}/{id} is split:{}", halves(&split))),
+        Waited::Over(true) => {
+            say(&split, output, &format!("partition {table}/{id} is split:{}", halves(&split)))?;
+            consequences(&split, admin, output).await;
+            Ok(Exit::Done)
+        }
         Waited::Over(false) => {
-            let why = format!("the split of partition {table}/{id} was given up; it keeps its keys");
-            Err(Failure::new(Exit::Refused, why).with_remedy("`archon events` says why; then try again"))
+            let why = end_told(admin, split.table_id, *id, EventCode::SplitAbandoned).await;
+            let why =
+                why.unwrap_or_else(|| "keeps its keys: its split was given up; `archon events` says why".to_owned());
+            Err(Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
+                .with_remedy("try again if it is still wanted; `archon events` tells the whole story"))
         }
         Waited::Detached => {
             output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));
@@ -71,6 +95,45 @@ fn halves(split: &PartitionSplit) -> String {
     let Some(right) = &split.right_keys else { return left };
     let copies = count_text(nodes.len(), "copy", "copies");
     format!("{left}\n  {}  keys {}, {copies} on {}", split.right, keys(right), nodes.join(", "))
+}
+
+/// Most of the last events among which it is looked why something was given up.
+const EVENTS_LOOKED_AT: u32 = 1_000;
+
+/// The last event of this code about a partition: how its split or merge ended, and why.
+pub(super) async fn end_told(admin: &Admin, table: u64, partition: u32, code: EventCode) -> Option<String> {
+    let events = admin.events(EVENTS_LOOKED_AT).await.ok()?;
+    let mut ends = events.into_iter().rev().filter(|event| event.code == code);
+    let of = |subject: &Subject| matches!(subject, Subject::Partition { table_id, partition: id, .. } if (*table_id, *id) == (table, partition));
+    ends.find(|event| of(&event.subject)).map(|event| event.message)
+}
+
+/// What follows from a split that nobody may have thought of. Whoever cannot be told so has a split all the same.
+async fn consequences(split: &PartitionSplit, admin: &Admin, output: &Output) {
+    if output.is_json() || split.right_keys.is_none() {
+        return;
+    }
+    let PartitionSplit { table, partition, right, .. } = split;
+    let bars = admin.describe_partition(table, *partition).await.map_or_else(|_| Vec::new(), |left| left.bars);
+    for bar in inherited(&bars) {
+        output.talk(format!(
+            "{bar} is barred from {table}/{right} as well; undo, once it is there: archon partition unbar {} --node {bar}",
+            operand(*right, table)
+        ));
+    }
+    let tables = admin.list_tables().await.unwrap_or_default();
+    if let Some(below) = tables.iter().find(|other| other.name == *table).and_then(|table| table.merge_below_bytes) {
+        output.talk(format!(
+            "after a minute in which the two hold {} or less together they are merged again (archon table alter {table} --merge-below)",
+            bytes_text(below)
+        ));
+    }
+}
+
+/// Who is barred from a partition itself; a bar of its table is no news.
+fn inherited(bars: &[BarSummary]) -> Vec<&str> {
+    let of_partition = bars.iter().filter(|bar| matches!(bar.subject, Subject::Partition { .. }));
+    of_partition.map(|bar| bar.node.as_str()).collect()
 }
 
 /// A split under way.

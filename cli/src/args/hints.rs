@@ -1,7 +1,8 @@
 //! What clap's errors do not know: what hands type that know other programs, and what the environment says already.
 
 use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
 
 /// Verbs of other programs, and what they are called here.
 const CALLED: &[(&str, &str)] = &[
@@ -22,8 +23,31 @@ const CALLED: &[(&str, &str)] = &[
     ("log", "archon events"),
 ];
 
+/// How options begin that a table by ranges has alone.
+const OF_RANGES: &[&str] = &["--split-at", "--split-above", "--merge-below"];
+
 /// The error with what helps.
-pub(super) fn added(mut error: clap::Error) -> clap::Error {
+pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let no_text = args.iter().enumerate().find(|(_, arg)| arg.to_str().is_none());
+    if let Some((place, arg)) = no_text.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
+        let message = format!(
+            "word {place} behind `archon`, {arg:?}, is not UTF-8; keys and names are UTF-8, and a value that is not comes from standard \
+             input: archon kv put KEY -\n"
+        );
+        return clap::Error::raw(ErrorKind::InvalidUtf8, message);
+    }
+    // Whoever says how ranges are split means --range: the other way to share keys among partitions is no choice.
+    let of_ranges =
+        |arg: &OsString| arg.to_str().is_some_and(|arg| OF_RANGES.iter().any(|option| arg.starts_with(option)));
+    if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::MissingRequiredArgument
+        && missing.iter().any(|argument| argument.contains("--range"))
+        && args.iter().any(of_ranges)
+    {
+        let is = |argument: &String| if argument.contains("--range") { "--range".to_owned() } else { argument.clone() };
+        let missing = missing.iter().map(is).collect();
+        error.insert(ContextKind::InvalidArg, ContextValue::Strings(missing));
+    }
     if let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
         && let Some((_, here)) = CALLED.iter().find(|(called, _)| called == verb)
     {

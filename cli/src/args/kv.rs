@@ -139,14 +139,15 @@ Examples:
     /// A key that is there already is written over. Of two lines with one key the later one counts. The first line that is wrong ends it, and
     /// is told by number: what stands before it is written, and nothing after it. To go on, mend the line and import the whole again.
     ///
-    /// JSON: an object on each line, with `key`, and `value` or `value_hex`; `revision` may stand there and is not looked at, so that
-    /// what `kv scan -o json` lists can be imported. CSV: a header with `key`, and `value` or `value_hex` or both, in any order; the
+    /// JSON: an object on each line, with `key`, and `value` or `value_hex`; `revision` may stand there and is not looked at. What
+    /// `kv scan -o json` prints is one list of such objects: `| jq -c '.[]'` puts each on its line. CSV: a header with `key`, and `value` or `value_hex` or both, in any order; the
     /// last line must end, too, so that a file that was cut off is told from a whole one.
     #[command(after_help = "\
 Examples:
   archon kv import orders orders.jsonl
   archon kv import orders orders.csv --dry-run                 checks every line, and asks no cluster
-  zcat orders.csv.gz | archon kv import orders --format csv")]
+  zcat orders.csv.gz | archon kv import orders --format csv
+  archon kv scan paid/ --limit 1000 -o json | jq -c '.[]' | archon kv import paid-orders")]
     Import(ImportArgs),
 }
 
@@ -215,19 +216,19 @@ pub(crate) struct ScanArgs {
     /// The same, also for one that begins with a dash.
     #[arg(long = "prefix", id = "dashed", value_name = "PREFIX", allow_hyphen_values = true)]
     dashed: Option<String>,
-    /// Only this key and greater ones.
+    /// Only this key and greater ones: the lower end, whatever the order.
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
     /// Only keys that are less than this one.
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub(crate) to: Option<String>,
-    /// The greatest key first.
+    /// The greatest key first. --from stays the lower end.
     #[arg(long)]
     pub(crate) reverse: bool,
     /// Only keys beyond this one, in the order listed: to go on where a listing ended.
     #[arg(long, value_name = "K", default_value = "", allow_hyphen_values = true)]
     pub(crate) after: String,
-    /// At most this many.
+    /// At most this many; 100000 at most.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
 }

@@ -404,7 +404,8 @@ Examples:
 /// # Errors
 /// What is wrong with it; `--help` and `--version` arrive here too.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let matches = Cli::command().try_get_matches_from(args).map_err(hints::added)?;
+    let args: Vec<OsString> = args.into_iter().collect();
+    let matches = Cli::command().try_get_matches_from(&args).map_err(|error| hints::added(error, &args))?;
     refuse_idle_flags(&matches)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     if cli.connection.json {
@@ -440,7 +441,13 @@ fn refuse_second_table(matches: &ArgMatches) -> Result<(), clap::Error> {
         Some((verb @ ("export" | "import"), of)) if of.value_source("table") == Some(ValueSource::CommandLine) => {
             let message =
                 format!("the table stands behind `archon kv {verb}`, and --table names another one; say one of them");
-            Err(Cli::command().error(ErrorKind::ArgumentConflict, message))
+            let mut command = Cli::command();
+            command.build();
+            let own = command.find_subcommand_mut("kv").and_then(|kv| kv.find_subcommand_mut(verb));
+            Err(match own {
+                Some(own) => own.error(ErrorKind::ArgumentConflict, message),
+                None => clap::Error::raw(ErrorKind::ArgumentConflict, message),
+            })
         }
         _ => Ok(()),
     }
@@ -514,6 +521,7 @@ mod tests {
         for line in [["archon", "kv", "--table", "a", "export", "b"], ["archon", "kv", "import", "b", "--table", "a"]] {
             let error = read(&line).unwrap_err();
             assert!(error.kind() == ErrorKind::ArgumentConflict && error.to_string().contains("behind"), "{error}");
+            assert!(error.to_string().contains("Usage: archon kv "), "{error}");
         }
         assert!(read(&["archon", "kv", "export", "b"]).is_ok());
     }

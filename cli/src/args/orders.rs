@@ -1,17 +1,59 @@
 //! Options of orders about partitions and nodes, and of the check.
 
-use super::parse::{name, standing, threshold};
+use super::parse::{name, partition, standing, threshold};
+use clap::ArgMatches;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use std::time::Duration;
 
 /// A partition.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PartitionArgs {
-    /// The partition's number.
-    #[arg(value_name = "ID")]
+    /// Its number within its table.
     pub(crate) id: u32,
     /// The table.
-    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
+}
+
+/// A partition as it is written.
+#[derive(clap::Args, Clone, Debug)]
+struct WrittenPartition {
+    /// The partition's number; or the table and its number, as in orders/7.
+    #[arg(value_name = "ID", value_parser = partition, allow_negative_numbers = true)]
+    id: (Option<String>, u32),
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    table: String,
+}
+
+impl clap::FromArgMatches for PartitionArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let WrittenPartition { id: (of, id), table } = WrittenPartition::from_arg_matches(matches)?;
+        let said = matches.value_source("table") == Some(ValueSource::CommandLine);
+        match of {
+            Some(of) if said && of != table => {
+                let message = format!("{of}/{id} is of table {of}, and --table names {table}; say one of them\n");
+                Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
+            }
+            Some(of) => Ok(Self { id, table: of }),
+            None => Ok(Self { id, table }),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for PartitionArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        WrittenPartition::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        WrittenPartition::augment_args_for_update(command)
+    }
 }
 
 /// Why something is ordered.
@@ -108,4 +150,34 @@ pub(crate) struct CheckArgs {
     /// less are notices.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = threshold)]
     pub(crate) held_for: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{PartitionVerb, Verb, parse};
+    use std::ffi::OsString;
+
+    #[test]
+    fn a_partition_as_archon_prints_it_was_no_partition_to_its_verbs() {
+        let read = |line: &[&str]| {
+            let words = ["archon", "partition", "online"].iter().chain(line).map(OsString::from);
+            match parse(words).map_err(|error| error.to_string())?.verb {
+                Verb::Partition(PartitionVerb::Online(args)) => Ok((args.table, args.id)),
+                other => Err(format!("{other:?}")),
+            }
+        };
+        let is = |table: &str, id| Ok((table.to_owned(), id));
+        assert_eq!((read(&["times/7"]), read(&["7"])), (is("times", 7), is("default", 7)));
+        assert_eq!(read(&["times/7", "--table", "times"]), is("times", 7));
+        assert_eq!(read(&["7", "--table", "times"]), is("times", 7));
+        for (line, part) in [
+            (&["times/7", "--table", "orders"][..], "say one of them"),
+            (&["-1"], "begin with 0"),
+            (&["times/x"], "a number, or a table and a number"),
+            (&["a b/1"], "name"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(part), "{line:?}: {error}");
+        }
+    }
 }

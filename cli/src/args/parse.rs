@@ -79,13 +79,20 @@ fn size(text: &str) -> Result<u64, String> {
         "GiB" => f64::from(1_u32 << 30),
         "TiB" => 1024.0 * f64::from(1_u32 << 30),
         "" if text.is_empty() => return Err("a size is missing; write 512MiB or 1GiB".to_owned()),
+        // Nothing is nothing in every unit; whoever asks says whether that is possible.
+        "" if text.parse() == Ok(0.0) => 1.0,
+        _ if text == "none" => return Err("to have none, leave the option out".to_owned()),
         "" => return Err(format!("a size needs a unit: say {text}MiB or {text}GiB")),
         other => {
             return Err(format!("{other:?} is no unit of size; use B, KiB, MiB, GiB or TiB, as in 512MiB or 1GiB"));
         }
     };
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 512MiB or 1GiB"))?;
-    Ok((number * bytes_each) as u64)
+    let bytes = number * bytes_each;
+    if bytes >= u64::MAX as f64 {
+        return Err(format!("{text} is more than can be counted: a size is less than 16777216TiB"));
+    }
+    Ok(bytes as u64)
 }
 
 /// The slowest pace of a backup, in bytes per second: at a slower one a node ends what it gives.
@@ -122,6 +129,18 @@ pub(crate) fn merge_size(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     RangeLimits { merge_below_bytes: Some(bytes), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
     Ok(bytes)
+}
+
+/// A key at which a new table is split.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn split_point(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a key is empty: nothing stands before, behind or between commas".to_owned());
+    }
+    limits::check_key(text.as_bytes()).map_err(|error| error.message)?;
+    Ok(text.to_owned())
 }
 
 /// Operations per second.
@@ -201,6 +220,24 @@ pub(crate) fn peer(text: &str) -> Result<(u64, String), String> {
     Ok((id, address(at)?))
 }
 
+/// A partition: its number, perhaps with its table before it.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn partition(text: &str) -> Result<(Option<String>, u32), String> {
+    let (table, number) = match text.rsplit_once('/') {
+        Some((table, number)) => (Some(name(table)?), number),
+        None => (None, text),
+    };
+    if number.parse::<i64>().is_ok_and(|number| number < 0) {
+        return Err("partitions have numbers that begin with 0".to_owned());
+    }
+    let number = number.parse().map_err(|_| {
+        format!("{text:?} is no partition; write a number, or a table and a number, as in 7 or orders/7")
+    })?;
+    Ok((table, number))
+}
+
 /// The name of a node, a table or a zone.
 ///
 /// # Errors
@@ -231,6 +268,9 @@ mod tests {
             ("1.2.3GiB", "no number"),
             ("1023KiB", "the least limit is 1048576"),
             ("0B", "the least limit"),
+            ("0", "the least limit"),
+            ("none", "leave the option out"),
+            ("99999999TiB", "less than 16777216TiB"),
         ] {
             let error = split_size(bad).unwrap_err();
             assert!(error.contains(why), "{bad:?}: {error}");

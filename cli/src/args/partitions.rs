@@ -57,10 +57,15 @@ pub(crate) enum PartitionVerb {
     /// Without --at the new partition gets the upper half of its bytes: its leader walks over its rows for the middle, slowly, so that
     /// it serves all the while; some seconds for each GiB. With --dry-run it is only said where that is.
     ///
-    /// The new partition gets a copy beside each copy of the old one, made by each node from its own: nothing crosses the network.
-    /// Every key is served while the copies are made, which takes half an hour at most; then those from --at on wait for some
-    /// milliseconds, 5 s at most. What is not done by then is given up, and the partition keeps its keys. `archon partition describe`
-    /// says how far it is, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
+    /// The new partition gets a copy beside each copy of the old one, made by each node from its own: nothing crosses the network. If a
+    /// node dies or lags meanwhile, the split goes on without its copy as long as as many are made as writes need (`archon partition
+    /// describe` says how many); the others are loaded later. Every key is served while the copies are made, which takes half an hour at
+    /// most; then those from --at on wait for some milliseconds, 5 s at most. What is not done by then is given up, and the partition
+    /// keeps its keys. `archon partition describe` says how far it is, `archon events` how it ended. With --wait that is waited for;
+    /// Ctrl-C leaves it to go on.
+    ///
+    /// Who is barred from the partition is barred from the new one, too. If the table has --merge-below, the two are merged again once
+    /// they have held that or less together for a minute.
     ///
     /// Refused (exit 4) while the partition is being moved or split, a copy of it does not count, a node that has one is down, or more
     /// than a third of the nodes are.

@@ -1,6 +1,6 @@
 //! Options of the verbs that look at tables, or make, change and drop one.
 
-use super::parse::{merge_size, name, rate, split_size};
+use super::parse::{merge_size, name, rate, split_point, split_size};
 use super::{OrNone, WatchArgs};
 use clap::Subcommand;
 
@@ -69,27 +69,33 @@ pub(crate) struct AlterTableArgs {
     /// The operations per second above which it is, 100 at least, or `none`.
     #[arg(long, value_name = "OPS|none", value_parser = or_none(rate))]
     pub(crate) split_above_rate: Option<OrNone<u64>>,
-    /// The size of keys and values up to which two neighbours are merged by themselves if they have it together, 16MiB at most and
-    /// half of --split-above, or `none`.
+    /// The size of keys and values up to which two neighbours are merged by themselves if they have it together for a minute, 16MiB at
+    /// most and half of --split-above, or `none`; also those that --split-at or `archon partition split` made.
     #[arg(long, value_name = "SIZE|none", value_parser = or_none(merge_size))]
     pub(crate) merge_below: Option<OrNone<u64>>,
 }
 
 /// Options of `archon table create`.
 #[derive(clap::Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("by").required(true), override_usage = "\
+archon table create <NAME> --partitions <N> --replication <R>
+       archon table create <NAME> --range --replication <R> [--split-at <K1,K2>] [--split-above <SIZE>] [--merge-below <SIZE>]
+       archon table create <NAME> --lease --partitions <N>")]
 pub(crate) struct CreateTableArgs {
     /// The table's name.
     #[arg(value_parser = name)]
     pub(crate) name: String,
     /// How many partitions keys are hashed among, 1 to 16384, for good: 8 to 10 or more for each node or participant that there
     /// will ever be, or shares of them are uneven.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384), required_unless_present = "range")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384), group = "by")]
     pub(crate) partitions: Option<u32>,
     /// The keys are in order: each partition has a range of them.
-    #[arg(long, conflicts_with_all = ["partitions", "lease"])]
+    #[arg(long, conflicts_with = "lease", group = "by")]
     pub(crate) range: bool,
-    /// The keys at which a table by ranges is split from the start, with commas between them; none: it begins with one partition.
-    #[arg(long, value_name = "K1,K2", value_delimiter = ',', requires = "range", conflicts_with_all = ["partitions", "lease"])]
+    /// The keys at which a table by ranges is split from the start, with commas between them, in any order; none: it begins with one
+    /// partition. May be given several times; 1023 keys at most. A key with a comma in it cannot be given: split there later, by
+    /// `archon partition split --at`.
+    #[arg(long, value_name = "K1,K2", value_delimiter = ',', value_parser = split_point, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_at: Vec<String>,
     /// The size of keys and values above which a partition is split by itself, 1MiB at least: 1GiB is ordinary.
     #[arg(long, value_name = "SIZE", value_parser = split_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
@@ -98,10 +104,10 @@ pub(crate) struct CreateTableArgs {
     #[arg(long, value_name = "OPS", value_parser = rate, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_above_rate: Option<u64>,
     /// The size of keys and values up to which two neighbours are merged by themselves if they have it together for a minute, 16MiB at
-    /// most and half of --split-above; also those that --split-at made.
+    /// most and half of --split-above; also those that --split-at or `archon partition split` made.
     #[arg(long, value_name = "SIZE", value_parser = merge_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) merge_below: Option<u64>,
-    /// Copies of each partition, 1 to 7.
+    /// Copies of each partition, 1 to 7; needed for every table but a lease table.
     #[arg(
         long,
         value_name = "R",

@@ -12,6 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Client, Error, ErrorKind, Revision, StaleValue, Value};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
+use archon_types::text::shown_key;
 use bytes::Bytes;
 use std::io::Read;
 
@@ -120,6 +121,9 @@ pub(crate) async fn delete(key: &str, client: &Client, output: &Output) -> Resul
 
 /// Lists keys.
 pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    if let Some(text) = nothing_between(args) {
+        output.talk(text);
+    }
     let (found, more) = pull(args, client).await?;
     if output.is_json() {
         let entries: Vec<Entry> = found.iter().map(|one| entry(&one.key, &one.value, one.revision.get())).collect();
@@ -135,6 +139,15 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
         output.talk(format!("there may be more: say --after {last:?}, or give a higher --limit"));
     }
     Ok(Exit::Done)
+}
+
+/// What to say of bounds between which no key can be.
+fn nothing_between(args: &ScanArgs) -> Option<String> {
+    let (from, to) = (args.from.as_deref()?, args.to.as_deref()?);
+    (from >= to).then(|| {
+        let (from, to) = (shown_key(from.as_bytes()), shown_key(to.as_bytes()));
+        format!("no key is from {from} on and less than {to}: --from is the lower end, also with --reverse, and --to is not included")
+    })
 }
 
 /// Refuses a prefix or a start that no key could have, before anybody is asked.
@@ -234,6 +247,24 @@ fn shown(value: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_that_were_swapped_looked_like_a_table_without_such_keys() {
+        use clap::Parser as _;
+        let said = |line: &[&str]| {
+            let words = ["archon", "kv", "scan"].iter().chain(line);
+            match crate::args::Cli::try_parse_from(words).expect("a command line").verb {
+                crate::args::Verb::Kv(crate::args::KvArgs { verb: crate::args::KvVerb::Scan(args), .. }) => {
+                    nothing_between(&args)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let text = said(&["--from", "2026-03", "--to", "2026-02", "--reverse"]).expect("nothing is between");
+        assert!(text.contains("from \"2026-03\" on and less than \"2026-02\""), "{text}");
+        assert!(said(&["--from", "a", "--to", "a"]).is_some());
+        assert_eq!((said(&["--from", "a", "--to", "b"]), said(&["--from", "a"]), said(&[])), (None, None, None));
+    }
 
     #[test]
     fn a_failed_condition_is_called_the_same_alone_and_in_a_batch() {

@@ -172,7 +172,8 @@ mod tests {
         for (format, text, line, part) in [
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\n\n{\"key\":\"b\"}\n", 3, "neither a value"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"valeu\":\"1\"}\n", 1, "valeu"),
-            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":1}\n", 1, "a text in quotes"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":1}\n", 1, "key, value and value_hex are text in quotes"),
+            (RowFormat::Jsonl, "[{\"key\":\"a\",\"value\":\"1\"}]\n", 1, "jq -c"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"", 1, "ends in the middle"),
             (RowFormat::Jsonl, "{\"key\":\"\",\"value\":\"1\"}\n", 1, "key is empty"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\",\"value_hex\":\"31\"}\n", 1, "both"),

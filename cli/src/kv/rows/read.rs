@@ -72,7 +72,9 @@ fn next_line(file: &mut impl BufRead, number: &mut u64) -> Option<Result<Row, St
             Err(error) => return Some(Err(format!("it cannot be read: {error}"))),
         }
         if line.len() > ROW_BYTES_MAX {
-            return Some(Err(too_long()));
+            // A listing is one line, which may be longer than any row.
+            let is_list = line.trim_ascii_start().starts_with(b"[");
+            return Some(Err(if is_list { json_rows::A_LIST.to_owned() } else { too_long() }));
         }
         let text = match *number {
             1 => line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line),
