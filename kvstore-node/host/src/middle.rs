@@ -5,13 +5,18 @@ use crate::byte_halves::ByteHalves;
 use crate::partitions::Partitions;
 use crate::refusal::Refusal;
 use crate::shell::Shell;
-use crate::split_point::SplitSearch;
+use crate::split_point::{MIDDLE_MS_MAX, SplitSearch};
 use archon_types::split::check_split_at;
 use archon_types::{KeyRange, Middle, Millis, PartitionId};
 use bytes::Bytes;
 
-/// How long the middle that was found is good, in milliseconds: the partition goes on changing.
-const GOOD_MS: u64 = 30_000;
+/// How long what was found is kept for whoever asked, in milliseconds: whatever is written meanwhile, or nobody would be answered of a
+/// partition that is written to much.
+const ANSWER_MS: u64 = 2_000;
+/// A partition of at most so many bytes is walked over in a moment: whoever asks again is told of what it has by then.
+const SMALL_BYTES: u64 = 16 * 1024 * 1024;
+/// What was found of a larger one says nothing any more once this part of its bytes has been written.
+const CHANGED_PART: u64 = 16;
 /// How long it is said that rows could not be read before it is tried again, in milliseconds.
 const FAILED_MS: u64 = 2_000;
 
@@ -24,18 +29,53 @@ pub(crate) enum MiddleSearch {
     /// The walk came to nothing.
     Failed(Millis),
     /// Its rows are walked over.
-    UnderWay(KeyRange),
-    /// What the walk found in these keys.
-    Found { range: KeyRange, at: Option<Bytes>, found: Millis },
+    UnderWay(Asked),
+    /// What the walk found.
+    Found(Found),
+}
+
+/// Of what the middle is looked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    range: KeyRange,
+    /// How many bytes had ever been logged when the walk was asked for.
+    logged_bytes: u64,
+}
+
+/// What a walk found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    of: Asked,
+    at: Option<Bytes>,
+    /// The bytes of all rows.
+    bytes: u64,
+    found: Millis,
+    /// Somebody was told.
+    told: bool,
+}
+
+impl Found {
+    /// Whether it says something of a partition that has logged so many bytes by now.
+    const fn is_good(&self, logged_bytes: u64, now: Millis) -> bool {
+        let age_ms = now.since(self.found);
+        if !self.told && age_ms < ANSWER_MS {
+            return true;
+        }
+        let written = logged_bytes.saturating_sub(self.of.logged_bytes);
+        let is_as_it_was = self.bytes > SMALL_BYTES && written <= self.bytes / CHANGED_PART;
+        self.at.is_some() && is_as_it_was && age_ms < MIDDLE_MS_MAX
+    }
 }
 
 impl MiddleSearch {
-    /// What can be said now of a partition with these keys; `None` if its rows have to be walked over for it.
-    fn known(&self, range: &KeyRange, now: Millis) -> Option<Middle> {
+    /// What can be said now of a partition with these keys, which has logged so many bytes; `None` if its rows have to be walked over
+    /// for it.
+    fn known(&mut self, range: &KeyRange, logged_bytes: u64, now: Millis) -> Option<Middle> {
         match self {
-            Self::UnderWay(of) if of == range => Some(Middle::Searching),
-            Self::Found { range: of, at, found } if of == range && now.since(*found) < GOOD_MS => {
-                Some(at.clone().map_or(Middle::Indivisible, Middle::At))
+            Self::UnderWay(of) if of.range == *range => Some(Middle::Searching),
+            Self::Found(found) if found.of.range == *range && found.is_good(logged_bytes, now) => {
+                found.told = true;
+                Some(found.at.clone().map_or(Middle::Indivisible, Middle::At))
             }
             _ => None,
         }
@@ -43,13 +83,16 @@ impl MiddleSearch {
 
     /// A walk has ended, or come to nothing.
     pub(crate) fn walked(&mut self, search: &SplitSearch, halves: Option<&ByteHalves>, now: Millis) {
-        if *self != Self::UnderWay(search.range.clone()) {
-            return;
-        }
-        let range = search.range.clone();
-        let cuts = |at: &Bytes| check_split_at(&range, at).is_ok();
-        *self = match halves.map(|halves| halves.middle().filter(cuts)) {
-            Some(at) => Self::Found { range, at, found: now },
+        let of = match self {
+            Self::UnderWay(of) if of.range == search.range => of.clone(),
+            _ => return,
+        };
+        let cuts = |at: &Bytes| check_split_at(&search.range, at).is_ok();
+        *self = match halves {
+            Some(halves) => {
+                let at = halves.middle().filter(cuts);
+                Self::Found(Found { of, at, bytes: halves.bytes(), found: now, told: false })
+            }
             None => Self::Failed(now),
         };
     }
@@ -76,12 +119,13 @@ impl<S: Shell> Partitions<S> {
         {
             return Err(Refusal::Unreadable("a walk over its rows came to nothing".to_owned()));
         }
-        if let Some(known) = local.middle.known(&range, self.turn.now) {
+        let logged_bytes = local.retention.logged_bytes();
+        if let Some(known) = local.middle.known(&range, logged_bytes, self.turn.now) {
             return Ok(known);
         }
         let search = SplitSearch { partition, placement: local.placement, range: range.clone() };
         let begun = self.turn.shell.find_split_point(search);
-        local.middle = if begun { MiddleSearch::UnderWay(range) } else { MiddleSearch::None };
+        local.middle = if begun { MiddleSearch::UnderWay(Asked { range, logged_bytes }) } else { MiddleSearch::None };
         Ok(Middle::Searching)
     }
 }
@@ -90,7 +134,8 @@ impl<S: Shell> Partitions<S> {
 mod tests {
     use super::*;
     use crate::mutant::Broken;
-    use crate::test_shell::{OWN, PARTITION, TestShell, row, serving};
+    use crate::test_shell::{OWN, PARTITION, TestShell, request, row, serving, settle};
+    use archon_types::Op;
 
     fn leader() -> Partitions<TestShell> {
         let mut node = serving(Broken::default(), row(1, &[]));
@@ -98,12 +143,20 @@ mod tests {
         node
     }
 
-    fn walked(node: &mut Partitions<TestShell>, rows: &[&str]) {
+    /// The walk finds these rows of so many bytes each.
+    fn walked(node: &mut Partitions<TestShell>, rows: &[&str], bytes: u64) {
         let mut halves = ByteHalves::default();
-        rows.iter().for_each(|key| halves.add(key.as_bytes(), 100));
+        rows.iter().for_each(|key| halves.add(key.as_bytes(), bytes));
         let search = node.shell().searches.last().cloned().expect("a walk");
         node.split_point(&search, Some(&halves), 5);
     }
+
+    fn write(node: &mut Partitions<TestShell>, bytes: usize) {
+        node.operate(request(Op::Put { key: Bytes::from_static(b"x"), value: Bytes::from(vec![7; bytes]) }, "put"));
+        settle(node);
+    }
+
+    const C: Bytes = Bytes::from_static(b"c");
 
     #[test]
     fn the_first_question_begins_a_walk_and_a_later_one_is_answered() {
@@ -111,13 +164,52 @@ mod tests {
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching), "it goes on");
         assert_eq!(node.shell().searches.len(), 1);
-        walked(&mut node, &["a", "b", "c", "d"]);
-        assert_eq!(node.middle(PARTITION), Ok(Middle::At(Bytes::from_static(b"c"))));
-        node.begin(Millis::new(2_000 + GOOD_MS - 1));
-        assert_eq!(node.middle(PARTITION), Ok(Middle::At(Bytes::from_static(b"c"))));
-        node.begin(Millis::new(2_000 + GOOD_MS));
+        walked(&mut node, &["a", "b", "c", "d"], SMALL_BYTES);
+        assert_eq!(node.middle(PARTITION), Ok(Middle::At(C)));
+        node.begin(Millis::new(2_000 + MIDDLE_MS_MAX - 1));
+        assert_eq!(node.middle(PARTITION), Ok(Middle::At(C)));
+        node.begin(Millis::new(2_000 + MIDDLE_MS_MAX));
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching), "it is old");
         assert_eq!(node.shell().searches.len(), 2);
+    }
+
+    /// An operator tries it dry, loads rows, and splits.
+    #[test]
+    fn a_partition_was_split_at_the_middle_that_it_had_before_it_grew() {
+        for (bytes, written, good) in [(100, 0, false), (SMALL_BYTES, 1 << 20, true), (SMALL_BYTES, 4 << 20, false)] {
+            let mut node = leader();
+            assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
+            walked(&mut node, &["a", "b", "c", "d"], bytes);
+            assert_eq!(node.middle(PARTITION), Ok(Middle::At(C)));
+            write(&mut node, written);
+            let again = if good { Middle::At(C) } else { Middle::Searching };
+            assert_eq!(node.middle(PARTITION), Ok(again), "{bytes} {written}");
+        }
+    }
+
+    #[test]
+    fn whoever_asked_for_the_middle_is_told_it_however_much_is_written_meanwhile() {
+        let ask_after = |ms: u64| {
+            let mut node = leader();
+            assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
+            walked(&mut node, &["a", "b", "c", "d"], 100);
+            write(&mut node, 10_000);
+            node.begin(Millis::new(2_000 + ms));
+            node.middle(PARTITION)
+        };
+        assert_eq!(ask_after(ANSWER_MS - 1), Ok(Middle::At(C)));
+        assert_eq!(ask_after(ANSWER_MS), Ok(Middle::Searching), "that is somebody else");
+    }
+
+    #[test]
+    fn a_partition_that_got_rows_was_said_to_have_no_middle_for_half_a_minute() {
+        let mut node = leader();
+        assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
+        walked(&mut node, &[], 0);
+        assert_eq!(node.middle(PARTITION), Ok(Middle::Indivisible));
+        assert_eq!(node.middle(PARTITION), Ok(Middle::Searching), "it is not kept");
+        walked(&mut node, &["a", "b", "c", "d"], 100);
+        assert_eq!(node.middle(PARTITION), Ok(Middle::At(C)));
     }
 
     #[test]
@@ -125,7 +217,7 @@ mod tests {
         for rows in [&[][..], &["a"]] {
             let mut node = leader();
             assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
-            walked(&mut node, rows);
+            walked(&mut node, rows, 100);
             assert_eq!(node.middle(PARTITION), Ok(Middle::Indivisible), "{rows:?}");
         }
     }

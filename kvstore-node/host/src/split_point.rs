@@ -27,8 +27,8 @@ const REST_FACTOR: u64 = 10;
 const REST_ROOM_PART: u64 = 16;
 /// How often a split is proposed that does not begin, in milliseconds.
 const SAY_AGAIN_MS: u64 = 2_000;
-/// How long the middle that was found is good, in milliseconds: the partition goes on changing.
-const MIDDLE_MS_MAX: u64 = 30_000;
+/// How long the middle that a walk found is good at most, in milliseconds: the partition goes on changing.
+pub(crate) const MIDDLE_MS_MAX: u64 = 30_000;
 
 /// A walk over the rows of a partition, to find out how many bytes of users' keys and values they are, and where the middle is.
 #[derive(Clone, PartialEq, Eq, Debug)]
