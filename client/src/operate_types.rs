@@ -222,7 +222,7 @@ pub struct PartitionCopy {
     pub state: Word<ReplicaState>,
     /// Whether it leads.
     pub leads: bool,
-    /// Bytes it stores, as far as is known.
+    /// Bytes it stores, as far as is known; zero while they are not counted.
     pub bytes_stored: u64,
 }
 

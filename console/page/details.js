@@ -76,7 +76,7 @@ function copies(partition) {
       el("td", {}, copy.node, copy.leads ? el("span", { class: "tag" }, "leads") : null),
       el("td", {}, copy.state === "live" ? "in sync" : spaced(copy.state)),
       el("td", {}, spaced(copy.node_status)),
-      el("td", { class: "number" }, bytes(copy.bytes_stored)));
+      el("td", { class: "number" }, bytes(copy.bytes_stored || null)));
   const head = ["Copy on", "Copy", "Node", "Stores"].map((text, at) => el("th", { scope: "col", class: at === 3 ? "number" : null }, text));
   return el("table", { class: "copies" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...partition.copies.map(row)));
 }

@@ -37,6 +37,14 @@ impl LoadBoard {
         }
     }
 
+    /// Nothing is known of the size of a placement any more.
+    pub(crate) fn uncounted(&self, placement: PlacementId) {
+        let mut board = self.board.lock();
+        if board.placements.remove(&placement).is_some() {
+            board.changed.insert(placement);
+        }
+    }
+
     /// A placement is gone.
     pub(crate) fn forget(&self, placement: PlacementId) {
         let mut board = self.board.lock();
@@ -78,7 +86,8 @@ impl LoadBoard {
         let mut placements = Vec::new();
         while placements.len() < PLACEMENTS_PER_HEARTBEAT_MAX {
             let Some(placement) = board.changed.pop_first() else { break };
-            placements.extend(board.placements.get(&placement));
+            let unknown = PlacementLoad { placement, bytes: 0, keys: 0 };
+            placements.push(board.placements.get(&placement).copied().unwrap_or(unknown));
         }
         Load {
             bytes_stored: board.placements.values().map(|load| load.bytes).sum(),
@@ -120,6 +129,22 @@ mod tests {
         assert_eq!(board.take(200, 500).placements, [load(10)]);
         board.forget(PlacementId::new(1));
         assert_eq!(board.bytes_of(PlacementId::new(1)), 0);
+    }
+
+    #[test]
+    fn a_coordinator_kept_a_size_that_was_known_to_be_wrong() {
+        let board = LoadBoard::default();
+        let load = |bytes, keys| PlacementLoad { placement: PlacementId::new(1), bytes, keys };
+        board.placement(load(10, 1));
+        assert_eq!(board.take(0, 500).placements, [load(10, 1)]);
+        board.uncounted(PlacementId::new(1));
+        assert_eq!(board.counted(PlacementId::new(1)), None);
+        let told = board.take(0, 500);
+        assert_eq!((told.placements, told.bytes_stored), (vec![load(0, 0)], 0));
+        board.uncounted(PlacementId::new(1));
+        assert!(board.take(0, 500).placements.is_empty(), "that is said once");
+        board.placement(load(10, 1));
+        assert_eq!(board.take(0, 500).placements, [load(10, 1)]);
     }
 
     #[test]

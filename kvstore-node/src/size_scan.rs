@@ -1,7 +1,8 @@
 //! Counting what is stored, slowly and in the background: sizes for plans and for the progress of copies.
 //!
 //! Counted is what a reader would see, in a [walk](crate::row_walk) over all rows. What is written behind it, or beyond where it ends, is
-//! known from the shard's memtable.
+//! known from the shard's memtable. What was counted before rows were cleared, as after a split, says nothing of those that are left: such
+//! a placement is one that was never counted.
 
 use crate::engine::{Engine, PageLimit};
 use crate::holdings::Holdings;
@@ -84,7 +85,7 @@ pub(crate) async fn count(
         let Some(partition) = holdings.partition_of(placement) else { return };
         let memtable = ShardMemtable { shards: &shards, partition, placement };
         let rows = Rows { engine: &engine, placement, pace };
-        let Some((load, grown)) = count_placement(&rows, &memtable).await else { return };
+        let Some((load, (before, since))) = count_placement(&rows, &memtable).await else { return };
         if holdings.partition_of(placement).is_none() {
             known.lock().remove(&placement);
             return;
@@ -92,18 +93,19 @@ pub(crate) async fn count(
         let counted = {
             let mut known = known.lock();
             // What came where the count did not is in neither.
-            let seemed = grown.map(|(before, since)| before.without(since)).unwrap_or_default();
-            let counted = Counted::next(known.get(&placement).copied(), load, seemed);
+            let counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
             known.insert(placement, counted);
             counted
         };
-        shared.load.placement(counted.with(grown.map(|(_, since)| since).unwrap_or_default()));
+        shared.load.placement(counted.with(since));
     };
+    // The placement that is counted again. Two counts of one would spoil each other.
+    let again_now: Mutex<Option<PlacementId>> = Mutex::default();
     let is_known = |placement: PlacementId| known.lock().contains_key(&placement);
     let first = async {
         loop {
             for placement in holdings.whole() {
-                if !is_known(placement) {
+                if !is_known(placement) && *again_now.lock() != Some(placement) {
                     count(placement, FIRST_PACE).await;
                 }
             }
@@ -114,7 +116,18 @@ pub(crate) async fn count(
         loop {
             for placement in holdings.whole() {
                 if is_known(placement) {
-                    count(placement, PACE).await;
+                    *again_now.lock() = Some(placement);
+                    let forgotten = async {
+                        while is_known(placement) {
+                            tokio::time::sleep(LOOK_INTERVAL).await;
+                        }
+                    };
+                    // One that became unknown is counted faster.
+                    tokio::select! {
+                        () = count(placement, PACE) => {}
+                        () = forgotten => {}
+                    }
+                    *again_now.lock() = None;
                 }
             }
             known.lock().retain(|placement, _| holdings.partition_of(*placement).is_some());
@@ -125,6 +138,11 @@ pub(crate) async fn count(
         loop {
             tokio::time::sleep(TELL_INTERVAL).await;
             for (placement, grown) in shards.grown().await {
+                let Some(grown) = grown else {
+                    known.lock().remove(&placement);
+                    shared.load.uncounted(placement);
+                    continue;
+                };
                 let counted = known.lock().get(&placement).copied();
                 if let Some(counted) = counted
                     && holdings.partition_of(placement).is_some()
@@ -191,7 +209,7 @@ impl Over for ShardMemtable<'_> {
 }
 
 /// A whole count of a placement, and what its memtable said of growth at the end.
-type Count = (PlacementLoad, Option<(Growth, Growth)>);
+type Count = (PlacementLoad, (Growth, Growth));
 
 async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count> {
     let mut load = PlacementLoad { placement: rows.placement, bytes: 0, keys: 0 };
@@ -207,7 +225,7 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
         rows.walk((begin, row::just_after(&last)), memtable, &mut show).await?;
     }
     rows.walk((end, end_of_rows()), memtable, &mut show).await?;
-    Some((load, memtable.counted().await))
+    Some((load, memtable.counted().await?))
 }
 
 #[cfg(test)]
@@ -226,6 +244,7 @@ mod tests {
     struct Still<'a> {
         memtable: &'a Memtable,
         rows: usize,
+        cleared: bool,
     }
 
     impl Above for Still<'_> {
@@ -244,7 +263,7 @@ mod tests {
         }
 
         async fn counted(&self) -> Option<(Growth, Growth)> {
-            None
+            (!self.cleared).then(Default::default)
         }
     }
 
@@ -281,10 +300,35 @@ mod tests {
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
-        let still = Still { memtable: &memtable, rows: 1 };
+        let still = Still { memtable: &memtable, rows: 1, cleared: false };
         let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
         let (load, _) = count_placement(&rows, &still).await.unwrap();
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
+        let cleared = Still { cleared: true, ..still };
+        assert!(count_placement(&rows, &cleared).await.is_none(), "some of that has left meanwhile");
+    }
+
+    /// A count soon after a split found everything that the partition had given away.
+    #[tokio::test]
+    async fn rows_that_were_cleared_and_are_in_the_engine_still_were_counted() {
+        let engine = MemoryEngine::default();
+        let keys = [value_key(b"a"), value_key(b"m"), value_key(b"z")];
+        write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+        let range = KeyRange { begin: Bytes::from_static(b"m"), end: None };
+        let came = RowChange::set(value_key(b"n"), Bytes::from_static(b"value"));
+        memtable.push(Seq::new(1), Effect { clear: Some(range), ..Effect::new(Millis::new(1), vec![came]) }).unwrap();
+        memtable.commit(Seq::new(1));
+        for frozen in [false, true] {
+            if frozen {
+                memtable.freeze();
+            }
+            let still = Still { memtable: &memtable, rows: 10, cleared: false };
+            let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
+            let (load, _) = count_placement(&rows, &still).await.unwrap();
+            assert_eq!(load.keys, 2, "frozen: {frozen}");
+        }
     }
 
     proptest! {
@@ -324,7 +368,7 @@ mod tests {
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let pace = Pace { page: PageLimit { rows_max, bytes_max: usize::MAX }, rest_factor: 0 };
             let rows = Rows { engine: &engine, placement: SPACE, pace };
-            let still = Still { memtable: &memtable, rows: memtable_rows };
+            let still = Still { memtable: &memtable, rows: memtable_rows, cleared: false };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let (load, _) = runtime.block_on(count_placement(&rows, &still)).unwrap();
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();

@@ -220,7 +220,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
             if copy.node_status == NodeStatus::Alive { output.good(&is) } else { output.bad(&is) },
             copy.state.to_string(),
             if copy.leads { "yes" } else { "-" }.to_owned(),
-            bytes_text(copy.bytes_stored),
+            if copy.bytes_stored == 0 { "-".to_owned() } else { bytes_text(copy.bytes_stored) },
         ]
     });
     lines.push(output.rows_text(&columns, rows.collect(), ""));

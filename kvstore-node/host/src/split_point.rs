@@ -134,7 +134,7 @@ impl<S: Shell> Turn<S> {
     ) -> Option<SmallWatch> {
         let range = local.range()?;
         let rate = heat.and_then(Heat::rate);
-        let has = self.shell.stored_bytes(local.placement).map(|bytes| Undersized { bytes, rate });
+        let has = self.stored_bytes(local).map(|bytes| Undersized { bytes, rate });
         let (watch, says) = SmallWatch::look(small, self.now, limits, range, has);
         if let Some(has) = says {
             self.report(local, Fact::Undersized(has));
@@ -142,9 +142,14 @@ impl<S: Shell> Turn<S> {
         watch
     }
 
+    /// What the partition stores, as it was counted; `None` before that, and once some of what was counted has been cleared.
+    fn stored_bytes(&self, local: &LocalCopy<S>) -> Option<u64> {
+        local.memtable.grown().and_then(|_| self.shell.stored_bytes(local.placement))
+    }
+
     fn look_at_bytes(&mut self, local: &LocalCopy<S>, walk: Walk, most: u64) -> Walk {
         let Some(range) = local.range() else { return Walk::Ready };
-        let stored = self.shell.stored_bytes(local.placement);
+        let stored = self.stored_bytes(local);
         // What is not known yet says nothing; what was not known then says so now.
         let has_grown =
             |to: Option<u64>| stored.is_some_and(|stored| stored > most && to.is_none_or(|to| stored >= to));
@@ -191,7 +196,7 @@ impl<S: Shell> Turn<S> {
                 None => {
                     let room = most.unwrap_or_default().saturating_sub(found.map_or(0, ByteHalves::bytes));
                     let room = room.max(most.unwrap_or_default() / REST_ROOM_PART);
-                    let stored = self.shell.stored_bytes(local.placement);
+                    let stored = self.stored_bytes(local);
                     Walk::Rest {
                         until: self.now.plus(rest_ms),
                         grown_to: stored.map(|stored| stored.saturating_add(room)),

@@ -2,7 +2,8 @@ use super::*;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
-use archon_types::{Partition, RangeLimits, Report, RightCopy, RightStage, Split, Version};
+use archon_kv::Effect;
+use archon_types::{Partition, RangeLimits, Report, RightCopy, RightStage, Seq, Split, Version};
 
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };
@@ -195,6 +196,20 @@ fn a_walk_that_came_to_nothing_is_made_again() {
     assert_eq!(searches(&node), 1);
     tick(&mut node, 5_000);
     assert_eq!(searches(&node), 2);
+}
+
+#[test]
+fn a_size_that_was_counted_before_keys_left_was_taken_for_that_of_what_is_left() {
+    let mut node = leader(LIMITS, Some(MIB));
+    tick(&mut node, 2_000);
+    assert_eq!(searches(&node), 0, "it is within its limit");
+    let memtable = &mut node.copies.get_mut(&OWN).expect("a copy").memtable;
+    let at = Seq::new(memtable.last().get() + 1);
+    let gone = KeyRange { begin: Bytes::from_static(b"m"), end: None };
+    memtable.push(at, Effect { clear: Some(gone), ..Effect::new(Millis::new(2_000), Vec::new()) }).expect("the next");
+    memtable.commit(at);
+    tick(&mut node, 3_000);
+    assert_eq!(searches(&node), 1, "nobody knows its size");
 }
 
 #[test]

@@ -38,6 +38,11 @@ impl Clears {
         self.0.iter().any(|(_, range)| range.overlaps(keys))
     }
 
+    /// The ranges, in order of position.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
+        self.0.iter().map(|(_, range)| range)
+    }
+
     /// The ranges.
     pub(crate) fn into_ranges(self) -> impl Iterator<Item = KeyRange> {
         self.0.into_iter().map(|(_, range)| range)

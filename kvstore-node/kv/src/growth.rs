@@ -47,6 +47,8 @@ impl Growth {
 pub(crate) struct Growing {
     /// Since the last count, or since the memtable began.
     since: Growth,
+    /// Rows were cleared since that count that it may have counted.
+    cleared: bool,
     /// The count under way.
     counting: Option<Counting>,
     trend: Trend,
@@ -96,9 +98,10 @@ impl Growing {
     }
 
     /// The count has come to its end: what it missed is what has grown since. Returns what had grown since the one before;
-    /// `None` if the count was begun on another memtable, and says nothing of this one.
+    /// `None` if the count says nothing of this memtable: it was begun on another one, or rows were cleared meanwhile.
     pub(crate) fn counted(&mut self) -> Option<Growth> {
         let counting = self.counting.take()?;
+        self.cleared = false;
         Some(std::mem::replace(&mut self.since, counting.missed))
     }
 
@@ -107,12 +110,20 @@ impl Growing {
         self.trend.is_at_the_end()
     }
 
-    /// Rows were cleared: what was seen of them says nothing of those that stay.
+    /// Rows were cleared, nobody knows how many: what was counted and seen of them says nothing of those that stay.
+    pub(crate) fn clear(&mut self) {
+        self.cleared = true;
+        self.counting = None;
+        self.forget_trend();
+    }
+
+    /// What was seen says nothing of where those rows grow that are to come.
     pub(crate) fn forget_trend(&mut self) {
         self.trend = Trend::default();
     }
 
-    pub(crate) const fn since(&self) -> Growth {
-        self.since
+    /// `None` once rows were cleared that may have been counted.
+    pub(crate) const fn since(&self) -> Option<Growth> {
+        if self.cleared { None } else { Some(self.since) }
     }
 }

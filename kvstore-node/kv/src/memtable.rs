@@ -225,7 +225,7 @@ impl Memtable {
             freed += row_cost(key, held.value.as_ref());
             growing.note(key, Growth::of(key, Some(held.value.as_ref()), None));
         });
-        growing.forget_trend();
+        growing.clear();
         let cost = clear_cost(&range);
         self.clears.add(seq, range);
         self.rows_bytes = self.rows_bytes + cost - freed;
@@ -260,9 +260,9 @@ impl Memtable {
         self.bytes = self.bytes + after - before;
     }
 
-    /// How much the committed rows have grown since they were counted last. Of what an entry cleared only the rows that had
-    /// not left the memtable are known: the others count as if they were still there, until the next count.
-    pub const fn grown(&self) -> Growth {
+    /// How much the committed rows have grown since they were counted last. `None` once an entry has cleared some: of those only
+    /// the ones that had not left the memtable are known, so that nothing is known of how much there is until they are counted anew.
+    pub const fn grown(&self) -> Option<Growth> {
         self.growing.since()
     }
 
@@ -286,7 +286,7 @@ impl Memtable {
     }
 
     /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this memtable,
-    /// which was not there when it began.
+    /// which was not there when it began, or of which rows were cleared since.
     pub fn counted(&mut self) -> Option<Growth> {
         self.growing.counted()
     }

@@ -1,7 +1,9 @@
 //! What of a placement is committed but not in the engine yet, told to whoever counts what is stored.
 
 use crate::engine::Page;
+use archon_kv::row::KIND_VALUE;
 use archon_kv::{Memtable, Reader};
+use archon_types::KeyRange;
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -15,6 +17,8 @@ pub(crate) struct Gathered {
     pub(crate) rows: Vec<(Bytes, Option<usize>)>,
     /// Whether there may be rows after the last one.
     pub(crate) more: bool,
+    /// Users' keys of which nobody sees what the engine still holds.
+    pub(crate) cleared: Vec<KeyRange>,
 }
 
 impl Gathered {
@@ -27,7 +31,7 @@ impl Gathered {
     pub(crate) fn of(memtable: &Memtable, from: Bound<&[u8]>, rows_max: usize) -> Self {
         let mut found = memtable.range(from, Bound::Unbounded, Reader::Committed);
         let rows = found.by_ref().take(rows_max).map(|(key, value)| (key.clone(), value.map(Bytes::len))).collect();
-        Self { rows, more: found.next().is_some() }
+        Self { rows, more: found.next().is_some(), cleared: memtable.cleared_ranges() }
     }
 
     /// The rows that a reader would see of these over a page of the engine from the same key on, each with how many bytes its key
@@ -46,6 +50,7 @@ impl Gathered {
             }
             match over.next_if(|(key, _)| *key == below.key) {
                 Some((key, value_bytes)) => value_bytes.iter().for_each(|bytes| see(key, *bytes)),
+                None if self.hides(&below.key) => {}
                 None => see(&below.key, below.value.len()),
             }
         }
@@ -53,5 +58,10 @@ impl Gathered {
             value_bytes.iter().for_each(|bytes| see(key, *bytes));
         }
         end.cloned()
+    }
+
+    fn hides(&self, row: &[u8]) -> bool {
+        let key = row.split_first().filter(|(kind, _)| **kind == KIND_VALUE).map(|(_, key)| key);
+        key.is_some_and(|key| self.cleared.iter().any(|range| range.contains(key)))
     }
 }

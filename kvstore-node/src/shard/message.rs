@@ -139,8 +139,8 @@ pub(crate) enum ShardMessage {
     /// The size scan has counted a placement. Answered with what had grown since it was counted before, and since this count
     /// went by; `None` if it is not what was counted any more.
     CountEnded { placement: PlacementId, answer: oneshot::Sender<Option<(Growth, Growth)>> },
-    /// Answered with how much each placement here has grown since it was counted.
-    Grown(oneshot::Sender<Vec<(PlacementId, Growth)>>),
+    /// Answered with how much each placement here has grown since it was counted; `None` where that is not what was counted any more.
+    Grown(oneshot::Sender<Vec<(PlacementId, Option<Growth>)>>),
     /// End the thread once what is under way is done.
     Stop,
 }

@@ -258,7 +258,7 @@ impl Shard {
             }
             ShardMessage::CountEnded { placement, answer } => {
                 let memtable = partitions.memtable_mut(placement);
-                let _ = answer.send(memtable.and_then(|memtable| Some((memtable.counted()?, memtable.grown()))));
+                let _ = answer.send(memtable.and_then(|memtable| Some((memtable.counted()?, memtable.grown()?))));
             }
             ShardMessage::Grown(answer) => {
                 let grown = partitions.copies().iter().map(|(placement, local)| (*placement, local.memtable.grown()));

@@ -94,8 +94,8 @@ impl Shards {
         self.sum(ShardMessage::Counted).await
     }
 
-    /// How much each placement has grown since the size scan counted it.
-    pub(crate) async fn grown(&self) -> Vec<(PlacementId, Growth)> {
+    /// How much each placement has grown since the size scan counted it; `None` where the count says nothing any more.
+    pub(crate) async fn grown(&self) -> Vec<(PlacementId, Option<Growth>)> {
         let mut all = Vec::new();
         for inbox in self.inboxes.iter() {
             let (answer, wait) = oneshot::channel();

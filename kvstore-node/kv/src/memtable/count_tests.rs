@@ -51,6 +51,25 @@ fn what_is_known_of_growth_outlives_the_next_count_and_no_clearing() {
 }
 
 #[test]
+fn a_size_that_was_counted_with_keys_that_have_left_was_told_until_the_next_count() {
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    push(&mut memtable, 1, [RowChange::set(key(1), Bytes::from(vec![7; 100]))]).unwrap();
+    memtable.commit(seq(1));
+    memtable.begin_count(None);
+    assert!(memtable.counted().is_some() && memtable.grown().is_some());
+    let count = memtable.begin_count(None);
+    assert!(count.is_some(), "it is under way");
+    let gone = Effect { clear: Some(KeyRange::ALL), ..Effect::new(Millis::new(2), Vec::new()) };
+    memtable.push(seq(2), gone).unwrap();
+    assert!(memtable.grown().is_some(), "it is not committed");
+    memtable.commit(seq(2));
+    assert_eq!((memtable.grown(), memtable.counted()), (None, None), "neither count says anything of what is left");
+    memtable.begin_count(None);
+    assert_eq!(memtable.grown(), None, "it is not counted yet");
+    assert!(memtable.counted().is_some() && memtable.grown().is_some());
+}
+
+#[test]
 fn a_time_series_grows_at_its_end_and_others_do_not() {
     assert!(grows_at_the_end(1_001..1_301));
     assert!(!grows_at_the_end(1_001..1_101), "that is too little to tell");
@@ -106,7 +125,7 @@ proptest! {
         }
         prop_assert!(memtable.counted().is_some());
         write(&mut memtable, &mut rows, after);
-        let grown = memtable.grown();
+        let grown = memtable.grown().expect("nothing was cleared");
         prop_assert_eq!(found_keys as i64 + grown.keys, rows.len() as i64);
         let log_time = (row::LOG_TIME_KEY.len() + 8) as i64;
         let missed = bytes(&rows) as i64 - found_bytes as i64 - grown.bytes;

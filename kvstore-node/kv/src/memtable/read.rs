@@ -17,6 +17,12 @@ impl Memtable {
         frozen || self.clears.reach(keys) || self.open_clears.reach(keys)
     }
 
+    /// The keys of which the engine may still hold rows that committed entries have cleared.
+    pub fn cleared_ranges(&self) -> Vec<KeyRange> {
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.clears());
+        frozen.chain(self.clears.ranges()).cloned().collect()
+    }
+
     /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed or cleared.
     /// The log time is always that of the last committed entry.
     pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
