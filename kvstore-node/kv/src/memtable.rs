@@ -241,6 +241,10 @@ impl Memtable {
         let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
         let (mut before, mut after) = (0, cost);
         let growing = &mut self.growing;
+        if key == row::MERGED_KEY {
+            // The rows of another partition have come, in order of their keys.
+            growing.forget_trend();
+        }
         self.rows.update(key, |key, held| match held {
             Some(held) => {
                 before = row_cost(key, held.value.as_ref());

@@ -2,6 +2,9 @@
 
 use super::tests::{key, push, seq};
 use super::*;
+use crate::merged::Merged;
+use crate::reshape;
+use archon_types::{Revision, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -48,6 +51,37 @@ fn what_is_known_of_growth_outlives_the_next_count_and_no_clearing() {
     assert!(memtable.grows_at_the_end());
     write(&mut memtable, 14_000..14_001, Some(KeyRange { begin: Bytes::from_static(b"~"), end: None }));
     assert!(!memtable.grows_at_the_end(), "what grew may be another partition's");
+}
+
+/// A merge was undone within seconds, and in parts of 69 and 31 in a hundred.
+#[test]
+fn rows_that_were_absorbed_were_taken_for_growth_at_the_end() {
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    memtable.begin_count(Some(row::value_key(&1_000_u32.to_be_bytes())));
+    let mut at = 0;
+    let mut write = |memtable: &mut Memtable, effect: Effect| {
+        at += 1;
+        memtable.push(seq(at), effect).unwrap();
+        memtable.commit(seq(at));
+    };
+    let row = |key: u32| RowChange::set(row::value_key(&key.to_be_bytes()), Bytes::from(vec![7; 1_024]));
+    let keys = KeyRange { begin: Bytes::copy_from_slice(&1_000_u32.to_be_bytes()), end: None };
+    write(&mut memtable, Effect { clear: Some(keys.clone()), ..Effect::new(Millis::new(1), Vec::new()) });
+    for key in 1_001..2_001 {
+        write(&mut memtable, Effect::new(Millis::new(1), vec![row(key)]));
+        if key == 1_500 {
+            memtable.begin_count(None);
+        }
+    }
+    let merged = Merged::next(None, Version::new(2), keys.begin, Revision::ZERO, seq(1_002), Millis::new(1));
+    write(&mut memtable, reshape::absorbed(Millis::new(1), &merged));
+    assert!(!memtable.grows_at_the_end());
+    memtable.begin_count(None);
+    assert!(!memtable.grows_at_the_end(), "nothing has come since");
+    for key in 2_001..2_301 {
+        write(&mut memtable, Effect::new(Millis::new(1), vec![row(key)]));
+    }
+    assert!(memtable.grows_at_the_end(), "that is growth");
 }
 
 #[test]
