@@ -28,7 +28,8 @@ pub struct MergePlan {
 /// # Errors
 /// `NotFound`; `InvalidArgument` for a table whose keys are hashed; `AssignmentInProgress` while one of the two is being split,
 /// merged or moved; `Unavailable` while nobody leads one of them; `Refused` where there is no right neighbour, while a copy does not
-/// count, a node is down or too many nodes are failed, where the right one is too large, and at a limit.
+/// count, a node is down or too many nodes are failed, where the right one is too large or both together would be split again at once,
+/// and at a limit.
 pub fn check_merge(
     state: &ClusterState,
     partition: PartitionId,
@@ -65,6 +66,10 @@ pub fn check_merge(
     }
     if let Some(bytes) = bytes_of(right.id).filter(|bytes| *bytes > MERGE_BYTES_MAX) {
         return refused(too_large(&right_name, bytes));
+    }
+    let both = bytes_of(left.id).unwrap_or_default().saturating_add(bytes_of(right.id).unwrap_or_default());
+    if let Some(most) = state.range_limits(partition.table).split_above_bytes.filter(|most| both > *most) {
+        return refused(split_again(state, left, &name, &right_name, both, most));
     }
     if state.condemned.len() + right.placements.len() > CONDEMNED_MAX {
         return refused(format!(
@@ -107,6 +112,17 @@ pub(crate) fn too_large(name: &str, bytes: u64) -> String {
         "partition {name} has {} or more; one of at most {} is merged into its left neighbour: delete keys of it first, or leave it",
         bytes_text(bytes),
         bytes_text(MERGE_BYTES_MAX)
+    )
+}
+
+/// Why two partitions are not merged that would be split again by themselves.
+fn split_again(state: &ClusterState, row: &Partition, name: &str, right: &str, both: u64, most: u64) -> String {
+    let table =
+        state.tables.get(&row.id.table).map_or_else(|| row.id.table.to_string(), |table| table.name.to_string());
+    format!(
+        "partitions {name} and {right} have about {both} bytes together, and table {table} splits partitions above {most}: what is \
+         merged would be split again at once; raise the limit first, or take it away (archon table alter {table} --split-above \
+         none)"
     )
 }
 

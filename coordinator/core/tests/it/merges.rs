@@ -124,6 +124,23 @@ fn a_partition_that_is_too_large_is_left_as_it_is() {
 }
 
 #[test]
+fn a_merge_was_begun_that_the_limit_of_the_table_undid_at_once() {
+    const MIB: u64 = 1 << 20;
+    let limits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };
+    let bed = TestBed::with_ranges(3, 3, &["g", "p"], limits);
+    let check = |left: Option<u64>, right: Option<u64>| {
+        let bytes_of = |of: PartitionId| if of == times(0) { left } else { right };
+        check_merge(&bed.state, times(0), bytes_of).map_err(|error| (error.kind, error.message))
+    };
+    for (left, right) in [(Some(MIB - 10), Some(11)), (None, Some(MIB + 1)), (Some(MIB + 1), None)] {
+        let (kind, why) = check(left, right).expect_err("it would be split again");
+        assert!(kind == ErrorKind::Refused && why.contains("1048577 bytes together"), "{why}");
+        assert!(why.contains("above 1048576") && why.contains("table alter times --split-above none"), "{why}");
+    }
+    assert!(check(Some(MIB - 10), Some(10)).is_ok() && check(None, None).is_ok());
+}
+
+#[test]
 fn an_operator_cancels_a_merge_until_it_is_done() {
     let mut bed = ranges(3, None);
     let cancelled = |bed: &TestBed, index| check_cancel_merge(&bed.state, times(index)).map_err(|error| error.message);
