@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 const HOPS_MAX: u32 = 3;
 /// How long to wait, in milliseconds, for a table in which a key has moved: the row's change ends it at once.
 const MOVED_PAUSE_MS: u64 = 20;
-/// How often a write may be stamped anew after its first attempt was refused.
+/// How often a write may be stamped anew after it was refused.
 const RESTAMPS_MAX: u32 = 3;
 
 /// An operation under way.

@@ -259,7 +259,7 @@ fn malformed(id: &OpId) -> Option<ErrorDetail> {
 }
 
 pub(super) fn maybe_applied(why: String) -> ErrorDetail {
-    let what = "whether it was applied cannot be told; a first attempt may be sent again with the newest log time";
+    let what = "whether it was applied cannot be told; one that was only ever refused may be sent again with the newest log time";
     ErrorDetail::new(ErrorKind::MaybeApplied, format!("{why}: {what}"))
 }
 
