@@ -187,6 +187,15 @@ impl Session {
         Ok(())
     }
 
+    /// A stream in place of one that broke, if there is one to be had now.
+    async fn connect(&mut self) {
+        if let Some((registered, stream)) = &mut self.registered
+            && let Ok(anew) = BeatStream::connect(&self.beats_to, registered.cluster).await
+        {
+            *stream = anew;
+        }
+    }
+
     /// How long after a heartbeat that left at `began` the next one does.
     fn after(&self, began: Instant) -> Duration {
         let departure = self.registered.as_ref().and_then(|(_, stream)| stream.next_departure_ms());
@@ -245,10 +254,15 @@ async fn live(
                 }
                 lease_until = began + Duration::from_millis(lease_ms);
             }
-            Err(ErrorKind::StaleIncarnation | ErrorKind::Unreachable) => {
+            Err(ErrorKind::StaleIncarnation) => {
                 missed = true;
-                session.register().await?;
-                beats.registered_again += u64::from(measuring);
+                // One that is refused, as where the former life is not failed yet, is tried again by the next heartbeat.
+                let again = session.register().await.is_ok();
+                beats.registered_again += u64::from(measuring && again);
+            }
+            Err(ErrorKind::Unreachable) => {
+                missed = true;
+                session.connect().await;
             }
             _ => missed = true,
         }
