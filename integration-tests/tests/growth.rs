@@ -255,7 +255,7 @@ fn what_is_no_limit_is_refused_with_what_would_be_one() {
         (&["create", "a", "--range", "--replication", "3", "--split-above", "1000KiB"], "the least limit is 1048576"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "much"], "no unit of size"),
         (&["create", "a", "--range", "--replication", "3", "--split-above-rate", "99"], "the least limit is 100"),
-        (&["create", "a", "--range", "--replication", "3", "--split-above", "none"], "no unit of size"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "none"], "leave the option out"),
         (&["alter", "times"], "--split-above"),
         (&["alter", "times", "--split-above", "0B"], "the least limit"),
         (&["alter", "default", "--split-above", "1GiB"], "only a table made with --range"),

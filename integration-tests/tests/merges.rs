@@ -182,7 +182,7 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     let ran = cluster.archon(&["partition", "merge", "0", "--table", "times", "--wait"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     let given_up = cluster.done(&["events"]);
-    assert!(ran.stderr.contains("16777216") || given_up.contains("16777216"), "{}\n{given_up}", ran.stderr);
+    assert!(ran.stderr.contains("16.0 MiB") || given_up.contains("16.0 MiB"), "{}\n{given_up}", ran.stderr);
     wait_served(&cluster, "times", 2);
     // Small enough, and too large to be done before it is cancelled.
     cluster.done(&["partition", "split", "1", "--table", "times", "--at", "n-10", "--wait"]);
