@@ -43,12 +43,13 @@ impl Admins {
                     (plan.command.clone(), planned(state, partition, plan))
                 }
                 None => {
+                    let command = check_cancel_split(state, partition)?;
                     let answer = v1::SplitPartitionResponse {
                         left_keys: state.partition(partition).map(|row| row.range.clone().into()),
                         right_keys: None,
                         ..begun(state, partition)?
                     };
-                    (check_cancel_split(state, partition)?, answer)
+                    (command, answer)
                 }
             };
             if dry_run {
