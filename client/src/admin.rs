@@ -16,6 +16,7 @@ use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClien
 use archon_security::{Caller, Transport};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
 use archon_types::plan::Plan;
+use archon_types::subject::NodeName;
 use archon_types::text::into_plain;
 use archon_types::{
     Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RangeLimits, RequestId,
@@ -427,6 +428,7 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         keys_stored: wire.keys,
         operations_per_second: wire.operations_per_second,
         silent_for_ms: wire.silent_for_ms,
+        via: wire.via.map(|relay| NodeName::from(relay).node),
         disk_full: wire.disk_full.is_some(),
         stopped: wire.stopped,
         timing: wire.timing.map(Into::into),

@@ -120,6 +120,8 @@ pub struct NodeSummary {
     pub operations_per_second: Option<u64>,
     /// Time since its last heartbeat, as the leading coordinator saw it; null if that heard none.
     pub silent_for_ms: Option<u64>,
+    /// The node that relayed its last heartbeat; null if it came straight.
+    pub via: Option<String>,
     /// It takes no writes, for its disk is full.
     pub disk_full: bool,
     /// It is failed since it said itself that it has stopped.

@@ -28,6 +28,8 @@ pub(crate) struct Heard {
     pub(crate) table_version: Version,
     /// What pushes to it must show.
     pub(crate) key: PushKey,
+    /// The node that relayed its heartbeat; none of one that came straight, or that is a relay's own.
+    pub(crate) via: Option<NodeId>,
 }
 
 /// Plans by the versions of tables and moves that they are made for.

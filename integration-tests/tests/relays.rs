@@ -62,11 +62,25 @@ fn assert_no_lease_lapsed(cluster: &Cluster, nodes: &[&str]) {
     }
 }
 
+/// Waits until the nodes that are alive are listed with whoever relays for them: one of `relays`, or nobody.
+fn wait_listed(cluster: &Cluster, relays: &[&str]) {
+    wait_for("the list to say who relays", TIMEOUT, || {
+        let listed = cluster.json(&["node", "list"])?;
+        let alive = listed.as_array().into_iter().flatten().filter(|node| node["status"] == "alive");
+        let right = |node: &serde_json::Value| match node["via"].as_str() {
+            Some(relay) => relays.contains(&relay),
+            None => relays.is_empty() || node["node"].as_str().is_some_and(|name| relays.contains(&name)),
+        };
+        check(alive.clone().count() > 1 && alive.clone().all(right), || listed.to_string())
+    });
+}
+
 #[test]
 fn a_killed_relay_costs_nobody_its_lease() {
     let mut cluster = start(Network::Loopback);
     wait_relayed(&cluster, &NODES, 5.0);
     let relays = relays(&cluster);
+    wait_listed(&cluster, &relays);
     let victim = relays[0];
     println!("relays: {relays:?}; killed: {victim}");
     cluster.take_node(victim).kill();
@@ -87,6 +101,7 @@ fn a_killed_relay_costs_nobody_its_lease() {
         }
         check(sent >= 30.0 && passed_on == 0.0, || format!("{sent} heartbeats, {passed_on} carried"))
     });
+    wait_listed(&cluster, &[]);
     assert_no_lease_lapsed(&cluster, &left);
 }
 

@@ -22,7 +22,9 @@ pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Re
 }
 
 fn list_rows(nodes: &[Node], output: &Output) -> String {
-    let columns = [
+    // Few clusters are so large that nodes relay heartbeats.
+    let relayed = nodes.iter().any(|node| node.via.is_some());
+    let mut columns = vec![
         Column::number("ID"),
         Column::text("NAME"),
         Column::text("ADDRESS"),
@@ -37,8 +39,9 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
         Column::number("OPS/S"),
         Column::number("HEARD"),
     ];
+    columns.extend(relayed.then(|| Column::text("VIA")));
     let rows = nodes.iter().map(|node| {
-        vec![
+        let mut row = vec![
             node.id.to_string(),
             node.name.clone(),
             node.address.clone(),
@@ -52,7 +55,9 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
             number_text(node.keys_stored),
             number_text(node.operations_per_second),
             heard_text(node).unwrap_or_else(|| "-".to_owned()),
-        ]
+        ];
+        row.extend(relayed.then(|| node.via.clone().unwrap_or_else(|| "-".to_owned())));
+        row
     });
     output.rows_text(&columns, rows.collect(), "no node has registered yet; start one: `archon node --help`")
 }
@@ -118,7 +123,10 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     lines.push(format!("address      {}", node.address));
     let heard = heard_text(node).map_or_else(
         || ", not heard by the coordinator that leads now".to_owned(),
-        |time| format!(", last heard {time} ago"),
+        |time| {
+            let by = node.via.as_ref().map_or_else(String::new, |relay| format!(" by {relay}"));
+            format!(", last heard {time} ago{by}")
+        },
     );
     lines.push(format!("status       {}{heard}", status_text(node, output)));
     lines.push(format!("goal         {}", goal_text(node)));

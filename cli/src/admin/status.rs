@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
 use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus, Reason, TransportKind};
 use next::next_step;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use without_majority::asked;
 
@@ -53,6 +54,7 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
     if let Some(names) = names_line(&nodes) {
         lines.push(format!("            {names}"));
     }
+    lines.extend(relays_text(&nodes).map(|text| format!("            {text}")));
     if let Some(names) = names_line(&participants) {
         lines.push(format!("            participants: {names}"));
     }
@@ -109,6 +111,18 @@ pub(super) fn nodes_line(status: &Status, output: &Output) -> String {
         String::new()
     };
     format!("{} alive{failed}{wanted}", status.nodes_alive)
+}
+
+/// How many nodes relay heartbeats, if any does, and whose come straight although others' do not.
+fn relays_text(nodes: &[&Node]) -> Option<String> {
+    let relays: BTreeSet<&str> = nodes.iter().filter_map(|node| node.via.as_deref()).collect();
+    if relays.is_empty() {
+        return None;
+    }
+    let heard = nodes.iter().filter(|node| node.status == NodeStatus::Alive && node.silent_for_ms.is_some());
+    let straight = heard.filter(|node| node.via.is_none() && !relays.contains(node.name.as_str())).count();
+    let by = format!("heartbeats by {}", count_text(relays.len(), "relay", "relays"));
+    Some(if straight == 0 { by } else { format!("{by}, of {} straight", count_text(straight, "node", "nodes")) })
 }
 
 fn names_line(nodes: &[&Node]) -> Option<String> {

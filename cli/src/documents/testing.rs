@@ -22,6 +22,7 @@ pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
         keys_stored: Some(0),
         operations_per_second: Some(0),
         silent_for_ms: Some(0),
+        via: None,
         disk_full: false,
         stopped: false,
         timing: None,

@@ -135,17 +135,23 @@ fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
     let now = boot_now();
     let heard = || {
         let entries = gathered.iter().flat_map(|(batch, entries)| entries.iter().map(move |entry| (batch, entry)));
-        entries.filter(|(_, (_, entry))| entry.is_ok()).filter_map(|(batch, (place, _))| batch.beats.beats.get(*place))
+        let granted = entries.filter(|(_, (_, entry))| entry.is_ok());
+        granted.filter_map(|(batch, (place, _))| Some((batch.beats.relay, batch.beats.beats.get(*place)?)))
     };
-    session.note_heard(heard().map(|beat| {
-        let heard =
-            Heard { incarnation: beat.incarnation, at: now, table_version: beat.table_version, key: beat.push_key };
+    session.note_heard(heard().map(|(relay, beat)| {
+        let heard = Heard {
+            incarnation: beat.incarnation,
+            at: now,
+            table_version: beat.table_version,
+            key: beat.push_key,
+            via: relay.map(|(relay, _)| relay).filter(|relay| *relay != beat.node),
+        };
         (beat.node, heard)
     }));
     let mut turned: Vec<(NodeId, Option<DiskFull>)> = Vec::new();
     {
         let mut loads = session.loads().lock();
-        for beat in heard() {
+        for (_, beat) in heard() {
             if let Some(load) = &beat.load
                 && loads.note(beat.node, load)
             {

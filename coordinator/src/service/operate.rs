@@ -183,6 +183,7 @@ fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
 /// A node with what it holds, as people read it.
 pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRow) -> v1::NodeSummary {
     let id = row.node.id;
+    let heard = session.heard(id);
     let loads = session.loads().lock();
     v1::NodeSummary {
         node: Some(row.node.clone().into()),
@@ -191,7 +192,8 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         bytes_stored: loads.bytes_stored(id),
         keys: loads.keys(id),
         operations_per_second: loads.operations_per_second(id),
-        silent_for_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
+        silent_for_ms: heard.map(|heard| boot_now().since(heard.at)),
+        via: heard.and_then(|heard| heard.via).map(|relay| subjects::node_name(state, relay)),
         disk_full: loads.disk_full(id).map(Into::into),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
         maintenance_ends_at_ms: state.controls.maintenance_of(id).map(|maintenance| maintenance.until.get()),

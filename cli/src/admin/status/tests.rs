@@ -42,6 +42,19 @@ next        start coordinator 3 again with its data directory"
 }
 
 #[test]
+fn whose_heartbeats_come_straight_is_told_where_others_are_relayed() {
+    let by = |name: &str, relay: Option<&str>| Node { via: relay.map(str::to_owned), ..node(name, 9) };
+    let nodes = [by("athens", None), by("byzantium", Some("athens")), by("cyrene", Some("athens"))];
+    let text = screen(&status(), &nodes, &output());
+    assert!(text.contains("\n            heartbeats by 1 relay\n"), "{text}");
+    let text = screen(&status(), &[by("athens", None), by("byzantium", None)], &output());
+    assert!(!text.contains("heartbeats"), "{text}");
+    let nodes = [by("athens", None), by("byzantium", Some("athens")), by("cyrene", Some("delos")), by("ephesus", None)];
+    let text = screen(&status(), &nodes, &output());
+    assert!(text.contains("\n            heartbeats by 2 relays, of 1 node straight\n"), "{text}");
+}
+
+#[test]
 fn a_cluster_that_splits_partitions_seemed_to_do_nothing() {
     let mut splits = status();
     splits.coordinators.pop();
