@@ -2,8 +2,9 @@
 
 import { cancelOrder } from "./actions.js";
 import { confirmOrder } from "./confirm.js";
-import { byId, el, keep, mark, say } from "./dom.js";
+import { byId, keep, mark, say } from "./dom.js";
 import { bytes, coming, count, counted } from "./format.js";
+import { progressRow } from "./progress_row.js";
 import { Speed } from "./speed.js";
 import { store } from "./store.js";
 import { spaced } from "./words.js";
@@ -48,7 +49,7 @@ function draw() {
   const rank = (move) => (PHASES.indexOf(move.phase) + PHASES.length + 1) % (PHASES.length + 1);
   open.sort((left, right) => rank(left) - rank(right) || left.move_id - right.move_id);
   const failed = list.filter((move) => move.phase === "failed");
-  keep(byId("move-list"), [...failed, ...open], (move) => move.move_id, make, update);
+  keep(byId("move-list"), [...failed, ...open], (move) => move.move_id, () => progressRow("amount", "why"), update);
   say(byId("moves-count"), running ? counted(summary.moves_total - overCount(summary), "move") : "");
   say(byId("moves-sum"), summaryText(running, summary));
   const total = byId("moves-progress");
@@ -73,22 +74,6 @@ function summaryText(running, summary) {
   const waits = summary.queued > 0 ? [`${count(summary.queued)} wait`] : [];
   // Lines break between the parts, not within them.
   return [...parts, ...waits, ...ends].map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
-}
-
-function make() {
-  const element = el("li", { class: "move" });
-  const parts = {
-    name: el("span", { class: "what" }),
-    way: el("span", { class: "way" }),
-    phase: el("span", { class: "tag" }),
-    progress: el("progress", { max: 100 }),
-    percent: el("span", { class: "number percent" }),
-    amount: el("span", { class: "dim amount" }),
-    why: el("span", { class: "dim why" }),
-  };
-  element.append(parts.name, parts.way, parts.percent, parts.progress, el("span", { class: "notes" }, parts.phase, parts.amount, parts.why));
-  element.parts = parts;
-  return element;
 }
 
 function update(element, move) {

@@ -1,7 +1,8 @@
 // Splits and merges under way: of what, how far, and what they wait for.
 
-import { byId, el, keep, mark, say } from "./dom.js";
+import { byId, keep, mark, say } from "./dom.js";
 import { counted } from "./format.js";
+import { progressRow } from "./progress_row.js";
 import { store } from "./store.js";
 import { spaced } from "./words.js";
 
@@ -11,23 +12,8 @@ export function reshapings() {
 
 function draw() {
   const { reshapings: list = [], reshapings_total: total = 0 } = store.rebalance ?? {};
-  keep(byId("reshaping-list"), list, ({ table_id: table, partition, right }) => `${table}/${partition}/${right}`, make, update);
+  keep(byId("reshaping-list"), list, ({ table_id: table, partition, right }) => `${table}/${partition}/${right}`, () => progressRow("why"), update);
   say(byId("reshapings-more"), total > list.length ? `and ${counted(total - list.length, "more split or merge", "more splits or merges")}` : "");
-}
-
-function make() {
-  const element = el("li", { class: "move" });
-  const parts = {
-    name: el("span", { class: "what" }),
-    way: el("span", { class: "way" }),
-    phase: el("span", { class: "tag" }),
-    progress: el("progress", { max: 100 }),
-    percent: el("span", { class: "number percent" }),
-    why: el("span", { class: "dim why" }),
-  };
-  element.append(parts.name, parts.way, parts.percent, parts.progress, el("span", { class: "notes" }, parts.phase, parts.why));
-  element.parts = parts;
-  return element;
 }
 
 function update(element, reshaping) {

@@ -57,6 +57,7 @@ files! {
     "partition_map.js": SCRIPT,
     "partitions.css": STYLE,
     "plan.js": SCRIPT,
+    "progress_row.js": SCRIPT,
     "quorum.js": SCRIPT,
     "reshapings.js": SCRIPT,
     "sections.css": STYLE,

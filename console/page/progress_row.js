@@ -1,0 +1,19 @@
+// A line about something that is under way: a move, a split, a merge.
+
+import { el } from "./dom.js";
+
+/** Of what, from where to where, how far, and behind its phase a note of each of these classes. */
+export function progressRow(...notes) {
+  const element = el("li", { class: "move" });
+  const parts = {
+    name: el("span", { class: "what" }),
+    way: el("span", { class: "way" }),
+    phase: el("span", { class: "tag" }),
+    progress: el("progress", { max: 100 }),
+    percent: el("span", { class: "number percent" }),
+  };
+  for (const note of notes) parts[note] = el("span", { class: `dim ${note}` });
+  element.append(parts.name, parts.way, parts.percent, parts.progress, el("span", { class: "notes" }, parts.phase, ...notes.map((note) => parts[note])));
+  element.parts = parts;
+  return element;
+}
