@@ -1,7 +1,6 @@
 //! Splits and merges that are under way, as people want to see them: how far they are, whom they wait for, and why.
 
-use crate::departed;
-use crate::splits::{COPYING_STRAGGLERS_MS, STRAGGLERS_MS};
+use crate::splits::{COPYING_STRAGGLERS_MS, STRAGGLERS_MS, can_form};
 use crate::state::ClusterState;
 use archon_types::{NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split};
 use bytes::Bytes;
@@ -92,15 +91,12 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
             true => format!("every copy is whole: {right} is led in a moment"),
         };
     }
-    let hindered = |copy: &RightCopy| {
-        let lost = row.placement_on(copy.node).is_none_or(|left| departed::is_lost(state, left.id));
-        match (state.is_active(copy.node), lost) {
-            (false, _) => " (which is not alive)",
-            (true, true) => " (whose copy was lost)",
-            (true, false) => "",
-        }
+    let (able, away): (Vec<&RightCopy>, Vec<&RightCopy>) = pending.iter().partition(|copy| can_form(state, row, copy));
+    let hindered = |copy: &RightCopy| match (can_form(state, row, copy), state.is_active(copy.node)) {
+        (true, _) => "",
+        (false, false) => " (which is not alive)",
+        (false, true) => " (whose copy was lost)",
     };
-    let (able, away): (Vec<&RightCopy>, Vec<&RightCopy>) = pending.iter().partition(|copy| hindered(copy).is_empty());
     let named = |copies: &[&RightCopy]| {
         let names = copies.iter().map(|copy| format!("{}{}", state.node_name(copy.node), hindered(copy)));
         names.collect::<Vec<_>>().join(", ")

@@ -125,7 +125,7 @@ impl Phase {
 
 /// Whether a copy on a node that is there is formed, or can still be: from a copy of left. One that was lost is hosted by nobody,
 /// and not replaced before the split is over.
-fn can_form(state: &ClusterState, row: &Partition, copy: &RightCopy) -> bool {
+pub(crate) fn can_form(state: &ClusterState, row: &Partition, copy: &RightCopy) -> bool {
     let has_left = || row.placement_on(copy.node).is_some_and(|left| !departed::is_lost(state, left.id));
     state.is_active(copy.node) && (copy.is_formed() || has_left())
 }
