@@ -234,16 +234,22 @@ fn an_accepted_loss_ends_a_merge_on_either_side() {
     }
 }
 
+/// The copies of two partitions that are merged, before a third copy of each is wanted and some time after.
+pub(crate) fn copies_when_more_are_wanted(bed: &mut TestBed) -> ([Vec<Placement>; 2], [Vec<Placement>; 2]) {
+    let copies = |bed: &TestBed| [0, 1].map(|index| bed.of_times(index).placements.clone());
+    let before = copies(bed);
+    let traits = TableTraits { replication: 3, limits: RangeLimits::NONE };
+    bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, traits });
+    bed.pass(2_000, &[]);
+    (before, copies(bed))
+}
+
 #[test]
 fn nothing_is_repaired_or_moved_while_it_is_merged() {
     let mut bed = ranges(2, None);
     bed.begin_merge(0);
-    let copies = |bed: &TestBed| [0, 1].map(|index| bed.of_times(index).placements.clone());
-    let before = copies(&bed);
-    let traits = TableTraits { replication: 3, limits: RangeLimits::NONE };
-    bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, traits });
-    bed.pass(2_000, &[]);
-    assert_eq!(copies(&bed), before);
+    let (before, after) = copies_when_more_are_wanted(&mut bed);
+    assert_eq!(after, before);
     bed.settle();
     assert_eq!(bed.of_times(0).live().count(), 3);
 }

@@ -4,7 +4,6 @@ use crate::bed::ranges::{TIMES, key, times};
 use crate::bed::{FORMED_AT, TestBed};
 use crate::{merges, splits};
 use archon_coordinator_core::*;
-use archon_types::*;
 
 archon_types::shown_by! {
     PartUnguarded => nothing_of_a_split_was_decided_on_another_row,
@@ -95,10 +94,6 @@ fn a_merge_is_given_up_in_both_rows(mutant: Option<Mutant>) -> bool {
 fn a_partition_that_is_merged_keeps_its_copies(mutant: Option<Mutant>) -> bool {
     let mut bed = merges::ranges(2, mutant);
     bed.begin_merge(0);
-    let copies = |bed: &TestBed| [0, 1].map(|index| bed.of_times(index).placements.clone());
-    let before = copies(&bed);
-    let traits = TableTraits { replication: 3, limits: RangeLimits::NONE };
-    bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, traits });
-    bed.pass(2_000, &[]);
-    copies(&bed) == before
+    let (before, after) = merges::copies_when_more_are_wanted(&mut bed);
+    after == before
 }
