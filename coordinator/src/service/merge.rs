@@ -8,7 +8,7 @@ use crate::session::Session;
 use archon_coordinator_core::{ClusterState, EventKind, Liveness, Response as Answer, check_cancel_merge, check_merge};
 use archon_proto::convert::operate::MergePartition;
 use archon_proto::v1;
-use archon_types::{KeyRange, PartitionId};
+use archon_types::{KeyRange, Partition, PartitionId};
 
 impl Admins {
     /// Begins a merge, says what it would do, or gives one up.
@@ -58,9 +58,9 @@ impl Admins {
                 let right = right.or_else(last).ok_or_else(|| forgotten(state, partition))?;
                 let mut answer = answer(state, partition, right, None);
                 // As the first answer said; once it is over the row says what came of it.
-                if let Some(gets) = state.partition(partition).and_then(|row| row.absorbed_range()) {
-                    answer.keys =
-                        state.partition(partition).map(|row| KeyRange { end: gets.end, ..row.range.clone() }.into());
+                let gets = |row: &Partition| Some(KeyRange { end: row.absorbed_range()?.end, ..row.range.clone() });
+                if let Some(keys) = state.partition(partition).and_then(gets) {
+                    answer.keys = Some(keys.into());
                 }
                 Ok(answer)
             }),

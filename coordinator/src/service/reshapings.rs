@@ -11,33 +11,25 @@ use std::fmt::Write as _;
 const RESHAPINGS_MAX: usize = 256;
 
 /// A split or merge as the state has it.
-pub(super) struct Shown {
-    wire: v1::Reshaping,
-    /// Those who are waited for, by name.
-    waits_for: Vec<(NodeId, String)>,
-}
+pub(super) struct Shown(v1::Reshaping);
 
 impl Shown {
     /// A look at one.
     pub(super) fn new(state: &ClusterState, reshaping: Reshaping) -> Self {
         let count = |copies: usize| u32::try_from(copies).unwrap_or(u32::MAX);
-        let names = reshaping.waits_for.iter().map(|node| subjects::node_name(state, *node));
-        Self {
-            wire: v1::Reshaping {
-                partition: Some(reshaping.partition.into()),
-                table_name: subjects::table_name(state, reshaping.partition.table),
-                kind: reshaping.kind.as_str().to_owned(),
-                phase: reshaping.phase.as_str().to_owned(),
-                right: reshaping.right.index,
-                at: reshaping.at,
-                percent: reshaping.percent,
-                copies: count(reshaping.copies),
-                copies_ready: count(reshaping.copies_ready),
-                waits_for: names.collect(),
-                message: reshaping.why,
-            },
-            waits_for: reshaping.waits_for.into_iter().map(|node| (node, state.node_name(node))).collect(),
-        }
+        Self(v1::Reshaping {
+            partition: Some(reshaping.partition.into()),
+            table_name: subjects::table_name(state, reshaping.partition.table),
+            kind: reshaping.kind.as_str().to_owned(),
+            phase: reshaping.phase.as_str().to_owned(),
+            right: reshaping.right.index,
+            at: reshaping.at,
+            percent: reshaping.percent,
+            copies: count(reshaping.copies),
+            copies_ready: count(reshaping.copies_ready),
+            waits_for: reshaping.waits_for.into_iter().map(|node| subjects::node_name(state, node)).collect(),
+            message: reshaping.why,
+        })
     }
 
     /// A look at the first of all that are under way.
@@ -46,12 +38,13 @@ impl Shown {
     }
 
     /// As people read it, with what the nodes that are waited for told of their disks.
-    pub(super) fn into_wire(mut self, loads: &Loads) -> v1::Reshaping {
-        let full = self.waits_for.iter().filter(|(node, _)| loads.disk_full(*node).is_some());
-        let full: Vec<&str> = full.map(|(_, name)| name.as_str()).collect();
+    pub(super) fn into_wire(self, loads: &Loads) -> v1::Reshaping {
+        let Self(mut wire) = self;
+        let full = wire.waits_for.iter().filter(|node| loads.disk_full(NodeId::new(node.id)).is_some());
+        let full: Vec<&str> = full.map(|node| node.name.as_str()).collect();
         if !full.is_empty() {
-            let _ = write!(self.wire.message, "; there is too little space on {}", full.join(", "));
+            let _ = write!(wire.message, "; there is too little space on {}", full.join(", "));
         }
-        self.wire
+        wire
     }
 }
