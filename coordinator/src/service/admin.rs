@@ -3,24 +3,23 @@
 use super::admin_tables::table_info;
 use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
-use super::voters::{unreachable, unsettled, voter, without_changes};
+use super::status::full_disks;
+use super::voters::voter;
 use super::{Context, answered_before, budget, check_named, only, refuse};
-use super::{certificates, describe, events, quorum, upgrade};
-use crate::clock::{boot_now, wall_now};
+use super::{describe, events, quorum};
+use crate::clock::boot_now;
 use crate::quorum_changes;
-use crate::raft::{QuorumView, spare};
+use crate::raft::spare;
 use crate::session::Session;
-use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
+use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer};
 use archon_proto::convert::admin::LIST_MAX;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-/// Reasons in a status.
-const STATUS_REASONS_MAX: usize = 20;
 /// Events or reasons when the request leaves the number open.
 const LIST_DEFAULT: u32 = 100;
 /// Most nodes, tables or partitions that a text or an answer names.
@@ -125,47 +124,6 @@ impl Admins {
         Ok(Ok((session, answer)))
     }
 
-    async fn status_of(&self, request: &v1::StatusRequest, within: Duration) -> Result<v1::StatusResponse> {
-        self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
-            let view = session.quorum().view();
-            let counts = counts(state);
-            let mut reasons = unsettled(state);
-            reasons.extend(without_changes(view.id, &view.voters));
-            reasons.extend(unreachable(&view.voters));
-            let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
-            reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
-            // What is not served comes first.
-            reasons.extend(upgrade::reason(state, &view));
-            reasons.extend(self.certificates(session, state, &view));
-            reasons.truncate(STATUS_REASONS_MAX);
-            Ok(v1::StatusResponse {
-                cluster: Some(state.cluster.into()),
-                leader: view.leader,
-                term: view.term,
-                coordinators: view.voters.into_iter().map(voter).collect(),
-                table_version: state.table_version().get(),
-                nodes_alive: counts.nodes_alive,
-                nodes_failed: counts.nodes_failed,
-                partitions: counts.partitions,
-                partitions_online: counts.partitions_online,
-                moves_running: counts.migrations_running,
-                reshapings_running: counts.reshapings_running,
-                nodes_min: state.settings.nodes_min,
-                reasons,
-                partitions_under_replicated: counts.partitions_under_replicated,
-                transport: self.context.transport.kind().as_str().to_owned(),
-                copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
-            })
-        })
-        .await
-    }
-
-    /// Why somebody should look at certificates.
-    pub(super) fn certificates(&self, session: &Session, state: &ClusterState, view: &QuorumView) -> Vec<v1::Reason> {
-        let own = self.context.transport.certificate();
-        certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
-    }
-
     async fn nodes(&self, request: &v1::ListNodesRequest, within: Duration) -> Result<v1::ListNodesResponse> {
         self.look(request.cluster.as_ref(), within, |session, state| {
             let nodes = shown_nodes(state).map(|row| node_summary(session, state, row));
@@ -179,11 +137,6 @@ impl Admins {
 fn remembered(session: &Session) -> Remembered {
     let term = session.term().lock();
     session.quorum().replicated().read(|state| Remembered::new(state, term.liveness(), boot_now()))
-}
-
-/// The nodes that refuse writes because their disks are full; heartbeats need the lock, so it is let go at once.
-fn full_disks(session: &Session) -> Vec<(NodeId, DiskFull)> {
-    session.loads().lock().full_disks().collect()
 }
 
 pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {

@@ -18,6 +18,7 @@ mod reshapings;
 pub(crate) mod session;
 mod split;
 pub(crate) mod stats;
+mod status;
 mod subjects;
 pub(crate) mod table;
 mod upgrade;
