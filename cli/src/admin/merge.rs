@@ -2,7 +2,7 @@
 
 use super::orders::partition_failure;
 use super::partition::{keys_text, operand};
-use super::split::end_told;
+use super::split::given_up;
 use super::wait::{Waited, Watched, wait};
 use crate::args::{MergePartitionArgs, PartitionArgs};
 use crate::exit::{Exit, Failure};
@@ -39,11 +39,7 @@ pub(crate) async fn run(
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
         Waited::Over(true) => say(&merge, output, &format!("partition {table}/{id} has got {}", what(&merge))),
         Waited::Over(false) => {
-            let why = end_told(admin, merge.table_id, *id, EventCode::MergeAbandoned).await;
-            let why =
-                why.unwrap_or_else(|| "keeps its keys: its merge was given up; `archon events` says why".to_owned());
-            Err(Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
-                .with_remedy("try again if it is still wanted; `archon events` tells the whole story"))
+            Err(given_up(admin, (merge.table_id, &args.partition), EventCode::MergeAbandoned, "merge").await)
         }
         Waited::Detached => {
             output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));

@@ -39,19 +39,16 @@ fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
         Column::text("WHY"),
     ];
     let rows = rebalance.reshapings.iter().map(|reshaping| {
-        let Reshaping { copies_ready, copies_total, right, .. } = reshaping;
-        let merge = reshaping.kind == ReshapingKind::Merge;
-        vec![
-            reshaping.partition_name(),
-            if merge {
-                format!("one with {right}")
-            } else {
-                format!("split, {right} from {}", shown_key(reshaping.at.as_bytes()))
-            },
-            reshaping.reshaping_phase.to_string(),
-            if merge { "-".to_owned() } else { format!("{copies_ready} of {copies_total}") },
-            reshaping.message.clone(),
-        ]
+        let Reshaping { copies_ready, copies_total, right, at, .. } = reshaping;
+        let (becomes, ready) = match reshaping.kind == ReshapingKind::Merge {
+            true => (format!("one with {right}"), "-".to_owned()),
+            false => {
+                let becomes = format!("split, {right} from {}", shown_key(at.as_bytes()));
+                (becomes, format!("{copies_ready} of {copies_total}"))
+            }
+        };
+        let phase = reshaping.reshaping_phase.to_string();
+        vec![reshaping.partition_name(), becomes, phase, ready, reshaping.message.clone()]
     });
     let mut text = output.rows_text(&columns, rows.collect(), "");
     let more = rebalance.reshapings_total.saturating_sub(u32::try_from(rebalance.reshapings.len()).unwrap_or(u32::MAX));

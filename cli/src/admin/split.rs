@@ -64,11 +64,7 @@ pub(crate) async fn run(
             Ok(Exit::Done)
         }
         Waited::Over(false) => {
-            let why = end_told(admin, split.table_id, *id, EventCode::SplitAbandoned).await;
-            let why =
-                why.unwrap_or_else(|| "keeps its keys: its split was given up; `archon events` says why".to_owned());
-            Err(Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
-                .with_remedy("try again if it is still wanted; `archon events` tells the whole story"))
+            Err(given_up(admin, (split.table_id, &args.partition), EventCode::SplitAbandoned, "split").await)
         }
         Waited::Detached => {
             output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));
@@ -100,8 +96,21 @@ fn halves(split: &PartitionSplit) -> String {
 /// Most of the last events among which it is looked why something was given up.
 const EVENTS_LOOKED_AT: u32 = 1_000;
 
+/// What is said of a split or merge (`what`) of a partition, in the table of this number, that ended by an event of this code.
+pub(super) async fn given_up(
+    admin: &Admin,
+    (table_id, PartitionArgs { id, table }): (u64, &PartitionArgs),
+    code: EventCode,
+    what: &str,
+) -> Failure {
+    let why = end_told(admin, table_id, *id, code).await;
+    let why = why.unwrap_or_else(|| format!("keeps its keys: its {what} was given up; `archon events` says why"));
+    Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
+        .with_remedy("try again if it is still wanted; `archon events` tells the whole story")
+}
+
 /// The last event of this code about a partition: how its split or merge ended, and why.
-pub(super) async fn end_told(admin: &Admin, table: u64, partition: u32, code: EventCode) -> Option<String> {
+async fn end_told(admin: &Admin, table: u64, partition: u32, code: EventCode) -> Option<String> {
     let events = admin.events(EVENTS_LOOKED_AT).await.ok()?;
     let mut ends = events.into_iter().rev().filter(|event| event.code == code);
     let of = |subject: &Subject| matches!(subject, Subject::Partition { table_id, partition: id, .. } if (*table_id, *id) == (table, partition));
