@@ -42,9 +42,7 @@ impl FlusherHandle {
             return Err((FlusherError::Full { bytes: queue.bytes, max }, rows));
         }
         queue.bytes += bytes;
-        queue.work.push_back(Work::Apply { space, upto, rows, bytes });
-        drop(queue);
-        self.shared.wake.notify_one();
+        self.push(queue, Work::Apply { space, upto, rows, bytes });
         Ok(())
     }
 
@@ -61,11 +59,14 @@ impl FlusherHandle {
     }
 
     fn queue(&self, work: Work) -> Result<(), FlusherError> {
-        let mut queue = self.open_queue()?;
+        self.push(self.open_queue()?, work);
+        Ok(())
+    }
+
+    fn push(&self, mut queue: MutexGuard<'_, Queue>, work: Work) {
         queue.work.push_back(work);
         drop(queue);
         self.shared.wake.notify_one();
-        Ok(())
     }
 
     /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::QueueDrained`] tells when to ask again.
@@ -91,9 +92,7 @@ impl FlusherHandle {
         let clear = queue.clears;
         queue.clearing.insert(space, clear);
         queue.cleared.insert(space);
-        queue.work.push_back(Work::Clear { space, clear });
-        drop(queue);
-        self.shared.wake.notify_one();
+        self.push(queue, Work::Clear { space, clear });
         Ok(clear)
     }
 
@@ -108,14 +107,12 @@ impl FlusherHandle {
     /// # Errors
     /// [`FlusherError::Clearing`] or [`FlusherError::Stopped`].
     pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
-        let mut queue = self.open_queue()?;
+        let queue = self.open_queue()?;
         // Under the same lock: a clearing that is asked for now comes after it, and ends it.
         if queue.cleared.contains(&job.to) {
             return Err(FlusherError::Clearing { space: job.to });
         }
-        queue.work.push_back(Work::Form(job));
-        drop(queue);
-        self.shared.wake.notify_one();
+        self.push(queue, Work::Form(job));
         Ok(())
     }
 
