@@ -344,6 +344,8 @@ fn size(change: &Change) -> usize {
 }
 
 #[cfg(test)]
+mod form_tests;
+#[cfg(test)]
 mod job_tests;
 #[cfg(test)]
 mod tests;
