@@ -4,7 +4,7 @@ use crate::client::{Outcome, ReplyTo};
 use crate::raft;
 use archon_coordinator_core::term::{Confirmed, Round};
 use archon_coordinator_core::{Command, Register};
-use archon_host::{Request, YieldAsk, YieldPage};
+use archon_host::{Life, Request, YieldAsk, YieldPage};
 use archon_kv::engine::Row;
 use archon_member::{Heartbeat, LeaseAnswer};
 use archon_replica::{Message, Position, ReplicaAddress};
@@ -128,7 +128,8 @@ pub(crate) enum PeerMessage {
         after: Bytes,
     },
     CopyPage {
-        placement: PlacementId,
+        /// Attempts and requests are counted anew by each life: the page is for this one alone.
+        loader: ReplicaAddress,
         attempt: u64,
         ask: u64,
         start: Position,
@@ -140,11 +141,13 @@ pub(crate) enum PeerMessage {
     },
     /// A page of a partition that is absorbed is wanted on this node.
     YieldAsk {
-        from: NodeId,
+        from: Life,
         ask: YieldAsk,
     },
     /// It, or that there is none yet.
     YieldPage {
+        /// Questions are counted anew by each life, too.
+        to: Incarnation,
         placement: PlacementId,
         ask: u64,
         page: Option<YieldPage>,

@@ -3,11 +3,11 @@
 use crate::event::PeerMessage;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart};
+use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart, Life};
 use archon_kv::engine::{Engine, PageLimit, Row};
 use archon_kv::row;
 use archon_replica::{Input, Position, ReplicaAddress};
-use archon_types::{Millis, PlacementId, ScanOrder, Seq, Version};
+use archon_types::{Incarnation, Millis, PlacementId, ScanOrder, Seq, Version};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -63,8 +63,7 @@ impl World {
         match message {
             PeerMessage::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),
             PeerMessage::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after } => {
-                let own = self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life);
-                if own.is_none_or(|life| life.incarnation != source.incarnation) {
+                if !self.lives(host, source.incarnation) {
                     return;
                 }
                 let resume = start.map_or(Seq::ZERO, |start| start.seq);
@@ -73,15 +72,31 @@ impl World {
                 let Some(Ok(given)) = given else { return };
                 self.give_page(host, loader, (attempt, ask), (source.placement, given), after);
             }
-            PeerMessage::CopyPage { placement, attempt, ask, start, version, after, rows, last } => {
-                self.on_page(host, placement, (attempt, ask), (start, version), (after, rows, last));
+            PeerMessage::CopyPage { loader, attempt, ask, start, version, after, rows, last } => {
+                // Over the product's streams no page of a former life can come.
+                if !self.lives(host, loader.incarnation) {
+                    return;
+                }
+                self.on_page(host, loader.placement, (attempt, ask), (start, version), (after, rows, last));
             }
             PeerMessage::YieldAsk { from, ask } => self.give_right(host, from, &ask),
-            PeerMessage::YieldPage { placement, ask, page } => {
+            PeerMessage::YieldPage { to, placement, ask, page } => {
+                if !self.lives(host, to) {
+                    return;
+                }
                 self.drive(host, |partitions| partitions.absorb_page(placement, ask, page));
             }
         }
         self.settle(host);
+    }
+
+    /// What the process of this machine is registered as.
+    pub(super) fn life(&self, host: usize) -> Option<Life> {
+        self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life)
+    }
+
+    fn lives(&self, host: usize, incarnation: Incarnation) -> bool {
+        self.life(host).is_some_and(|life| life.incarnation == incarnation)
     }
 
     fn give_page(
@@ -108,9 +123,8 @@ impl World {
             let Some(local) = copies.and_then(|copies| copies.get(&source)) else { return };
             row::note_copied(&mut page.rows, local.replica.commit());
         }
-        let (placement, last) = (loader.placement, !page.more);
-        let (start, version, rows) = (given.at, given.version, page.rows);
-        let answer = PeerMessage::CopyPage { placement, attempt, ask, start, version, after, rows, last };
+        let (start, version, rows, last) = (given.at, given.version, page.rows, !page.more);
+        let answer = PeerMessage::CopyPage { loader, attempt, ask, start, version, after, rows, last };
         self.send_to_node(host, loader.node, answer);
     }
 

@@ -2,9 +2,8 @@
 
 use crate::event::PeerMessage;
 use crate::world::World;
-use archon_host::YieldAsk;
+use archon_host::{Life, YieldAsk};
 use archon_kv::engine::PageLimit;
-use archon_types::NodeId;
 
 /// Rows of a page: few, so that it takes several.
 const PAGE_ROWS: usize = 2;
@@ -14,16 +13,16 @@ impl World {
     pub(super) fn ask_right(&mut self, host: usize, ask: YieldAsk) {
         let right = self.quorum.state.partitions.get(ask.right);
         let leader = right.and_then(|row| row.leader_placement()).map(|copy| copy.node);
-        let own = self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life);
-        if let Some((leader, own)) = leader.zip(own) {
-            self.send_to_node(host, leader, PeerMessage::YieldAsk { from: own.node, ask });
+        if let Some((leader, own)) = leader.zip(self.life(host)) {
+            self.send_to_node(host, leader, PeerMessage::YieldAsk { from: own, ask });
         }
     }
 
-    pub(super) fn give_right(&mut self, host: usize, from: NodeId, ask: &YieldAsk) {
+    pub(super) fn give_right(&mut self, host: usize, from: Life, ask: &YieldAsk) {
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
         let page = self.drive(host, |partitions| partitions.yielded(ask.right, ask.attempt, ask.after.as_ref(), limit));
         let Some(page) = page else { return };
-        self.send_to_node(host, from, PeerMessage::YieldPage { placement: ask.placement, ask: ask.ask, page });
+        let answer = PeerMessage::YieldPage { to: from.incarnation, placement: ask.placement, ask: ask.ask, page };
+        self.send_to_node(host, from.node, answer);
     }
 }
