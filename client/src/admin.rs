@@ -341,10 +341,10 @@ impl Admin {
         Ok(wire.events.into_iter().map(Into::into).collect())
     }
 
-    /// Every partition of a table, by number.
+    /// Every partition of a table, by number, also of one that waits for nodes.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table, `NotEnoughNodes` before the first assignment; otherwise see [`Error`].
+    /// `NotFound` if there is no such table; otherwise see [`Error`].
     pub async fn table(&self, name: &str) -> Result<Vec<PartitionSummary>, Error> {
         let table = self.fetch(name).await?;
         Ok(table.partitions().map(|row| partition_summary(&table, row)).collect())
@@ -373,7 +373,7 @@ impl Admin {
         let call = |channel: TracedChannel, request| async move { TableClient::new(channel).get_table(request).await };
         let (mut held, mut from) = (None, 0);
         for _ in 0..PIECES_MAX {
-            let request = v1::GetTableRequest { table: name.to_owned(), from, ..v1::GetTableRequest::default() };
+            let request = v1::GetTableRequest { table: name.to_owned(), from, unassigned: true, ..Default::default() };
             let wire: v1::GetTableResponse = self.0.call(Effect::Reads, request, call).await?;
             let piece = wire.delta.ok_or_else(|| incomplete("GetTableResponse.delta"))?;
             let piece = TablePiece::try_from(piece).map_err(|error| incomplete(&error.to_string()))?;

@@ -92,13 +92,7 @@ async fn look(name: &str, admin: &Admin) -> Result<NodeDescription, Failure> {
     let check = check(name, admin).await?;
     let mut copies = Vec::new();
     for table in admin.list_tables().await? {
-        let partitions = match admin.table(&table.name).await {
-            Ok(partitions) => partitions,
-            // A table that waits for its first assignment is on no node yet.
-            Err(error) if error.kind() == ErrorKind::NotEnoughNodes => continue,
-            Err(error) => return Err(error.into()),
-        };
-        for partition in partitions {
+        for partition in admin.table(&table.name).await? {
             let leads = partition.leader_id == Some(check.node.id);
             for copy in partition.copies.into_iter().filter(|copy| copy.node_id == check.node.id) {
                 copies.push(HostedCopy {

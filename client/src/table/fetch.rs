@@ -128,6 +128,7 @@ pub(super) async fn fetch(
         since: since.get(),
         wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
         from: 0,
+        unassigned: false,
     };
     let (mut held, mut limit) = (None, limit);
     for _ in 0..PIECES_MAX {

@@ -84,7 +84,9 @@ impl Tables {
                 }
                 caller.check_right(has, Right::Read, name, CALL)?;
             }
-            table_ready(state, table)?;
+            if !request.unassigned {
+                table_ready(state, table)?;
+            }
             let piece = table_piece(state, table, since, request.from);
             Ok(v1::GetTableResponse {
                 cluster: Some(state.cluster.into()),

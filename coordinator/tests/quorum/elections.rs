@@ -1,9 +1,10 @@
 //! Who leads, and what it decides only with a majority.
 
-use crate::common::{FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
+use crate::common::{FakeNode, Quorum, admin, channel, kind, request_id, status, table, wait_for};
 use crate::{SOON, serves, settings, settle};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
+use archon_proto::v1::table_client::TableClient;
 use archon_types::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,10 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     let leader = quorum.leader_address().await;
     let waiting = table(&leader, 0).await.unwrap_err();
     assert_eq!((waiting.kind, waiting.have, waiting.need), (ErrorKind::NotEnoughNodes, Some(0), Some(2)));
+    let as_it_is = v1::GetTableRequest { unassigned: true, ..v1::GetTableRequest::default() };
+    let shown = TableClient::new(channel(&leader)).get_table(as_it_is).await.unwrap().into_inner().delta.unwrap();
+    let unassigned = |row: &v1::Partition| row.status() == v1::PartitionStatus::Unassigned && row.placements.is_empty();
+    assert!(shown.partitions.len() == 9 && shown.partitions.iter().all(unassigned), "{shown:?}");
 
     let mut nodes = vec![FakeNode::new("athens").await, FakeNode::new("byzantium").await];
     for node in &mut nodes {
