@@ -13,7 +13,13 @@ use crate::split::SplitWork;
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
-use archon_types::{Fact, Incarnation, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
+use archon_types::{Fact, Incarnation, Millis, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
+
+/// How long ago the oldest row was committed that the engine was not given yet, for a copy that has caught up.
+const CAUGHT_UP_MS: u64 = 100;
+/// How long a copy is behind at most before it says that it has every row all the same: a node that is always behind is waited for no
+/// longer.
+const CATCH_UP_MS_MAX: u64 = 10_000;
 
 /// A copy of the partition that is split off, which this node forms.
 #[derive(Debug)]
@@ -38,7 +44,9 @@ pub(crate) struct WantedCopy {
 enum Stage {
     /// The engine copies rows.
     Copying,
-    /// It has them all, and what is written follows.
+    /// It has them all since then, but not yet what has gathered while it copied them.
+    CatchingUp(Millis),
+    /// It has them all, and what is written follows within a moment.
     Mirroring,
     /// The keys are given up there: the engine was given everything, and brings it to the disk.
     Ending(Position),
@@ -68,13 +76,13 @@ impl OwnCopy {
 
     /// It reads rows that whoever pulls the other copy anew throws away.
     const fn follows(&self) -> bool {
-        matches!(self.stage, Stage::Copying | Stage::Mirroring)
+        matches!(self.stage, Stage::Copying | Stage::CatchingUp(_) | Stage::Mirroring)
     }
 
     /// How far it is, as the row says it.
     const fn is_at(&self) -> RightStage {
         match self.stage {
-            Stage::Copying => RightStage::Copying,
+            Stage::Copying | Stage::CatchingUp(_) => RightStage::Copying,
             Stage::Mirroring | Stage::Ending(_) | Stage::Adopting(_) => RightStage::Mirroring,
             Stage::Formed(_) | Stage::Over => RightStage::Formed,
         }
@@ -85,7 +93,7 @@ impl OwnCopy {
         match self.stage {
             Stage::Mirroring => Some(Fact::Mirroring { attempt, copy }),
             Stage::Formed(position) => Some(Fact::Formed { attempt, copy, position }),
-            Stage::Copying | Stage::Ending(_) | Stage::Adopting(_) | Stage::Over => None,
+            Stage::Copying | Stage::CatchingUp(_) | Stage::Ending(_) | Stage::Adopting(_) | Stage::Over => None,
         }
     }
 }
@@ -100,8 +108,9 @@ impl SplitWork {
 impl<S: Shell> Partitions<S> {
     /// Every row of that copy is there, on the disk, and what is written follows.
     pub fn mirroring(&mut self, copy: PlacementId, attempt: u64) {
+        let now = self.turn.now;
         if let Some(own) = self.own_copy_of(copy, attempt).filter(|own| own.stage == Stage::Copying) {
-            own.come_to(Stage::Mirroring);
+            own.come_to(Stage::CatchingUp(now));
         }
     }
 
@@ -266,11 +275,24 @@ impl<S: Shell> Turn<S> {
         if local.flush_urgency > FlushUrgency::None {
             self.shell.ticked(local, self.now);
         }
+        self.catch_up(local);
         let Some(end) = end.filter(|end| local.flushing >= end.seq) else { return };
         local.flush_urgency = FlushUrgency::None;
         self.shell.end_form(local.placement, copy, end);
         if let Some(own) = &mut local.split.own {
             own.come_to(Stage::Ending(end));
+        }
+    }
+
+    /// A copy that has every row says so once the engine is but a moment behind: what gathered while rows were copied may take it
+    /// half a second, for which all who use the keys would wait if they were given up meanwhile.
+    fn catch_up(&self, local: &mut LocalCopy<S>) {
+        let fresh = |gathering: Option<Millis>| gathering.is_none_or(|since| self.now.since(since) <= CAUGHT_UP_MS);
+        let is_close = local.memtable.frozen().is_none() && fresh(local.gathering_since);
+        let Some(own) = &mut local.split.own else { return };
+        let Stage::CatchingUp(since) = own.stage else { return };
+        if is_close || self.now.since(since) >= CATCH_UP_MS_MAX {
+            own.come_to(Stage::Mirroring);
         }
     }
 

@@ -271,6 +271,42 @@ fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up
 }
 
 #[test]
+fn keys_were_given_up_while_a_copy_lacked_what_had_gathered_while_its_rows_were_copied() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    configure(&mut node, copying(2, &[]));
+    let told = |node: &Partitions<TestShell>| {
+        node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Mirroring { .. }))
+    };
+    ask(&mut node, put("z"), "gathers");
+    node.shell_mut().engine_busy = true;
+    node.mirroring(FORMED, 2);
+    for now in [1_200, 1_300, 2_000] {
+        tick(&mut node, now);
+        assert!(!told(&node), "{now}");
+    }
+    node.shell_mut().engine_busy = false;
+    tick(&mut node, 2_001);
+    assert!(told(&node), "the engine has it");
+}
+
+#[test]
+fn a_copy_that_is_always_behind_is_not_waited_for_for_ever() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    configure(&mut node, copying(2, &[]));
+    ask(&mut node, put("z"), "gathers");
+    node.shell_mut().engine_busy = true;
+    node.mirroring(FORMED, 2);
+    let told = |node: &Partitions<TestShell>| {
+        node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Mirroring { .. }))
+    };
+    node.shell_mut().lease_until = Millis::new(60_000);
+    tick(&mut node, 10_900);
+    assert!(!told(&node));
+    tick(&mut node, 11_100);
+    assert!(told(&node));
+}
+
+#[test]
 fn a_split_that_is_given_up_while_rows_are_copied_leaves_the_log_alone() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));

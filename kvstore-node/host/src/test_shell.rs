@@ -66,6 +66,8 @@ pub(crate) struct TestShell {
     pub(crate) asks: Vec<YieldAsk>,
     /// No report finds room.
     pub(crate) reports_full: bool,
+    /// The engine is at work on something else.
+    pub(crate) engine_busy: bool,
 }
 
 impl Default for TestShell {
@@ -96,6 +98,7 @@ impl Default for TestShell {
             sealed_ms: Vec::new(),
             asks: Vec::new(),
             reports_full: false,
+            engine_busy: false,
         }
     }
 }
@@ -246,7 +249,7 @@ impl Shell for TestShell {
         panic!("{at:?}: {error}");
     }
     fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
-        if local.flush_urgency == FlushUrgency::None {
+        if local.flush_urgency == FlushUrgency::None || self.engine_busy {
             return;
         }
         local.freeze();
