@@ -14,7 +14,7 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_security::Caller;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, Report};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
@@ -22,6 +22,8 @@ use tonic::{Request, Response, Status};
 const POLL_LEADER_WAIT: Duration = Duration::from_millis(30);
 /// How often a participant's poll looks whether its life is on record as active.
 const ACTIVATION_LOOK: Duration = Duration::from_millis(20);
+/// How often a report is judged if changes of the same row are committed first, each time.
+const JUDGED_TIMES_MAX: u32 = 8;
 /// Commands of reports in one log entry.
 const COMMANDS_MAX: usize = 512;
 
@@ -117,23 +119,40 @@ impl Sessions {
         let Reports { member, reports } = Reports::try_from(request)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
-        let reported = {
-            let mut term = session.term().lock();
-            state.read(|state| {
-                check_member(cluster.as_ref(), state)?;
-                check_own(caller, "/archon.v1.Session/Report", state, member.node)?;
-                Ok::<_, ErrorDetail>(term.reports(state, boot_now(), member.node, member.incarnation, &reports))
-            })?
-        };
-        if reported.needs_round() {
-            session.confirm(within).await?;
+        let mut outcomes: Vec<Option<ErrorDetail>> = vec![None; reports.len()];
+        // All at first, and then those for which another change of the same row was committed first, as of nodes that come to the
+        // same stage of a split at the same time: they would only be told again.
+        let mut places: Vec<usize> = (0..reports.len()).collect();
+        for _ in 0..JUDGED_TIMES_MAX {
+            let judged: Vec<Report> = places.iter().filter_map(|place| reports.get(*place)).cloned().collect();
+            let reported = {
+                let mut term = session.term().lock();
+                state.read(|state| {
+                    check_member(cluster.as_ref(), state)?;
+                    check_own(caller, "/archon.v1.Session/Report", state, member.node)?;
+                    Ok::<_, ErrorDetail>(term.reports(state, boot_now(), member.node, member.incarnation, &judged))
+                })?
+            };
+            if reported.needs_round() {
+                session.confirm(within).await?;
+            }
+            let Reported { refused, commands } = reported;
+            for (place, refused) in places.iter().zip(refused) {
+                if let Some(outcome) = outcomes.get_mut(*place) {
+                    *outcome = refused;
+                }
+            }
+            let commands = commands.into_iter().filter_map(|(place, command)| Some((*places.get(place)?, command)));
+            places = self.commit_reports(&session, member, commands.collect(), &mut outcomes, within).await?;
+            if places.is_empty() {
+                break;
+            }
         }
-        let Reported { refused: mut outcomes, commands } = reported;
-        self.commit_reports(&session, member, commands, &mut outcomes, within).await?;
         let table_version = state.read(archon_coordinator_core::ClusterState::table_version);
         Ok(Outcomes { outcomes, table_version })
     }
 
+    /// Commits what follows from reports, and says which of them the row had changed for before that.
     async fn commit_reports(
         &self,
         session: &Session,
@@ -141,19 +160,23 @@ impl Sessions {
         mut commands: Vec<(usize, Command)>,
         outcomes: &mut [Option<ErrorDetail>],
         within: Duration,
-    ) -> Result<(), ErrorDetail> {
+    ) -> Result<Vec<usize>, ErrorDetail> {
+        let mut overtaken = Vec::new();
         while !commands.is_empty() {
             let rest = commands.split_off(commands.len().min(COMMANDS_MAX));
             let (places, batch): (Vec<usize>, Vec<Command>) = commands.into_iter().unzip();
             let responses = session.propose(None, Actor::Node(member.node), batch, within).await?;
             for (place, response) in places.into_iter().zip(responses) {
                 if let (Some(outcome @ None), Answer::Refused(error)) = (outcomes.get_mut(place), response) {
+                    if error.kind == ErrorKind::StaleVersion {
+                        overtaken.push(place);
+                    }
                     *outcome = Some(error);
                 }
             }
             commands = rest;
         }
-        Ok(())
+        Ok(overtaken)
     }
 
     /// Waits until a participant has other duties than those that it obeys.

@@ -211,6 +211,7 @@ pub struct Tables {
     /// `from` and `next` of each piece.
     pub pieces: Vec<(u64, Option<u64>)>,
     pub largest_push_bytes: usize,
+    /// The first table that came.
     pub held: Option<PartitionTable>,
     pub complete: u64,
     pub nodes: usize,
@@ -247,7 +248,8 @@ impl Tables {
             }
             match Assembly::take(&mut self.assembly, piece) {
                 Assembled::Whole(delta) => match &mut self.held {
-                    Some(held) => assert!(held.merge(delta)),
+                    Some(held) if held.table().id == delta.table.id => assert!(held.merge(delta)),
+                    Some(_) => {} // of another table
                     None => self.held = Some(PartitionTable::from_whole(delta).unwrap()),
                 },
                 Assembled::More(_) => assert_eq!(push.complete, 0, "more is to follow"),

@@ -147,3 +147,65 @@ async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_h
     assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn, []);
     quorum.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_came_to_a_stage_of_a_split_together_had_to_say_so_again() {
+    let quorum = Quorum::start(3, settings(3, 1)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = Vec::new();
+    for name in ["athens", "byzantium", "cyrene"] {
+        let mut node = FakeNode::new(name).await;
+        node.register(&leader).await.unwrap();
+        nodes.push(node);
+    }
+    settle(&quorum, &mut nodes, 1).await;
+    let create = v1::CreateTableRequest {
+        holds: v1::TableHolds::Data.into(),
+        request_id: request_id(),
+        name: "grows".to_owned(),
+        partitioning: Some(v1::create_table_request::Partitioning::Ranges(v1::RangePartitioning::default())),
+        replication: 3,
+        ..Default::default()
+    };
+    admin(&leader).create_table(create).await.unwrap();
+    settle(&quorum, &mut nodes, 2).await;
+    let table = "grows".to_owned();
+    let at = bytes::Bytes::from_static(b"m");
+    let split = v1::SplitPartitionRequest { request_id: request_id(), table, at, ..Default::default() };
+    admin(&leader).split_partition(split).await.unwrap();
+    // A host of the partition that is split, and the copy that it forms.
+    let forms = |node: &FakeNode| {
+        node.duties().into_iter().find_map(|duty| match duty.duty? {
+            v1::duty::Duty::Host(host) => {
+                let (row, own) = (host.partition?, node.sender()?.id);
+                let split = row.split?;
+                let copy = split.copies.iter().find(|copy| copy.node == own)?.id;
+                let fact = v1::FactMirroring { attempt: split.attempt, copy };
+                Some(v1::ReplicaReport {
+                    partition: row.id,
+                    placement: host.placement,
+                    epoch: row.epoch,
+                    version: row.version,
+                    fact: Some(v1::replica_report::Fact::Mirroring(fact)),
+                })
+            }
+            _ => None,
+        })
+    };
+    let reports = wait_for("all nodes to be told of the split", SOON, || async {
+        nodes
+            .iter()
+            .map(|node| forms(node).ok_or_else(|| format!("{:?}", node.duties())))
+            .collect::<Result<Vec<_>, _>>()
+    })
+    .await;
+    let said = nodes.iter().zip(reports).map(|(node, report)| {
+        let request = v1::ReportRequest { cluster: node.cluster.clone(), sender: node.sender(), reports: vec![report] };
+        let mut client = SessionClient::new(common::channel(&leader));
+        async move { client.report(request).await.unwrap().into_inner().outcomes }
+    });
+    for outcomes in futures::future::join_all(said).await {
+        assert!(outcomes.iter().all(|outcome| outcome.error.is_none()), "{outcomes:?}");
+    }
+    quorum.stop_all().await;
+}
