@@ -270,6 +270,10 @@ pub(crate) struct SplitArgs {
     /// How long to measure before and after.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) calm: Duration,
+    /// Merge the two again at the end, and tell what that costs, too. What goes from one log to the other is limited, so
+    /// that the upper half is not to be large.
+    #[arg(long)]
+    pub(crate) merge: bool,
     /// Which cluster.
     #[command(flatten)]
     pub(crate) local: LocalArgs,

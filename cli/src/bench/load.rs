@@ -87,7 +87,7 @@ impl Running {
 }
 
 /// Prints what was measured when, a line for each operation.
-pub(super) fn print_seen<const N: usize>(windows: [(&str, &Seen); N], output: &Output) -> Result<(), Failure> {
+pub(super) fn print_seen(windows: &[(&str, &Seen)], output: &Output) -> Result<(), Failure> {
     let columns = [
         Column::text("WHEN"),
         Column::text("OPERATION"),
@@ -102,7 +102,7 @@ pub(super) fn print_seen<const N: usize>(windows: [(&str, &Seen); N], output: &O
         for (name, measured, latency) in [("put", &seen.put, &seen.put.put), ("get", &seen.get, &seen.get.get)] {
             let Some(latency) = latency else { continue };
             let times = [latency.p50_us, latency.p99_us, latency.max_us].map(micros_text);
-            let mut row = vec![when.to_owned(), name.to_owned(), format!("{:.0}", measured.ops_per_second)];
+            let mut row = vec![(*when).to_owned(), name.to_owned(), format!("{:.0}", measured.ops_per_second)];
             row.extend(times);
             row.push(measured.failed.to_string());
             rows.push(row);

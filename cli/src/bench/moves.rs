@@ -155,7 +155,7 @@ impl Moving {
                 .line(format!("CPU of the nodes while moving, of one core: {}", cost.cpu_percent(self.move_seconds)))?;
         }
         let Some(load) = &self.load else { return Ok(()) };
-        print_seen([("before", &load.before), ("during", &load.during), ("after", &load.after)], output)?;
+        print_seen(&[("before", &load.before), ("during", &load.during), ("after", &load.after)], output)?;
         output.line(format!(
             "moved {:.0} MB in {} copies: {:.1} MB/s; {} of {} keys missing",
             load.moved_megabytes, self.copies, load.megabytes_per_second, load.keys_missing, load.keys

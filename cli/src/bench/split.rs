@@ -1,4 +1,5 @@
-//! `archon bench split`: what splitting a partition costs those who read and write meanwhile, and how long keys that move wait.
+//! `archon bench split`: what splitting a partition, and merging it again, costs those who read and write meanwhile, and how long
+//! keys that move wait.
 
 use super::disturb::{TIMEOUT, sleep_or_interrupt};
 use super::load::{Load, Seen, print_seen};
@@ -36,6 +37,7 @@ struct Splitting {
     before: Seen,
     during: Seen,
     after: Seen,
+    merge: Option<Merging>,
     /// Acknowledged writes that were not there at the end.
     missing: Vec<String>,
     /// Keys that were not there at the end, or with a value that nobody wrote.
@@ -46,6 +48,17 @@ struct Splitting {
 struct Gaps {
     calm: Window,
     split: Window,
+}
+
+/// What was seen while the two were merged again.
+#[derive(Debug, Serialize)]
+struct Merging {
+    /// From the order to when there was one partition, in seconds and, by the coordinators' clock, in milliseconds.
+    merge_seconds: f64,
+    merged_ms: Option<u64>,
+    stays: Window,
+    moves: Window,
+    during: Seen,
 }
 
 /// Measures what a split costs those who use the table.
@@ -111,6 +124,10 @@ async fn measure(
     sleep(args.calm).await?;
     let after = running.end().await?;
     let (copied_ms, cut_ms) = phases(admin, &split.table, split.partition).await?;
+    let merge = match args.merge {
+        true => Some(merge(admin, &load, (&stays, &moves)).await?),
+        false => None,
+    };
     let mut missing = stays.stop(&client).await?;
     missing.extend(moves.stop(&client).await?);
     let read = load.every_key(Mix::ReadBack, "reading every key back", output).await?;
@@ -126,9 +143,41 @@ async fn measure(
         before,
         during,
         after,
+        merge,
         missing,
         keys_missing: read.failed,
     })
+}
+
+/// Merges the two partitions again, under the same load.
+async fn merge(admin: &Admin, load: &Load, (stays, moves): (&Probers, &Probers)) -> Result<Merging, Failure> {
+    stays.mark();
+    moves.mark();
+    let running = load.begin()?;
+    let began = Instant::now();
+    let merge = admin.merge_partition(TABLE, 0, false).await?;
+    until_one(admin).await?;
+    let merge_seconds = began.elapsed().as_secs_f64();
+    stays.all_succeed(TIMEOUT).await?;
+    moves.all_succeed(TIMEOUT).await?;
+    let (stays, moves) = (stays.window(), moves.window());
+    let during = running.end().await?;
+    let [begun, merged] =
+        last_of(admin, &merge.table, merge.partition, [EventCode::MergeBegun, EventCode::Merged]).await?;
+    Ok(Merging { merge_seconds, merged_ms: between(begun, merged), stays, moves, during })
+}
+
+/// Waits for the end of the merge, whichever it is.
+async fn until_one(admin: &Admin) -> Result<(), Failure> {
+    let look = async || {
+        let left = admin.describe_partition(TABLE, 0).await.map_err(|error| error.to_string())?;
+        left.reshaping.map_or(Ok(()), |merge| Err(format!("{}, {}", merge.reshaping_phase, merge.message)))
+    };
+    watch::until("the merge", SPLIT_TIMEOUT, look).await?;
+    match admin.table(TABLE).await?.len() {
+        1 => Ok(watch::until_served(admin, TABLE, 1, TIMEOUT).await?),
+        _ => Err(Failure::failed("the merge was given up").with_remedy("`archon events` says why")),
+    }
 }
 
 /// A key of the workload.
@@ -164,15 +213,28 @@ async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
 
 /// How long each phase of the last split of this partition took, as far as the events still say.
 async fn phases(admin: &Admin, table: &str, partition: u32) -> Result<(Option<u64>, Option<u64>), Failure> {
+    let codes = [EventCode::SplitBegun, EventCode::SplitCut, EventCode::Parted];
+    let [begun, cut, parted] = last_of(admin, table, partition, codes).await?;
+    Ok((between(begun, cut), between(cut, parted)))
+}
+
+/// When each of these last happened to a partition, as far as the events still say.
+async fn last_of<const N: usize>(
+    admin: &Admin,
+    table: &str,
+    partition: u32,
+    codes: [EventCode; N],
+) -> Result<[Option<u64>; N], Failure> {
     let events = admin.events(1_000).await?;
     let about = |event: &&Event| matches!(&event.subject, Subject::Partition { table: of, partition: number, .. } if of == table && *number == partition);
-    let last = |code: EventCode| {
+    Ok(codes.map(|code| {
         let of_code = events.iter().filter(about).filter(|event| event.code == code);
         of_code.map(|event| event.at_ms).max()
-    };
-    let (begun, cut, parted) = (last(EventCode::SplitBegun), last(EventCode::SplitCut), last(EventCode::Parted));
-    let between = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
-    Ok((between(begun, cut), between(cut, parted)))
+    }))
+}
+
+fn between(from: Option<u64>, to: Option<u64>) -> Option<u64> {
+    Some(to?.saturating_sub(from?))
 }
 
 impl Splitting {
@@ -210,15 +272,24 @@ impl Splitting {
             ]
         };
         let (stays, moves) = ("of keys that stay", "of keys that move");
-        let rows = vec![
+        let mut rows = vec![
             row(stays, "calm", &self.stays.calm),
             row(stays, "split", &self.stays.split),
             row(moves, "calm", &self.moves.calm),
             row(moves, "split", &self.moves.split),
         ];
+        let mut seen = vec![("before", &self.before), ("during", &self.during), ("after", &self.after)];
+        if let Some(merge) = &self.merge {
+            rows.extend([row(stays, "merge", &merge.stays), row(moves, "merge", &merge.moves)]);
+            seen.push(("merge", &merge.during));
+        }
         output.rows(&columns, rows, "")?;
-        print_seen([("before", &self.before), ("during", &self.during), ("after", &self.after)], output)?;
+        print_seen(&seen, output)?;
         let text = |time: Option<u64>| time.map_or_else(|| "?".to_owned(), |time| format!("{time} ms"));
+        if let Some(merge) = &self.merge {
+            let merged = text(merge.merged_ms);
+            output.line(format!("merged again in {:.2} s, {merged} of it by the events", merge.merge_seconds))?;
+        }
         let (copied, cut) = (text(self.copied_ms), text(self.cut_ms));
         output.line(format!("keys copied within {copied}, given up and taken over within {cut}"))?;
         output.line(format!(
