@@ -8,7 +8,7 @@ use crate::apply::refused;
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::operate::check_merge;
-use crate::rest::{REST_MS_MAX, rest_ms};
+use crate::proposals::{LastProposal, Outcome, Proposals};
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, Millis, Partition, PartitionId, RangeLimits, TableId, Undersized};
 use bytes::Bytes;
@@ -18,9 +18,6 @@ use std::collections::BTreeMap;
 pub(crate) const AT_ONCE_MAX: usize = 4;
 /// How long the word of a leader is good, in milliseconds: it repeats it three times in that time.
 pub(crate) const WORD_MS: u64 = 30_000;
-/// How long a proposal may be under way to the state, in milliseconds: after that it is taken for void.
-const PROPOSAL_MS: u64 = 1_000;
-
 /// Which partitions are small, and what became of merges that began by themselves.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticMerges {
@@ -29,7 +26,7 @@ pub(crate) struct AutomaticMerges {
     /// When words that are too old are forgotten next.
     forget_at: Millis,
     /// By the left partition.
-    proposals: BTreeMap<PartitionId, LastProposal>,
+    proposals: Proposals,
 }
 
 /// A partition of which its leader said that it is small.
@@ -41,18 +38,6 @@ struct Small {
     said: Millis,
 }
 
-/// The last merge into a partition that began by itself, until it does not matter for the next one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct LastProposal {
-    right: PartitionId,
-    /// When the last one was proposed.
-    proposed: Millis,
-    /// How many were given up, one after the other.
-    given_up: u32,
-    /// The last one was given up, and there is none before that.
-    again_at: Option<Millis>,
-}
-
 impl AutomaticMerges {
     /// Takes note of how merges ended that are over, and now and then forgets words that are too old.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
@@ -60,21 +45,7 @@ impl AutomaticMerges {
             self.forget_at = now.plus(WORD_MS);
             self.small.retain(|_, small| small.is_fresh(now));
         }
-        self.proposals.retain(|left, last| {
-            let Some(row) = state.partitions.get(*left).filter(|_| state.partitions.get(last.right).is_some()) else {
-                return false; // It is done.
-            };
-            match last.again_at {
-                Some(again_at) => now.since(again_at) < REST_MS_MAX,
-                None if row.absorbs().is_some_and(|(_, right)| right == last.right) => true,
-                None if now.since(last.proposed) < PROPOSAL_MS => true,
-                None => {
-                    last.given_up += 1;
-                    last.again_at = Some(now.plus(rest_ms(last.given_up)));
-                    true
-                }
-            }
-        });
+        self.proposals.sync(now, |left, last| outcome(state, left, last, now));
     }
 
     /// What to do when its leader says that the partition of this row has been small for a while. `None`: nothing, for no
@@ -98,7 +69,7 @@ impl AutomaticMerges {
         }
         self.small.insert(place, Small { partition: row.id, end: row.range.end.clone(), has, said: now });
         let Some((left, right, bytes)) = self.pair(state, row, has, limits, now) else { return Ok(None) };
-        if self.proposals.get(&left).is_some_and(|last| last.again_at.is_none()) {
+        if self.proposals.has(left) {
             return Ok(None);
         }
         self.check_room(state, left, now)?;
@@ -109,9 +80,7 @@ impl AutomaticMerges {
         let (Some(left), Some(right)) = (state.partitions.get(left), state.partitions.get(right)) else {
             return Ok(None);
         };
-        let given_up =
-            self.proposals.get(&left.id).filter(|last| last.right == right.id).map_or(0, |last| last.given_up);
-        self.proposals.insert(left.id, LastProposal { right: right.id, proposed: now, given_up, again_at: None });
+        self.proposals.begin(left, right.id, now);
         let edit = Edit::Merge { right: right.id.index, right_version: right.version, undersized_bytes: Some(bytes) };
         Ok(Some(Command::Change(vec![PartitionChange::one(left.id, left.version, edit)])))
     }
@@ -144,20 +113,10 @@ impl AutomaticMerges {
 
     /// Whether one more may begin, and one of this partition.
     fn check_room(&self, state: &ClusterState, left: PartitionId, now: Millis) -> Result<(), ErrorDetail> {
-        if let Some((again_at, given_up)) =
-            self.proposals.get(&left).and_then(|last| Some((last.again_at?, last.given_up)))
-            && now < again_at
-        {
-            let left_ms = again_at.since(now);
-            return Err(refused(format!(
-                "{given_up} merges of it were given up; there is none by itself for {left_ms} ms"
-            )));
-        }
+        self.proposals.check_rested(left, now, "merges")?;
         let under_way = state.partitions.merging().filter(|row| row.absorbs().is_some()).count();
-        let proposed = |last: &&LastProposal| {
-            last.again_at.is_none() && state.partitions.get(last.right).is_some_and(|row| row.merge.is_none())
-        };
-        let under_way = under_way + self.proposals.values().filter(proposed).count();
+        let proposed = |last: &LastProposal| state.partitions.get(last.right).is_some_and(|row| row.merge.is_none());
+        let under_way = under_way + self.proposals.under_way().filter(|(_, last)| proposed(last)).count();
         if under_way >= AT_ONCE_MAX {
             return Err(refused(format!(
                 "{under_way} merges are under way, and no more than {AT_ONCE_MAX} begin by themselves"
@@ -165,6 +124,18 @@ impl AutomaticMerges {
         }
         Ok(())
     }
+}
+
+/// What became of the merge of this partition that was proposed last.
+fn outcome(state: &ClusterState, left: PartitionId, last: &LastProposal, now: Millis) -> Outcome {
+    let Some(row) = state.partitions.get(left).filter(|_| state.partitions.get(last.right).is_some()) else {
+        return Outcome::Done;
+    };
+    if row.absorbs().is_some_and(|(_, right)| right == last.right) || last.may_come(now) {
+        return Outcome::UnderWay;
+    }
+    // A row that is as it was has seen nothing of it.
+    if row.version == last.version { Outcome::Void } else { Outcome::GivenUp }
 }
 
 impl Small {

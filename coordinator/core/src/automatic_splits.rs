@@ -8,57 +8,23 @@ use crate::apply::refused;
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
 use crate::operate::check_split;
-use crate::rest::{REST_MS_MAX, rest_ms};
+use crate::proposals::{LastProposal, Outcome, Proposals};
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Outgrown, Partition, PartitionId};
+use archon_types::{ErrorDetail, Millis, NodeId, Outgrown, Partition, PartitionId};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 
 /// Most splits under way, operators' included, beside which another one begins by itself.
 pub(crate) const AT_ONCE_MAX: usize = 4;
-/// How long a proposal may be under way to the state, in milliseconds: after that it is taken for void.
-const PROPOSAL_MS: u64 = 1_000;
 /// What became of splits that began by themselves, as far as it matters for the next ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticSplits {
-    proposals: BTreeMap<PartitionId, LastProposal>,
-}
-
-/// The last split of a partition that began by itself, until it does not matter for the next one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct LastProposal {
-    /// The number that the new partition was to have.
-    right: u32,
-    /// When the last one was proposed.
-    proposed: Millis,
-    /// How many were given up, one after the other.
-    given_up: u32,
-    /// The last one is over, and there is none before that.
-    again_at: Option<Millis>,
+    proposals: Proposals,
 }
 
 impl AutomaticSplits {
     /// Takes note of how those ended that are over.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
-        self.proposals.retain(|left, last| {
-            let Some(row) = state.partitions.get(*left).filter(|_| state.range_limits(left.table).is_set()) else {
-                return false;
-            };
-            match (last.again_at, outcome(state, row, last, now)) {
-                (Some(again_at), _) => now.since(again_at) < REST_MS_MAX,
-                (None, Outcome::UnderWay) => true,
-                (None, Outcome::Done) => false,
-                (None, Outcome::Void) => {
-                    last.again_at = Some(now);
-                    last.given_up > 0
-                }
-                (None, Outcome::GivenUp) => {
-                    last.given_up += 1;
-                    last.again_at = Some(now.plus(rest_ms(last.given_up)));
-                    true
-                }
-            }
-        });
+        self.proposals.sync(now, |left, last| outcome(state, left, last, now));
     }
 
     /// What to do when its leader says that the partition of this row should be split at `at`. `None`: nothing, for it is above no
@@ -78,29 +44,21 @@ impl AutomaticSplits {
             return Ok(None);
         }
         self.sync(state, now);
-        let given_up = match self.proposals.get(&row.id) {
-            Some(LastProposal { again_at: None, .. }) => return Ok(None),
-            Some(last) if last.again_at.is_some_and(|again_at| now < again_at) => {
-                let left_ms = last.again_at.map_or(0, |again_at| again_at.since(now));
-                return Err(refused(format!(
-                    "{} splits of it were given up; there is none by itself for {left_ms} ms",
-                    last.given_up
-                )));
-            }
-            last => last.map_or(0, |last| last.given_up),
-        };
+        if self.proposals.has(row.id) {
+            return Ok(None);
+        }
+        self.proposals.check_rested(row.id, now, "splits")?;
         self.check_room(state, row)?;
         let plan = check_split(state, row.id, at).map_err(|error| refused(error.message))?;
-        let right = plan.right.index;
-        self.proposals.insert(row.id, LastProposal { right, proposed: now, given_up, again_at: None });
-        let edit = Edit::Split { at: at.clone(), right, outgrown: Some(by) };
+        self.proposals.begin(row, plan.right, now);
+        let edit = Edit::Split { at: at.clone(), right: plan.right.index, outgrown: Some(by) };
         Ok(Some(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])))
     }
 
     /// Whether one more may begin beside those that are under way: a node copies rows for one at a time.
     fn check_room(&self, state: &ClusterState, row: &Partition) -> Result<(), ErrorDetail> {
-        let proposed = self.proposals.iter().filter(|(_, last)| last.again_at.is_none()).map(|(left, _)| *left);
-        let proposed = proposed.filter_map(|left| state.partitions.get(left)).filter(|left| left.split.is_none());
+        let proposed = self.proposals.under_way().filter_map(|(left, _)| state.partitions.get(left));
+        let proposed = proposed.filter(|left| left.split.is_none());
         let under_way: Vec<&Partition> = state.partitions.splitting().chain(proposed.clone()).collect();
         if under_way.len() >= AT_ONCE_MAX {
             return Err(refused(format!(
@@ -119,45 +77,23 @@ impl AutomaticSplits {
     }
 }
 
-enum Outcome {
-    /// Or on its way into the state.
-    UnderWay,
-    /// The new partition is there.
-    Done,
-    /// It never began.
-    Void,
-    /// It began, and nothing came of it.
-    GivenUp,
-}
-
-fn outcome(state: &ClusterState, row: &Partition, last: &LastProposal, now: Millis) -> Outcome {
-    let right = PartitionId::new(row.id.table, last.right);
-    if row.split.as_ref().is_some_and(|split| split.right == last.right) {
+/// What became of the split of this partition that was proposed last.
+fn outcome(state: &ClusterState, left: PartitionId, last: &LastProposal, now: Millis) -> Outcome {
+    let Some(row) = state.partitions.get(left).filter(|_| state.range_limits(left.table).is_set()) else {
+        return Outcome::Done;
+    };
+    if row.split.as_ref().is_some_and(|split| split.right_of(row.id) == last.right) {
         return Outcome::UnderWay;
     }
-    if state.partitions.get(right).is_some() {
+    if state.partitions.get(last.right).is_some() {
         return Outcome::Done;
     }
-    let used = state.tables.get(&row.id.table).is_some_and(|table| table.keys.numbers_end() > last.right);
+    let used = state.tables.get(&row.id.table).is_some_and(|table| table.keys.numbers_end() > last.right.index);
     let others = || state.partitions.splitting().filter_map(|row| Some(row.split.as_ref()?.right_of(row.id)));
     match used {
-        true if others().any(|other| other == right) => Outcome::Void,
+        true if others().any(|other| other == last.right) => Outcome::Void,
         true => Outcome::GivenUp,
-        false if now.since(last.proposed) < PROPOSAL_MS => Outcome::UnderWay,
+        false if last.may_come(now) => Outcome::UnderWay,
         false => Outcome::Void,
     }
-}
-
-/// What is answered to somebody who wants the partitions of a lease table split or merged.
-pub(crate) fn of_leases(table: &str) -> ErrorDetail {
-    let message = format!("table {table} is of leases: it has no keys, and its number of partitions stays");
-    ErrorDetail::new(ErrorKind::InvalidArgument, message)
-}
-
-/// What is answered to somebody who wants the partitions of a table split or merged by themselves whose keys are hashed.
-pub(crate) fn hashed(table: &str) -> ErrorDetail {
-    let message = format!(
-        "the keys of table {table} are hashed, so that no partition is split or merged; only a table made with --range has limits"
-    );
-    ErrorDetail::new(ErrorKind::InvalidArgument, message)
 }

@@ -21,7 +21,7 @@
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
 //! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
-//! | `automatic_splits`, `automatic_merges` | which partitions that are above a limit, or small, are split and merged by themselves, and when |
+//! | `automatic_splits`, `automatic_merges`, `proposals` | which partitions that are above a limit, or small, are split and merged by themselves, and when |
 //! | `splits`, `merges`, `rest` | when those under way are done or given up; how long nothing is tried again after that |
 //! | `reshapings` | how far those under way are, and whom they wait for, for people |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
@@ -70,6 +70,7 @@ pub mod nodes;
 pub mod operate;
 pub mod partitions;
 pub mod plan;
+mod proposals;
 pub mod recovery;
 mod registration;
 mod remembered;

@@ -2,8 +2,8 @@
 
 use super::cluster::check_replication;
 use super::{Entry, not_found, refused, stale};
-use crate::automatic_splits::hashed;
 use crate::events::EventKind;
+use crate::operate::hashed;
 use crate::response::Response;
 use crate::state::ClusterState;
 use archon_types::settings::min_in_sync_default;

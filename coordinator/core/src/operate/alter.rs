@@ -1,7 +1,7 @@
 //! Changing nodes and tables while they are there.
 
 use super::order::check_there;
-use crate::automatic_splits::{hashed, of_leases};
+use super::reshape::{hashed, of_leases};
 use crate::command::Command;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TableChange, TraitsChange};

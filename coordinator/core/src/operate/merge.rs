@@ -1,15 +1,11 @@
 //! Merges by an operator, judged.
 
-use super::cancel::{CANCEL_MOVES, cancel_merge, cancel_split};
-use crate::automatic_splits::of_leases;
+use super::reshape::{Reshape, check_copies, check_idle, check_nodes, ranged};
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
-use crate::lack::withheld;
 use crate::state::{CONDEMNED_MAX, ClusterState};
 use archon_types::text::bytes_text;
-use archon_types::{
-    ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, Partition, PartitionId, PartitionStatus, ReplicaState,
-};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, PartitionId};
 
 /// What merging a partition with its right neighbour does.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +33,7 @@ pub fn check_merge(
 ) -> Result<MergePlan, ErrorDetail> {
     let refused = |message: String| Err(ErrorDetail::new(ErrorKind::Refused, message));
     let name = state.partition_name(partition);
-    let left = mergeable(state, partition, &name)?;
+    let (left, table) = ranged(state, partition, &name, Reshape::Merge)?;
     let Some(end) = &left.range.end else {
         let before =
             state.partitions.of_table(partition.table).find(|row| row.range.end.as_ref() == Some(&left.range.begin));
@@ -57,19 +53,16 @@ pub fn check_merge(
     for (row, name) in [(left, &name), (right, &right_name)] {
         check_idle(state, row, name)?;
     }
-    if let Some(withheld) = withheld(state) {
-        let (failed, of) = (withheld.failed, withheld.of);
-        return refused(format!("{failed} of {of} nodes are failed: nothing is merged until they are back"));
-    }
+    check_nodes(state, Reshape::Merge)?;
     for (row, name) in [(left, &name), (right, &right_name)] {
-        check_copies(state, row, name)?;
+        check_copies(state, row, name, Reshape::Merge)?;
     }
     if let Some(bytes) = bytes_of(right.id).filter(|bytes| *bytes > MERGE_BYTES_MAX) {
         return refused(too_large(&right_name, bytes));
     }
     let both = bytes_of(left.id).unwrap_or_default().saturating_add(bytes_of(right.id).unwrap_or_default());
-    if let Some(most) = state.range_limits(partition.table).split_above_bytes.filter(|most| both > *most) {
-        return refused(split_again(state, left, &name, &right_name, both, most));
+    if let Some(most) = table.keys.limits().split_above_bytes.filter(|most| both > *most) {
+        return refused(split_again(&table.name, (&name, &right_name), both, most));
     }
     if state.condemned.len() + right.placements.len() > CONDEMNED_MAX {
         return refused(format!(
@@ -91,7 +84,7 @@ pub fn check_merge(
 /// `NotFound`; `Refused` if it is not being merged, or is itself the neighbour of one that is.
 pub fn check_cancel_merge(state: &ClusterState, partition: PartitionId) -> Result<(PartitionId, Command), ErrorDetail> {
     let name = state.partition_name(partition);
-    let row = mergeable(state, partition, &name)?;
+    let (row, _) = ranged(state, partition, &name, Reshape::Merge)?;
     let Some((_, right)) = row.absorbs() else {
         let message = match row.yields() {
             Some((_, left)) => {
@@ -116,73 +109,11 @@ pub(crate) fn too_large(name: &str, bytes: u64) -> String {
 }
 
 /// Why two partitions are not merged that would be split again by themselves.
-fn split_again(state: &ClusterState, row: &Partition, name: &str, right: &str, both: u64, most: u64) -> String {
-    let table =
-        state.tables.get(&row.id.table).map_or_else(|| row.id.table.to_string(), |table| table.name.to_string());
+fn split_again(table: &str, (name, right): (&str, &str), both: u64, most: u64) -> String {
+    // Bytes, since two sizes that differ by little look the same in words.
     format!(
         "partitions {name} and {right} have about {both} bytes together, and table {table} splits partitions above {most}: what is \
          merged would be split again at once; raise the limit first, or take it away (archon table alter {table} --split-above \
          none)"
     )
-}
-
-/// The row of a partition of a table by ranges.
-fn mergeable<'a>(state: &'a ClusterState, partition: PartitionId, name: &str) -> Result<&'a Partition, ErrorDetail> {
-    let found = state.partitions.get(partition).zip(state.tables.get(&partition.table));
-    let Some((row, table)) = found else {
-        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {name}")));
-    };
-    if table.keys.is_range() {
-        return Ok(row);
-    }
-    if state.is_lease(partition.table) {
-        return Err(of_leases(&table.name));
-    }
-    let message = format!(
-        "the keys of table {} are hashed, so that its number of partitions stays; only those of a table made with --range are \
-         merged",
-        table.name
-    );
-    Err(ErrorDetail::new(ErrorKind::InvalidArgument, message))
-}
-
-/// Nothing else goes on with it.
-fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
-    let (what, cancel) = if row.merge.is_some() {
-        (format!("partition {name} is being merged already"), cancel_merge(state, row))
-    } else if row.split.is_some() {
-        (format!("partition {name} is being split"), cancel_split(state, row.id))
-    } else if let Some(moved) = state.migrations.running(row.id) {
-        (format!("move {} of partition {name} is under way", moved.id), CANCEL_MOVES.to_owned())
-    } else {
-        return Ok(());
-    };
-    let message = format!("{what}; wait for it, or cancel it: {cancel}");
-    Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message))
-}
-
-/// Every copy counts and is at hand, and somebody leads.
-fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
-    let refused = |message: String| Err(ErrorDetail::new(ErrorKind::Refused, message));
-    if state.is_offline(row.id) {
-        return refused(format!("partition {name} is offline, as an operator ordered; bring it online first"));
-    }
-    // One that is to be deleted may wait for its node for ever.
-    let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
-    if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
-        let node = state.node_name(copy.node);
-        return refused(format!("{node} has a copy of partition {name} and is down; merge it when it is back"));
-    }
-    if let Some(copy) = kept.find(|copy| copy.state != ReplicaState::Live) {
-        let node = state.node_name(copy.node);
-        let state = copy.state;
-        return refused(format!(
-            "the copy of partition {name} on {node} is {state}; merge it when all of them are live"
-        ));
-    }
-    if row.leader.is_none() || row.status != PartitionStatus::Online {
-        let message = format!("partition {name} is {}: nobody leads it who could bring keys over", row.status);
-        return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500));
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@ mod nodes;
 mod order;
 mod quorum;
 mod recovery;
+mod reshape;
 mod split;
 
 pub use access::{AccessChange, check_access, check_withdrawal};
@@ -25,6 +26,7 @@ pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lose_node, 
 pub use order::check_order;
 pub use quorum::{QuorumRefusal, check_cancel_quorum_change, check_join, check_quorum_change};
 pub use recovery::{SettleRefusal, check_settle};
+pub(crate) use reshape::hashed;
 pub use split::{SplitPlan, check_cancel_split, check_split, check_splittable};
 
 use archon_types::{ErrorDetail, ErrorKind, NodeId};

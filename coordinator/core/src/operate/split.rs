@@ -1,15 +1,11 @@
 //! Splits by an operator, judged.
 
-use super::cancel::{CANCEL_MOVES, cancel_merge, cancel_split};
-use crate::automatic_splits::of_leases;
+use super::reshape::{Reshape, check_copies, check_idle, check_nodes, ranged, without_leader};
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
-use crate::lack::withheld;
 use crate::state::{CONDEMNED_MAX, ClusterState, PARTITIONS_MAX};
 use archon_types::split::check_split_at;
-use archon_types::{
-    ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState,
-};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, Placement};
 use bytes::Bytes;
 
 /// What splitting a partition does.
@@ -35,7 +31,8 @@ pub struct SplitPlan {
 /// does not count, a node of it is down, or too many nodes are failed, and at a limit.
 pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> Result<SplitPlan, ErrorDetail> {
     let name = state.partition_name(partition);
-    let (row, right) = splittable(state, partition, &name)?;
+    let (row, table) = ranged(state, partition, &name, Reshape::Split)?;
+    let right = table.keys.numbers_end();
     check_split_at(&row.range, at).map_err(|error| {
         let message = format!("partition {name}: {}{}", error.message, whose(state, row, at));
         ErrorDetail { message, ..error }
@@ -57,32 +54,16 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
 /// As [`check_split`], but for those that are about the key.
 pub fn check_splittable(state: &ClusterState, partition: PartitionId) -> Result<Placement, ErrorDetail> {
     let name = state.partition_name(partition);
-    let (row, _) = splittable(state, partition, &name)?;
+    let (row, _) = ranged(state, partition, &name, Reshape::Split)?;
     check_ready(state, row, &name)?;
     row.leader_placement().copied().ok_or_else(|| without_leader(row, &name))
 }
 
 /// Whether nothing stands in the way of a split, wherever that is to be.
 fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
-    let partition = row.id;
-    if let Some(split) = &row.split {
-        let into = state.partition_name(split.right_of(partition));
-        let cancel = cancel_split(state, partition);
-        let message =
-            format!("partition {name} is being split already, into {into}; wait for it, or cancel it: {cancel}");
-        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
-    }
-    if row.merge.is_some() {
-        let cancel = cancel_merge(state, row);
-        let message = format!("partition {name} is being merged with a neighbour; wait for it, or cancel it: {cancel}");
-        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
-    }
-    if let Some(moved) = state.migrations.running(partition) {
-        let message =
-            format!("move {} of partition {name} is under way; wait for it, or cancel it: {CANCEL_MOVES}", moved.id);
-        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
-    }
-    check_copies(state, row, name)?;
+    check_idle(state, row, name)?;
+    check_nodes(state, Reshape::Split)?;
+    check_copies(state, row, name, Reshape::Split)?;
     let limits = [
         (state.partitions.len(), PARTITIONS_MAX, "partitions"),
         (state.condemned.len(), CONDEMNED_MAX, "copies to delete"),
@@ -111,36 +92,13 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
 /// `NotFound`; `Refused` if it is not being split.
 pub fn check_cancel_split(state: &ClusterState, partition: PartitionId) -> Result<Command, ErrorDetail> {
     let name = state.partition_name(partition);
-    let (row, _) = splittable(state, partition, &name)?;
+    let (row, _) = ranged(state, partition, &name, Reshape::Split)?;
     if row.split.is_none() {
         let message = format!("partition {name} is not being split: there is nothing to cancel");
         return Err(ErrorDetail::new(ErrorKind::Refused, message));
     }
     let edit = Edit::AbandonSplit("cancelled by an operator".to_owned());
     Ok(Command::Change(vec![PartitionChange::one(partition, row.version, edit)]))
-}
-
-/// The row of a partition of a table by ranges, and the number that the next one gets.
-fn splittable<'a>(
-    state: &'a ClusterState,
-    partition: PartitionId,
-    name: &str,
-) -> Result<(&'a Partition, u32), ErrorDetail> {
-    let found = state.partitions.get(partition).zip(state.tables.get(&partition.table));
-    let Some((row, table)) = found else {
-        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {name}")));
-    };
-    if state.is_lease(partition.table) {
-        return Err(of_leases(&table.name));
-    }
-    if !table.keys.is_range() {
-        let message = format!(
-            "the keys of table {} are hashed, so that its number of partitions stays; only a table made with --range is split",
-            table.name
-        );
-        return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
-    }
-    Ok((row, table.keys.numbers_end()))
 }
 
 /// Which partition is to be split instead, where another one has the key.
@@ -153,41 +111,4 @@ fn whose(state: &ClusterState, row: &Partition, at: &Bytes) -> String {
         true => format!("; the keys from there on are those of {name} already"),
         false => format!("; {name} has that key"),
     }
-}
-
-/// Every copy counts and is at hand, and somebody leads: the new partition's copies are formed from these.
-fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
-    if let Some(withheld) = withheld(state) {
-        let message =
-            format!("{} of {} nodes are failed: nothing is split until they are back", withheld.failed, withheld.of);
-        return Err(ErrorDetail::new(ErrorKind::Refused, message));
-    }
-    if state.is_offline(row.id) {
-        let message = format!("partition {name} is offline, as an operator ordered; bring it online first");
-        return Err(ErrorDetail::new(ErrorKind::Refused, message));
-    }
-    // One that is to be deleted may wait for its node for ever.
-    let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
-    if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
-        let message = format!(
-            "{} has a copy of partition {name} and is down; split it when it is back",
-            state.node_name(copy.node)
-        );
-        return Err(ErrorDetail::new(ErrorKind::Refused, message));
-    }
-    if let Some(copy) = kept.find(|copy| copy.state != ReplicaState::Live) {
-        let node = state.node_name(copy.node);
-        let message =
-            format!("the copy of partition {name} on {node} is {}; split it when all of them are live", copy.state);
-        return Err(ErrorDetail::new(ErrorKind::Refused, message));
-    }
-    if row.leader.is_none() || row.status != PartitionStatus::Online {
-        return Err(without_leader(row, name));
-    }
-    Ok(())
-}
-
-fn without_leader(row: &Partition, name: &str) -> ErrorDetail {
-    let message = format!("partition {name} is {}: nobody leads it who could give keys up", row.status);
-    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
 }

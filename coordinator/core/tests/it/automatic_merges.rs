@@ -134,6 +134,22 @@ fn one_that_was_given_up_is_tried_again_later_and_later() {
 }
 
 #[test]
+fn a_merge_that_never_came_into_the_state_was_counted_as_given_up() {
+    let mut bed = ranges(&["g"], LIMITS);
+    bed.undersized(0, SMALL).expect("it is heard");
+    let row = bed.of_times(1).clone();
+    let leader = *row.leader_placement().expect("a leader");
+    let (epoch, version) = (row.epoch, row.version);
+    let report = Report { partition: row.id, placement: leader.id, epoch, version, fact: Fact::Undersized(SMALL) };
+    let incarnation = bed.state.incarnation(leader.node).expect("a node");
+    let commands = on_report(&bed.state, &mut bed.liveness, bed.now, leader.node, incarnation, &report);
+    assert_eq!(commands.map(|commands| commands.len()), Ok(1), "what is proposed is lost");
+    assert_eq!(bed.undersized(1, SMALL), Ok(false), "it may come still");
+    bed.pass(1_100, &[]);
+    assert_eq!(bed.undersized(0, SMALL), Ok(true));
+}
+
+#[test]
 fn few_are_under_way_at_once() {
     let mut bed = ranges(&["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"], LIMITS);
     for index in 0..12 {
