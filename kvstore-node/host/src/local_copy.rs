@@ -58,6 +58,8 @@ pub struct LocalCopy<S: Shell> {
     pub inspected: bool,
     /// Since when committed rows gather that the engine was not given yet.
     pub gathering_since: Option<Millis>,
+    /// Since when those had gathered that are on their way to it.
+    frozen_since: Option<Millis>,
     /// Bytes logged when they began to.
     pub gathered_from: u64,
     /// Up to here the engine was given everything.
@@ -127,6 +129,7 @@ impl<S: Shell> LocalCopy<S> {
             waiting: Waiting::new(broken),
             covered: false,
             gathering_since: None,
+            frozen_since: None,
             gathered_from: 0,
             pull: None,
             touched: false,
@@ -163,8 +166,13 @@ impl<S: Shell> LocalCopy<S> {
     /// Freezes the committed rows that have gathered, for the engine; what is committed from now on gathers anew.
     pub fn freeze(&mut self) {
         self.gathered_from = self.retention.logged_bytes();
-        self.gathering_since = None;
+        self.frozen_since = self.gathering_since.take();
         self.memtable.freeze();
+    }
+
+    /// When the oldest row was committed that the engine has not written yet, if it lacks one.
+    pub(crate) fn unwritten_since(&self) -> Option<Millis> {
+        if self.memtable.frozen().is_some() { self.frozen_since } else { self.gathering_since }
     }
 
     /// What it is to its node.

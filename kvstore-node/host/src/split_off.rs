@@ -15,11 +15,13 @@ use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
 use archon_types::{Fact, Incarnation, Millis, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
 
-/// How long ago the oldest row was committed that the engine was not given yet, for a copy that has caught up.
+/// How far the engine of a copy that has caught up is behind the log, in milliseconds.
 const CAUGHT_UP_MS: u64 = 100;
-/// How long a copy is behind at most before it says that it has every row all the same: a node that is always behind is waited for no
-/// longer.
-const CATCH_UP_MS_MAX: u64 = 10_000;
+/// Of the time for which a copy tries to catch up, this part more is put up with: rather a longer pause than none of two halves.
+const CAUGHT_UP_SLACK: u64 = 50;
+/// What is put up with at most, in milliseconds. To whoever is further behind the end of the copy would take longer than a split that has
+/// begun to give keys up may take, and all would have waited in vain.
+const BEHIND_MS_MAX: u64 = 1_000;
 
 /// A copy of the partition that is split off, which this node forms.
 #[derive(Debug)]
@@ -287,11 +289,11 @@ impl<S: Shell> Turn<S> {
     /// A copy that has every row says so once the engine is but a moment behind: what gathered while rows were copied may take it
     /// half a second, for which all who use the keys would wait if they were given up meanwhile.
     fn catch_up(&self, local: &mut LocalCopy<S>) {
-        let fresh = |gathering: Option<Millis>| gathering.is_none_or(|since| self.now.since(since) <= CAUGHT_UP_MS);
-        let is_close = local.memtable.frozen().is_none() && fresh(local.gathering_since);
+        let behind_ms = local.unwritten_since().map_or(0, |since| self.now.since(since));
         let Some(own) = &mut local.split.own else { return };
         let Stage::CatchingUp(since) = own.stage else { return };
-        if is_close || self.now.since(since) >= CATCH_UP_MS_MAX {
+        let may_lack_ms = CAUGHT_UP_MS + self.now.since(since) / CAUGHT_UP_SLACK;
+        if behind_ms <= may_lack_ms.min(BEHIND_MS_MAX) {
             own.come_to(Stage::Mirroring);
         }
     }
