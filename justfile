@@ -26,4 +26,4 @@ seed number lines="200":
 
 # An example: just example counter
 example name:
-    cargo run --release -p archon-examples --example {{name}}
+    cargo run --release -p {{if name == "zombies" { "archon-zombies" } else { "archon-examples" } }} --example {{name}}

@@ -1,0 +1,155 @@
+//! One member: its heartbeats by whatever way answers, the lease that comes of them, and the relay that it is for others.
+
+use crate::random::Random;
+use archon_member::{Carried, Grants, Heartbeat, Heartbeats, LeaseAnswer, Relay, Taken, Ways, next_by_relay};
+use archon_types::{Backoff, Incarnation, LeaseTiming, Millis, NodeId};
+use std::time::Duration;
+
+/// How long the answer of a relay and that of a coordinator are waited for, in milliseconds (PROTOCOL rule 67).
+const RELAY_MS: u64 = 80;
+const COORDINATOR_MS: u64 = 150;
+/// Of those whom no relay helps one in so many asks for itself (rule 68).
+const ASKS_FOR_ITSELF: u32 = 32;
+
+/// A heartbeat on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Beat(pub(super) Heartbeat);
+
+impl Carried for Beat {
+    fn node(&self) -> NodeId {
+        self.0.node()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.0.incarnation()
+    }
+
+    fn number(&self) -> u64 {
+        self.0.number()
+    }
+}
+
+/// What a member does next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A heartbeat leaves for a relay, or for the coordinator; it is given up at this instant.
+    Send { beat: Beat, to: Option<NodeId>, given_up_at: Millis },
+    /// The next round begins at this instant.
+    Beat(Millis),
+}
+
+pub(super) struct Member {
+    heartbeats: Heartbeats,
+    pub(super) grants: Grants,
+    ways: Ways,
+    /// The relays by which its heartbeats travel.
+    relays: Vec<NodeId>,
+    backoff: Backoff,
+    round: Option<Round>,
+    /// The relay that it is for others, or for itself.
+    pub(super) relay: Relay<Beat>,
+    /// When the relay is looked at next, if it is to be.
+    pub(super) wakes_at: Option<u64>,
+    timing: LeaseTiming,
+}
+
+/// A heartbeat that is tried by one way after the other.
+struct Round {
+    began: Millis,
+    /// Relays that were not tried yet.
+    left: std::vec::IntoIter<NodeId>,
+    /// Whom the last attempt went to, and its number.
+    asked: Option<NodeId>,
+    number: u64,
+    /// A relay said that no coordinator answers it.
+    none_answers: bool,
+}
+
+impl Member {
+    pub(super) fn new(
+        node: NodeId,
+        life: Incarnation,
+        relays: Vec<NodeId>,
+        timing: LeaseTiming,
+        began: Millis,
+    ) -> Self {
+        Self {
+            heartbeats: Heartbeats::new(node, life),
+            grants: Grants::default(),
+            ways: Ways::default(),
+            relays,
+            backoff: Backoff::new(Duration::from_millis(20), Duration::from_millis(40)),
+            round: None,
+            relay: Relay::new(timing, began),
+            wakes_at: None,
+            timing,
+        }
+    }
+
+    /// A round begins.
+    pub(super) fn beat(&mut self, now: Millis) -> Next {
+        let mut left = self.ways.order(&self.relays).into_iter();
+        let first = left.next();
+        self.round = Some(Round { began: now, left, asked: first, number: 0, none_answers: false });
+        self.send(first, now)
+    }
+
+    fn send(&mut self, to: Option<NodeId>, now: Millis) -> Next {
+        let beat = self.heartbeats.send(now);
+        if let Some(round) = &mut self.round {
+            round.asked = to;
+            round.number = beat.number();
+        }
+        let waits_ms = if to.is_some() { RELAY_MS } else { COORDINATOR_MS };
+        Next::Send { beat: Beat(beat), to, given_up_at: now.plus(waits_ms) }
+    }
+
+    /// An answer arrived, by a relay that says when its next batch leaves, or straight from the coordinator. It counts whether anybody
+    /// still waits for it or not.
+    pub(super) fn answered(
+        &mut self,
+        answer: LeaseAnswer,
+        departure_ms: Option<u64>,
+        now: Millis,
+    ) -> (Taken, Option<Next>) {
+        let number = answer.number;
+        let taken = self.grants.take(&self.heartbeats, answer, now);
+        let Some(round) = self.round.take_if(|round| round.number == number && taken != Taken::Foreign) else {
+            return (taken, None);
+        };
+        self.ways.answered_by(round.asked);
+        self.backoff.reset();
+        let heartbeat_ms = self.timing.heartbeat_ms;
+        let sent = round.began;
+        let next =
+            departure_ms.map_or(sent.plus(heartbeat_ms), |departs| next_by_relay(sent, now, departs, heartbeat_ms));
+        (taken, Some(Next::Beat(next.max(now))))
+    }
+
+    /// A relay said that no coordinator answers it.
+    pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
+        let round = self.round.as_mut().filter(|round| round.number == number)?;
+        round.none_answers = true;
+        self.given_up(number, now, random)
+    }
+
+    /// Nothing came of an attempt, or not in time.
+    pub(super) fn given_up(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
+        let round = self.round.as_mut().filter(|round| round.number == number)?;
+        let was_straight = round.asked.is_none();
+        if let Some(relay) = round.left.next() {
+            return Some(self.send(Some(relay), now));
+        }
+        if !was_straight && (!round.none_answers || random.below(ASKS_FOR_ITSELF) == 0) {
+            return Some(self.send(None, now));
+        }
+        // The other coordinators do not lead, and say so at once.
+        self.round = None;
+        let pause = if was_straight {
+            self.backoff.next(random.unit())
+        } else {
+            Duration::from_millis(self.timing.heartbeat_ms / 2)
+        };
+        Some(Next::Beat(now.plus(pause.as_millis() as u64)))
+    }
+}

@@ -1,0 +1,287 @@
+//! A cluster in virtual time, in milliseconds.
+
+use super::coordinator::{Coordinator, Heard, NotTaken};
+use super::member::{Beat, Member, Next};
+use super::network::{Network, Place};
+use crate::random::Random;
+use archon_member::{LeaseAnswer, RelayEffect, ReturnAddress, Rows, Taken, Took};
+use archon_types::{Incarnation, Millis, NodeId, Over, RelayCandidate, carried_max, relay_count, relays, relays_of};
+use std::collections::BTreeMap;
+
+/// A cluster, and what happens to it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Plan {
+    pub(super) members: u32,
+    /// From so many on there are relays; none with 0.
+    pub(super) relays_from: u64,
+    /// How long the coordinator takes to answer, the quorum round included.
+    pub(super) answer_ms: u64,
+    /// The chance that a message is lost.
+    pub(super) loss: f64,
+}
+
+/// What was counted.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    /// Messages that came to the coordinator.
+    pub(super) messages: u64,
+    /// Heartbeats in them.
+    pub(super) beats: u64,
+    /// Leases that had run out before the next one came.
+    pub(super) lapses: u64,
+}
+
+enum Event {
+    Beat(u32),
+    GivenUp(u32, u64),
+    AtRelay(u32, u32, Beat),
+    RelayWakes(u32),
+    AtCoordinator(From, Vec<Beat>),
+    Answers(From, Heard),
+    RelayAnswered(u32, u64, Vec<LeaseAnswer>),
+    Answered(u32, LeaseAnswer, Option<u64>),
+    NoCoordinator(u32, u64),
+    Turn,
+}
+
+/// Who sent a message to the coordinator: a member for itself, or a relay, with the number of the batch.
+#[derive(Clone, Copy)]
+enum From {
+    Member(u32),
+    Relay(u32, u64),
+}
+
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) members: Vec<Member>,
+    pub(super) network: Network,
+    pub(super) counts: Counts,
+    /// Who was failed, and when.
+    pub(super) failed: BTreeMap<u32, u64>,
+    /// Members that were failed while their lease held: that must not be.
+    pub(super) failed_too_soon: Vec<u32>,
+    coordinator: Coordinator,
+    answer_ms: u64,
+    numbers: BTreeMap<NodeId, u32>,
+    rows: NoNews,
+    events: BTreeMap<(u64, u64), Event>,
+    made: u64,
+    random: Random,
+}
+
+/// Rows of which none says that a life is over: whoever is failed here is out of reach.
+struct NoNews(usize);
+
+impl Rows for NoNews {
+    fn members_max(&self) -> usize {
+        self.0
+    }
+
+    fn over(&self, _: NodeId, _: Incarnation) -> Option<Over> {
+        None
+    }
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, mut random: Random) -> Result<Self, NotTaken> {
+        let (coordinator, lives) = Coordinator::new(plan.members)?;
+        let live = lives.len();
+        let candidates = lives.iter().map(|(node, _)| RelayCandidate { node: *node, zone: None });
+        let relaying = relays(coordinator.cluster(), candidates, relay_count(live, plan.relays_from));
+        let timing = coordinator.timing();
+        let mut began = || Millis::new(random.below(timing.heartbeat_ms as u32).into());
+        let members = lives
+            .iter()
+            .map(|(node, life)| Member::new(*node, *life, relays_of(*node, None, &relaying), timing, began()));
+        let mut world = Self {
+            now: timing.heartbeat_ms,
+            members: members.collect(),
+            network: Network { cut_off: 0, dead: None, loss: plan.loss },
+            counts: Counts::default(),
+            failed: BTreeMap::new(),
+            failed_too_soon: Vec::new(),
+            coordinator,
+            answer_ms: plan.answer_ms,
+            numbers: (0..).zip(&lives).map(|(number, (node, _))| (*node, number)).collect(),
+            rows: NoNews(carried_max(live)),
+            events: BTreeMap::new(),
+            made: 0,
+            random,
+        };
+        for member in 0..plan.members {
+            let first = world.now + u64::from(world.random.below(timing.heartbeat_ms as u32));
+            world.add(first, Event::Beat(member));
+        }
+        world.add(world.now, Event::Turn);
+        Ok(world)
+    }
+
+    /// Goes on until this instant.
+    pub(super) fn run_until(&mut self, until: u64) {
+        while let Some(next) = self.events.first_entry().filter(|next| next.key().0 <= until) {
+            let ((now, _), event) = next.remove_entry();
+            self.now = now;
+            self.happens(event);
+        }
+        self.now = until;
+    }
+
+    /// Whether the lease of a member holds.
+    pub(super) fn has_lease(&self, member: u32) -> bool {
+        self.members[member as usize].grants.is_valid(Millis::new(self.now))
+    }
+
+    fn happens(&mut self, event: Event) {
+        let now = Millis::new(self.now);
+        match event {
+            Event::Beat(member) => {
+                let next = self.member(member).beat(now);
+                self.follow(member, next);
+            }
+            Event::GivenUp(member, number) => {
+                let next = self.members[member as usize].given_up(number, now, &mut self.random);
+                next.into_iter().for_each(|next| self.follow(member, next));
+            }
+            Event::NoCoordinator(member, number) => {
+                let next = self.members[member as usize].no_coordinator(number, now, &mut self.random);
+                next.into_iter().for_each(|next| self.follow(member, next));
+            }
+            Event::Answered(member, answer, departure_ms) => {
+                let (taken, next) = self.member(member).answered(answer, departure_ms, now);
+                self.counts.lapses += u64::from(matches!(taken, Taken::Granted { lapsed_ms: 1.., .. }));
+                next.into_iter().for_each(|next| self.follow(member, next));
+            }
+            Event::AtRelay(relay, member, beat) => {
+                let from = ReturnAddress { stream: member.into(), frame: beat.0.number() };
+                let took = self.members[relay as usize].relay.heard(from, beat, &self.rows, now);
+                if took == Took::Waits {
+                    self.no_coordinator(relay, from);
+                }
+                self.look_at_relay(relay);
+            }
+            Event::RelayWakes(relay) => {
+                self.member(relay).wakes_at.take_if(|at| *at <= now.get());
+                self.look_at_relay(relay);
+            }
+            Event::RelayAnswered(relay, batch, answers) => self.pass_back(relay, batch, answers),
+            Event::AtCoordinator(from, beats) => {
+                self.counts.messages += 1;
+                self.counts.beats += beats.len() as u64;
+                let heard = self.coordinator.hear(beats, now);
+                self.add(self.now + self.answer_ms, Event::Answers(from, heard));
+            }
+            Event::Answers(from, heard) => self.answer(from, heard),
+            Event::Turn => {
+                let (failed, next) = self.coordinator.turn(now);
+                for member in failed.into_iter().map(|node| self.numbers[&node]) {
+                    if self.failed.contains_key(&member) {
+                        continue;
+                    }
+                    self.failed.insert(member, self.now);
+                    if self.has_lease(member) {
+                        self.failed_too_soon.push(member);
+                    }
+                }
+                self.add(next.get().max(self.now + 1), Event::Turn);
+            }
+        }
+    }
+
+    fn follow(&mut self, member: u32, next: Next) {
+        match next {
+            Next::Beat(at) => self.add(at.get(), Event::Beat(member)),
+            Next::Send { beat, to, given_up_at } => {
+                self.add(given_up_at.get(), Event::GivenUp(member, beat.0.number()));
+                match to.map(|node| self.numbers[&node]) {
+                    Some(relay) => {
+                        self.send(Place::Member(member), Place::Member(relay), Event::AtRelay(relay, member, beat))
+                    }
+                    None => self.send(
+                        Place::Member(member),
+                        Place::Coordinator,
+                        Event::AtCoordinator(From::Member(member), vec![beat]),
+                    ),
+                }
+            }
+        }
+    }
+
+    /// The coordinator's answers leave for whoever asked.
+    fn answer(&mut self, from: From, heard: Heard) {
+        let answers = self.coordinator.answer(heard, Millis::new(self.now));
+        match from {
+            From::Relay(relay, batch) => {
+                self.send(Place::Coordinator, Place::Member(relay), Event::RelayAnswered(relay, batch, answers));
+            }
+            From::Member(member) => {
+                for answer in answers {
+                    self.send(Place::Coordinator, Place::Member(member), Event::Answered(member, answer, None));
+                }
+            }
+        }
+    }
+
+    fn pass_back(&mut self, number: u32, batch: u64, answers: Vec<LeaseAnswer>) {
+        let now = Millis::new(self.now);
+        let relay = &mut self.member(number).relay;
+        let named = answers.iter().map(|answer| (answer.node, answer.incarnation, answer.number));
+        let routes = relay.answered(batch, named);
+        let departure_ms = Some(relay.next_departure_ms(now));
+        for (answer, to) in answers.into_iter().zip(routes) {
+            if let Some(ReturnAddress { stream, .. }) = to {
+                let member = stream as u32;
+                self.send(Place::Member(number), Place::Member(member), Event::Answered(member, answer, departure_ms));
+            }
+        }
+        self.look_at_relay(number);
+    }
+
+    /// Does what is due at a relay, and looks again when something will be.
+    fn look_at_relay(&mut self, number: u32) {
+        let relay = &mut self.members[number as usize].relay;
+        for effect in relay.due(Millis::new(self.now)) {
+            match effect {
+                RelayEffect::Depart { batch, beats, .. } => {
+                    // Of all coordinators one leads; the others would say that they do not.
+                    let event = Event::AtCoordinator(From::Relay(number, batch), beats);
+                    self.send(Place::Member(number), Place::Coordinator, event);
+                }
+                RelayEffect::NoCoordinator(to) => self.no_coordinator(number, to),
+                RelayEffect::Over(..) => {}
+            }
+        }
+        let relay = &self.members[number as usize].relay;
+        if relay.carries() > 0 {
+            let wake_at = relay.wake_at().get().max(self.now + 1);
+            self.wake(number, wake_at);
+        }
+    }
+
+    fn wake(&mut self, relay: u32, at: u64) {
+        let wakes_at = &mut self.member(relay).wakes_at;
+        if wakes_at.is_none_or(|already| at < already) {
+            *wakes_at = Some(at);
+            self.add(at, Event::RelayWakes(relay));
+        }
+    }
+
+    fn no_coordinator(&mut self, relay: u32, to: ReturnAddress) {
+        let member = to.stream as u32;
+        self.send(Place::Member(relay), Place::Member(member), Event::NoCoordinator(member, to.frame));
+    }
+
+    fn send(&mut self, from: Place, to: Place, arrives: Event) {
+        if let Some(delay) = self.network.carry(from, to, &mut self.random) {
+            self.add(self.now + delay, arrives);
+        }
+    }
+
+    fn add(&mut self, at: u64, event: Event) {
+        self.made += 1;
+        self.events.insert((at, self.made), event);
+    }
+
+    fn member(&mut self, number: u32) -> &mut Member {
+        &mut self.members[number as usize]
+    }
+}

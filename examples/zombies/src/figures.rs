@@ -1,0 +1,123 @@
+//! All that is tried for one report.
+
+use crate::Arguments;
+use crate::carried::{Away, CutOff, Death, Load, NODES_MAX, NotTaken, Way, away, cut_off, death, load};
+use crate::pings::{Halves, Limbo, LimboCase, Pace, halves, limbo};
+
+/// How long the coordinator takes to answer, in intervals between pings.
+pub const ANSWERS: [f64; 5] = [0.5, 1.0, 1.5, 5.0, 20.0];
+/// By how much limbo is delayed that was only heard of, in intervals.
+pub const DELAYS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
+/// How many intervals limbo is watched.
+const INTERVALS: u32 = 200;
+/// The chance that a ping or a message is lost, where any is.
+const PING_LOSS: f64 = 0.001;
+const MESSAGE_LOSS: f64 = 0.01;
+/// The sizes of which the design speaks.
+const LARGE: u32 = 100_000;
+/// How long the coordinator takes to answer heartbeats that are carried, in milliseconds.
+const ANSWERS_MS: [u64; 9] = [5, 10, 15, 50, 200, 500, 800, 900, 1_000];
+/// For how long there is no coordinator, in milliseconds.
+const AWAY_MS: [u64; 5] = [500, 700, 750, 800, 900];
+/// What is counted for so many seconds.
+const SECONDS: u32 = 2;
+
+/// What became of half of the servers, by each way to ping.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HalvesOf {
+    /// How many servers there are.
+    pub servers: u32,
+    /// Each way, and what came of it.
+    pub ways: Vec<(Pace, Halves)>,
+}
+
+/// What became of limbo in one case.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LimboOf {
+    /// The case.
+    pub case: LimboCase,
+    /// What came of it.
+    pub limbo: Limbo,
+}
+
+/// What the coordinator bears.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bears {
+    /// How many members there are.
+    pub members: u32,
+    /// The chance that a message is lost.
+    pub loss: f64,
+    /// If each asks for itself.
+    pub straight: Load,
+    /// If relays carry.
+    pub carried: Load,
+}
+
+/// The whole report.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figures {
+    /// What was asked for.
+    pub arguments: Arguments,
+    /// Half of the servers cut off: of as many as were asked for, and of 100,000.
+    pub halves: Vec<HalvesOf>,
+    /// Limbo, by answer and then by delay.
+    pub limbo: Vec<LimboOf>,
+    /// Limbo where pings are lost and the coordinator answers after one interval.
+    pub limbo_with_loss: LimboOf,
+    /// Half of the members cut off, their heartbeats carried.
+    pub cut_off: CutOff,
+    /// One member dies while the coordinator takes so many milliseconds to answer.
+    pub deaths: Vec<(u64, Death)>,
+    /// No coordinator answers for so many milliseconds.
+    pub away: Vec<(u64, Away)>,
+    /// What the coordinator bears.
+    pub bears: Vec<Bears>,
+}
+
+impl Figures {
+    /// Plays everything.
+    ///
+    /// # Errors
+    /// The cluster of carried heartbeats cannot be begun.
+    pub fn new(arguments: Arguments) -> Result<Self, NotTaken> {
+        let (servers, runs, seed) = (arguments.servers, arguments.runs, arguments.seed);
+        let members = arguments.members();
+        // Of 100,000 servers a hundredth of the runs takes as long.
+        let large = (servers != LARGE).then(|| halves_of(LARGE, (runs / 100).max(10), seed));
+        let limbo_runs = (runs / 20).clamp(1, 100);
+        let of = |answer, delay, loss| {
+            let case = LimboCase { servers, answer, delay, loss, intervals: INTERVALS };
+            LimboOf { case, limbo: limbo(case, limbo_runs, seed) }
+        };
+        let limbo = ANSWERS.iter().flat_map(|answer| DELAYS.map(|delay| of(*answer, delay, 0.0))).collect();
+        let deaths = ANSWERS_MS.map(|answer_ms| Ok((answer_ms, death(members, answer_ms, seed)?)));
+        let away = AWAY_MS.map(|ms| Ok((ms, away(members, ms, seed)?)));
+        Ok(Self {
+            halves: std::iter::once(halves_of(servers, runs, seed)).chain(large).collect(),
+            limbo,
+            limbo_with_loss: of(1.0, 0.0, PING_LOSS),
+            cut_off: cut_off(members, (runs / 100).clamp(1, 20), seed)?,
+            deaths: deaths.into_iter().collect::<Result<_, _>>()?,
+            away: away.into_iter().collect::<Result<_, _>>()?,
+            bears: bears(members, seed)?,
+            arguments,
+        })
+    }
+}
+
+fn halves_of(servers: u32, runs: u32, seed: u64) -> HalvesOf {
+    let out_of_step = |given_up_after| Pace::OutOfStep { given_up_after };
+    let ways = [Pace::InStep, out_of_step(0.0), out_of_step(0.5), out_of_step(1.0)];
+    HalvesOf { servers, ways: ways.map(|pace| (pace, halves(servers, pace, runs, seed))).into() }
+}
+
+/// Of as many members as were asked for, and of ten times as many where a cluster may have them.
+fn bears(members: u32, seed: u64) -> Result<Vec<Bears>, NotTaken> {
+    let sizes = [members, 10 * members].into_iter().filter(|members| *members as usize <= NODES_MAX);
+    let cases = sizes.flat_map(|members| [(members, 0.0), (members, MESSAGE_LOSS)]);
+    let of = |(members, loss)| {
+        let of = |way| load(members, way, loss, SECONDS, seed);
+        Ok(Bears { members, loss, straight: of(Way::Straight)?, carried: of(Way::Carried)? })
+    };
+    cases.map(of).collect()
+}

@@ -1,0 +1,61 @@
+//! What came out, for people: tables and curves as text, and charts as files.
+//!
+//! | Module | |
+//! |---|---|
+//! | `chart` | curves |
+//! | `curves` | which curves there are |
+//! | `design`, `others` | the design's tables, and those of carried heartbeats |
+//! | `table` | tables and numbers |
+
+mod chart;
+mod curves;
+mod design;
+mod others;
+mod table;
+
+use crate::Figures;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// A chart could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}; name a directory that can be written with --svg")]
+pub struct NotWritten {
+    /// The file, or the directory.
+    pub path: PathBuf,
+    /// Why not.
+    pub source: io::Error,
+}
+
+/// The whole report.
+pub fn text(figures: &Figures) -> String {
+    let begins = format!("Drawn from seed {}; the same seed prints the same figures.\n", figures.arguments.seed);
+    let halves = figures.halves.iter().map(design::halves);
+    let rest = [
+        design::limbo(figures),
+        others::cut_off(figures),
+        others::slow(figures),
+        others::away(figures),
+        others::bears(figures),
+    ];
+    std::iter::once(begins).chain(halves).chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// Writes the charts into a directory, which is made if it is not there. Returns the files.
+///
+/// # Errors
+/// One cannot be written.
+pub fn charts(figures: &Figures, directory: &Path) -> Result<Vec<PathBuf>, NotWritten> {
+    let not_written = |path: &Path| {
+        let path = path.to_owned();
+        move |source| NotWritten { path, source }
+    };
+    fs::create_dir_all(directory).map_err(not_written(directory))?;
+    let all = [curves::halves(&figures.halves[0]), curves::limbo(figures), curves::cut_off(figures)];
+    let write = |chart: chart::Chart| {
+        let path = directory.join(chart.name).with_extension("svg");
+        fs::write(&path, chart.svg()).map_err(not_written(&path))?;
+        Ok(path)
+    };
+    all.into_iter().map(write).collect()
+}

@@ -1,0 +1,170 @@
+//! What the published design says of itself and what the design of carried heartbeats says of both come out, as closely as so many runs
+//! can tell.
+
+use archon_zombies::carried::{away, cut_off, death};
+use archon_zombies::pings::{Halves, Limbo, LimboCase, Pace, computed_share, halves, limbo, recurrence};
+
+const SEED: u64 = 4;
+const RUNS: u32 = 2_000;
+const IN_STEP: Pace = Pace::InStep;
+
+const fn out_of_step(given_up_after: f64) -> Pace {
+    Pace::OutOfStep { given_up_after }
+}
+
+/// How far a mean of so many runs may be from this figure: five standard errors, which one seed in a million passes, and half of the
+/// figure's last digit. What hardly ever happens spreads as counts do, whatever few runs have seen of it.
+fn tolerance(found: &Halves, round: usize, figure: f64, digit: f64) -> f64 {
+    let runs = f64::from(found.runs);
+    let variance = found.variance[round].max(figure).max(1.0 / runs);
+    5.0 * (variance / runs).sqrt() + digit / 2.0
+}
+
+/// Figures with the last digit of each.
+#[track_caller]
+fn assert_left(servers: u32, pace: Pace, runs: u32, figures: &[(f64, f64)]) {
+    let found = halves(servers, pace, runs, SEED);
+    for (round, (figure, digit)) in figures.iter().enumerate() {
+        let (left, tolerance) = (found.left[round], tolerance(&found, round, *figure, *digit));
+        assert!(
+            (left - figure).abs() <= tolerance,
+            "{servers} servers, {pace:?}, round {}: {left}, not {figure} ± {tolerance}",
+            round + 1
+        );
+    }
+}
+
+#[test]
+fn of_a_thousand_servers_cut_in_halves_as_many_zombies_are_left_as_was_worked_out() {
+    let in_step = [(250.0, 1.0), (62.3, 0.1), (3.9, 0.1), (0.016_3, 1e-4), (0.0, 0.0)];
+    assert_left(1_000, IN_STEP, RUNS, &in_step);
+    assert_left(1_000, out_of_step(0.0), RUNS, &[(175.0, 1.0), (17.3, 0.1), (0.16, 0.01), (0.0, 0.0)]);
+    let half = [(358.0, 1.0), (106.0, 1.0), (11.6, 0.1), (0.23, 0.01), (4e-4, 1e-4)];
+    assert_left(1_000, out_of_step(0.5), RUNS, &half);
+    let one = [(500.0, 1.0), (216.0, 1.0), (59.0, 1.0), (7.1, 0.1), (0.26, 0.01)];
+    assert_left(1_000, out_of_step(1.0), RUNS, &one);
+}
+
+#[test]
+fn of_a_hundred_times_as_many_servers_hardly_more_rounds_are_needed() {
+    let in_step = [(24_997.0, 1.0), (6_250.0, 1.0), (392.0, 1.0), (1.6, 0.1), (0.0, 0.0)];
+    assert_left(100_000, IN_STEP, 20, &in_step);
+    assert_left(100_000, out_of_step(0.0), 20, &[(17_550.0, 10.0), (1_733.0, 1.0), (16.0, 1.0), (0.0, 0.0)]);
+}
+
+/// The mean number of zombies after each round in step, without drawing anything: of z zombies each stays one with the chance that it
+/// pings another of them.
+fn exactly_in_step(servers: usize) -> Vec<f64> {
+    let mut chances = vec![0.0; servers / 2 + 1];
+    chances[servers / 2] = 1.0;
+    (0..5)
+        .map(|_| {
+            let mut next = vec![0.0; chances.len()];
+            for (zombies, chance) in chances.iter().enumerate() {
+                let stays = zombies.saturating_sub(1) as f64 / (servers - 1) as f64;
+                let mut of_stayers = chance * (1.0 - stays).powi(zombies as i32);
+                for (stayers, next) in next.iter_mut().enumerate().take(zombies + 1) {
+                    *next += of_stayers;
+                    of_stayers *= (zombies - stayers) as f64 / (stayers + 1) as f64 * stays / (1.0 - stays);
+                }
+            }
+            chances = next;
+            chances.iter().enumerate().map(|(zombies, chance)| zombies as f64 * chance).sum()
+        })
+        .collect()
+}
+
+#[test]
+fn the_source_says_0_16_zombies_where_its_own_recurrence_says_0_0153() {
+    let reckoned = recurrence(1_000);
+    assert!((reckoned[3] - 0.0153).abs() < 1e-4, "{}", reckoned[3]);
+    let exactly = exactly_in_step(1_000);
+    assert!((exactly[3] - 0.0163).abs() < 1e-3, "{exactly:?}");
+    let found = halves(1_000, IN_STEP, RUNS, SEED);
+    assert!((found.left[3] - 0.16).abs() > tolerance(&found, 3, 0.16, 0.01), "0.16 could be right after all");
+}
+
+#[test]
+fn means_are_those_that_are_worked_out_without_drawing_anything() {
+    for servers in [20, 1_000] {
+        let found = halves(servers, IN_STEP, RUNS, SEED);
+        for (round, exactly) in exactly_in_step(servers as usize).iter().enumerate() {
+            let (left, tolerance) = (found.left[round], tolerance(&found, round, *exactly, 0.0));
+            assert!(
+                (left - exactly).abs() <= tolerance,
+                "{servers} servers, round {}: {left}, not {exactly}",
+                round + 1
+            );
+        }
+    }
+}
+
+fn a_death(answer: f64, delay: f64, loss: f64) -> Limbo {
+    limbo(LimboCase { servers: 1_000, answer, delay, loss, intervals: 200 }, 100, SEED)
+}
+
+#[test]
+fn limbo_ends_below_its_threshold_and_above_it_never() {
+    for delay in [0.0, 0.5, 1.0, 2.0] {
+        for answer in [0.5, 1.0, 1.5, 5.0, 20.0] {
+            let found = a_death(answer, delay, 0.0);
+            let infects = answer - delay;
+            if infects < 1.0 || (infects, delay) == (1.0, 0.5) {
+                assert_eq!(found.died_out, found.runs, "answer {answer}, delay {delay}");
+            } else if infects > 1.0 {
+                // Few are infected at first, so it may end by chance; each of two or more infects one and a half at least.
+                let lasted = found.runs - found.died_out;
+                assert!(lasted >= if infects < 2.0 { 60 } else { 99 }, "answer {answer}, delay {delay}: {lasted}");
+                let computed = computed_share(answer, delay);
+                assert!((found.lasting - computed).abs() < 0.01, "answer {answer}, delay {delay}: {}", found.lasting);
+            }
+        }
+    }
+}
+
+#[test]
+fn limbo_at_its_threshold_neither_ends_soon_nor_grows_and_grows_with_any_loss() {
+    let share = |found: &Limbo| found.shares[100..].iter().sum::<f64>() / 100.0;
+    let calm = a_death(1.0, 0.0, 0.0);
+    assert!(calm.died_out < calm.runs, "some go on for 200 intervals");
+    assert!(share(&calm) < 0.03, "{}", share(&calm));
+    let lossy = a_death(1.0, 0.0, 0.001);
+    assert_eq!(lossy.died_out, 0);
+    // Of each server that a lost ping brings into limbo come two that are in limbo at a time.
+    let computed = 1.0 - (-2.0 * 0.001 * 200.0_f64).exp();
+    assert!((lossy.shares[199] - computed).abs() < 0.05, "{}, not {computed}", lossy.shares[199]);
+    let sooner = a_death(0.5, 0.0, 0.001);
+    assert!(share(&sooner) < 0.005, "{}", share(&sooner));
+}
+
+#[test]
+fn cut_off_in_halves_every_carried_lease_ends_within_the_lease_and_nobody_is_failed_before() {
+    let found = cut_off(1_000, 4, SEED).expect("a cluster of 1,000");
+    let (first, last) = found.ended;
+    assert!(last <= 1_000, "a lease ended {last} ms after the cut");
+    assert!(first > 750, "a lease ended {first} ms after the cut: it was not renewed before it");
+    assert_eq!((found.failed_too_soon, found.others_hurt), (0, 0));
+    // All are failed at last, and by its time-out: 1,250 ms after the last answer, and a control turn.
+    assert!(found.failed.0 > first && found.failed.1 <= 1_350, "{:?}", found.failed);
+    let serving = |at: u64| found.serving.iter().find(|(ms, _)| *ms == at).map(|(_, share)| *share);
+    assert!(serving(750).is_some_and(|share| share > 0.999) && serving(1_000) == Some(0.0));
+}
+
+#[test]
+fn a_slow_coordinator_costs_no_carried_lease_before_its_answers_come_after_the_lease() {
+    for (answer_ms, without_lease) in [(10, 0.0), (200, 0.0), (700, 0.0), (1_000, 1.0)] {
+        let found = death(1_000, answer_ms, SEED).expect("a cluster of 1,000");
+        assert_eq!(found.without_lease, without_lease, "{answer_ms} ms: {found:?}");
+        assert_eq!((found.living_failed, found.failed_too_soon), (0, 0), "{answer_ms} ms: {found:?}");
+        let at = found.failed_at.expect("the dead one is failed");
+        assert!((1_000..1_450).contains(&(at - answer_ms.saturating_sub(100))), "{answer_ms} ms: failed after {at}");
+    }
+}
+
+#[test]
+fn without_a_coordinator_carried_leases_last_for_as_long_as_they_were_granted() {
+    let lapsed = |ms| away(1_000, ms, SEED).expect("a cluster of 1,000");
+    assert_eq!(lapsed(700).lapsed, 0.0);
+    assert_eq!(lapsed(1_000).lapsed, 1.0);
+    assert_eq!(lapsed(1_000).failed_too_soon, 0);
+}

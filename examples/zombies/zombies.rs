@@ -1,0 +1,34 @@
+//! A published design of leases without a coordinator, played as written, beside heartbeats that others carry: what becomes of half of a
+//! cluster that is cut off, whether limbo paralyses a cluster, and what the coordinator bears.
+//!
+//! ```sh
+//! cargo run --release -p archon-zombies --example zombies -- --servers 1000 --runs 2000
+//! ```
+//!
+//! The design is in `src/pings/`, the same faults with this cluster's own decisions in `src/carried/`.
+
+use archon_zombies::{Arguments, Figures, charts, text};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match zombies(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn zombies(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let figures = Figures::new(arguments)?;
+    print!("{}", text(&figures));
+    if let Some(directory) = &figures.arguments.svg {
+        println!();
+        for file in charts(&figures, directory)? {
+            println!("{}", file.display());
+        }
+    }
+    Ok(())
+}
