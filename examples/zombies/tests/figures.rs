@@ -103,38 +103,45 @@ fn a_death(answer: f64, delay: f64, loss: f64) -> Limbo {
     limbo(LimboCase { servers: 1_000, answer, delay, loss, intervals: 200 }, 100, SEED)
 }
 
+fn mean(shares: &[f64]) -> f64 {
+    shares.iter().sum::<f64>() / shares.len() as f64
+}
+
 #[test]
 fn limbo_ends_below_its_threshold_and_above_it_never() {
     for delay in [0.0, 0.5, 1.0, 2.0] {
         for answer in [0.5, 1.0, 1.5, 5.0, 20.0] {
             let found = a_death(answer, delay, 0.0);
-            let infects = answer - delay;
-            if infects < 1.0 || (infects, delay) == (1.0, 0.5) {
-                assert_eq!(found.died_out, found.runs, "answer {answer}, delay {delay}");
+            let (infects, lasted) = (answer - delay, found.runs - found.died_out);
+            let case = format!("answer {answer}, delay {delay}: {lasted} of {} runs go on", found.runs);
+            if infects < 1.0 {
+                assert_eq!(lasted, 0, "{case}");
             } else if infects > 1.0 {
-                // Few are infected at first, so it may end by chance; each of two or more infects one and a half at least.
-                let lasted = found.runs - found.died_out;
-                assert!(lasted >= if infects < 2.0 { 60 } else { 99 }, "answer {answer}, delay {delay}: {lasted}");
+                // Few are infected at first, so it may end by chance: two runs in ten where each infects one and a half, else hardly any.
+                assert!(lasted >= if infects < 2.0 { 60 } else { 97 }, "{case}");
                 let computed = computed_share(answer, delay);
-                assert!((found.lasting - computed).abs() < 0.01, "answer {answer}, delay {delay}: {}", found.lasting);
+                assert!((found.lasting - computed).abs() < 0.01, "{case}, with {}, not {computed}", found.lasting);
+            } else if delay > 0.0 {
+                // Where each infects one, those who wait infect nobody and cannot be infected: it ends, if late.
+                assert!(lasted <= 10 && mean(&found.shares[100..]) < 0.005, "{case}");
             }
         }
     }
 }
 
 #[test]
-fn limbo_at_its_threshold_neither_ends_soon_nor_grows_and_grows_with_any_loss() {
-    let share = |found: &Limbo| found.shares[100..].iter().sum::<f64>() / 100.0;
-    let calm = a_death(1.0, 0.0, 0.0);
-    assert!(calm.died_out < calm.runs, "some go on for 200 intervals");
-    assert!(share(&calm) < 0.03, "{}", share(&calm));
+fn limbo_at_its_threshold_neither_ends_nor_grows_and_grows_with_any_loss() {
+    // Of two that find the dead server before all know of it come four that are in limbo at a time: the spread of runs is
+    // wide, so there are many.
+    let calm = limbo(LimboCase { servers: 1_000, answer: 1.0, delay: 0.0, loss: 0.0, intervals: 30 }, 2_000, SEED);
+    let (soon, later) = (mean(&calm.shares[5..10]), mean(&calm.shares[20..]));
+    assert!((soon - 0.004).abs() < 0.001 && (later - 0.004).abs() < 0.002, "{soon}, {later}");
+    // Of each that a lost ping brings into limbo come two.
     let lossy = a_death(1.0, 0.0, 0.001);
-    assert_eq!(lossy.died_out, 0);
-    // Of each server that a lost ping brings into limbo come two that are in limbo at a time.
     let computed = 1.0 - (-2.0 * 0.001 * 200.0_f64).exp();
-    assert!((lossy.shares[199] - computed).abs() < 0.05, "{}, not {computed}", lossy.shares[199]);
-    let sooner = a_death(0.5, 0.0, 0.001);
-    assert!(share(&sooner) < 0.005, "{}", share(&sooner));
+    assert!((lossy.shares[199] - computed).abs() < 0.1, "{}, not {computed}", lossy.shares[199]);
+    let sooner = mean(&a_death(0.5, 0.0, 0.001).shares[100..]);
+    assert!(sooner < 0.005, "{sooner}");
 }
 
 #[test]
