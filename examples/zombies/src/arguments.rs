@@ -7,15 +7,15 @@ use std::path::PathBuf;
 /// Half of a cluster is cut off, and one server dies: what leases without a coordinator make of that, and what heartbeats that others
 /// carry do.
 ///
-/// A published design has servers ping each other, and one that hears of no coordinator's answer stops serving ("limbo"). It is played
-/// as written, many times, beside this cluster's own decisions under the same faults. Nothing is started and no network is used; the
-/// same seed prints the same figures.
+/// In a published design servers ping each other. One that gets no answer, or the answer of a server that has stopped serving, stops
+/// serving itself until a coordinator has answered it ("limbo"). That is played as written, many times, beside this cluster's own
+/// decisions under the same faults. Nothing is started and no network is used; the same seed prints the same figures.
 #[derive(Clone, PartialEq, Eq, Debug, Parser)]
 #[command(name = "zombies", version, max_term_width = 100)]
 pub struct Arguments {
     /// How many servers there are.
     ///
-    /// Heartbeats are carried for 20,000 of them at most, since no cluster has more nodes.
+    /// Heartbeats are carried for 20,000 of them at most, since no cluster has more nodes. Ten times as many take ten times as long.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..=100_000))]
     pub servers: u32,
     /// Over how many runs a mean is taken where half of the servers are cut off.

@@ -34,6 +34,14 @@ pub struct Limbo {
     pub swing: (f64, f64),
 }
 
+impl Limbo {
+    /// The mean share in the second half of the intervals, over all runs.
+    pub fn in_the_long_run(&self) -> f64 {
+        let second_half = &self.shares[self.shares.len() / 2..];
+        second_half.iter().sum::<f64>() / second_half.len() as f64
+    }
+}
+
 /// The share that is in limbo in the long run, reckoned with means. A server that is infected has asked the coordinator for `answer`
 /// intervals and is in limbo for all of them but the first `delay`; the next ping that counts is the `⌈answer⌉`th after that, and it hits
 /// a server in limbo as often as the share says. So share = (answer − delay) / (⌈answer⌉ + 1/share − 1).

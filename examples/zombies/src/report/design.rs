@@ -84,8 +84,7 @@ pub(super) fn limbo(figures: &Figures) -> String {
 
 fn cell(of: &LimboOf) -> String {
     let limbo = &of.limbo;
-    let second_half = &limbo.shares[limbo.shares.len() / 2..];
-    let mean = percent(second_half.iter().sum::<f64>() / second_half.len() as f64);
+    let mean = percent(limbo.in_the_long_run());
     let (low, high) = limbo.swing;
     match limbo.died_out {
         0 if high - low > SWINGS => format!("{mean} ({:.0} to {:.0})", low * 100.0, high * 100.0),

@@ -22,7 +22,7 @@ pub(super) fn cut_off(figures: &Figures) -> String {
          \x20 failed while its lease held              {}\n\
          \x20 failed or without a lease on this side   {}\n\n\
          Cut off in halves, every carried lease ends within 1,000 ms, certainly; the design's servers within {least} to {most} rounds, probably\n\
-         (in 99 % of the runs). A round of its is 10 ms, which is a hundred pings a second of each server. Share that still serves, 1,600 ms:\n{serving}",
+         (in 99 % of the runs). One of its rounds is 10 ms: a hundred pings a second from each server. Share that still serves, 1,600 ms:\n{serving}",
         found.runs,
         thousands(found.ended.0),
         thousands(found.ended.1),
@@ -44,7 +44,7 @@ pub(super) fn slow(figures: &Figures) -> String {
     for (answer_ms, death) in &figures.deaths {
         let answer = *answer_ms as f64 / PING_MS;
         let played = figures.limbo.iter().find(|of| (of.case.answer, of.case.delay) == (answer, 0.0));
-        let in_limbo = played.and_then(|of| of.limbo.shares.last().copied());
+        let in_limbo = played.map(|of| of.limbo.in_the_long_run());
         table.add([
             format!("{} ms", thousands(*answer_ms)),
             percent(in_limbo.unwrap_or_else(|| computed_share(answer, 0.0))),

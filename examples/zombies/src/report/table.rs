@@ -1,6 +1,6 @@
 //! A table of text.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Rows of cells, the first of which says what stands in the others.
 pub(super) struct Table(Vec<Vec<String>>);
@@ -22,15 +22,15 @@ impl fmt::Display for Table {
             |column: usize| self.0.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
         let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
         for row in &self.0 {
-            write!(f, "  ")?;
+            let mut line = String::from(" ");
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 // Words to the left, numbers to the right.
                 match column {
-                    0 => write!(f, "{cell:<width$}")?,
-                    _ => write!(f, "   {cell:>width$}")?,
+                    0 => write!(line, " {cell:<width$}")?,
+                    _ => write!(line, "   {cell:>width$}")?,
                 }
             }
-            writeln!(f)?;
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }
