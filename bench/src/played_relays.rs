@@ -101,7 +101,7 @@ async fn serve(listener: TcpListener, streams: RelayStreams, stop: CancellationT
         let (streams, stop, budget) = (streams.clone(), stop.clone(), budget.clone());
         tokio::spawn(async move {
             if let Ok((StreamKind::Beats, reader, writer)) = accept(connection.into(), |_| budget.clone()).await {
-                streams.serve(&BootClock, reader, writer, &stop).await;
+                streams.serve(&BootClock, reader, writer, &|_| Ok(()), &stop).await;
             }
         });
     }

@@ -28,9 +28,13 @@ fn start_with(options: &Options) -> Cluster {
     cluster
 }
 
-/// With relays: by TLS there are none.
+/// With relays.
 fn start(network: Network) -> Cluster {
-    let cluster = start_with(&Options { tls: false, ..options(network) });
+    start_relays(&options(network))
+}
+
+fn start_relays(options: &Options) -> Cluster {
+    let cluster = start_with(options);
     cluster.done(&["config", "set", "relays_from=2"]);
     cluster
 }
@@ -77,7 +81,15 @@ fn wait_listed(cluster: &Cluster, relays: &[&str]) {
 
 #[test]
 fn a_killed_relay_costs_nobody_its_lease() {
-    let mut cluster = start(Network::Loopback);
+    kill_a_relay(start(Network::Loopback));
+}
+
+#[test]
+fn members_that_say_who_they_are_had_no_relays() {
+    kill_a_relay(start_relays(&Options { tls: true, ..options(Network::Loopback) }));
+}
+
+fn kill_a_relay(mut cluster: Cluster) {
     wait_relayed(&cluster, &NODES, 5.0);
     let relays = relays(&cluster);
     wait_listed(&cluster, &relays);

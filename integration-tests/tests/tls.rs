@@ -161,6 +161,37 @@ async fn streams_are_for_those_whose_they_are() {
     assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
     let said = told(&client, &leader, StreamKind::Beats, &beats).await;
     assert!(said.contains("client/somebody may not call a stream of heartbeats"), "{said}");
+    // Nobody says that another node carries what it sends, and a relay tells of no life without that life's proof.
+    let known = cluster.json(&["node", "list"]).expect("nodes");
+    let of = |name: &str| {
+        let node = known.as_array().into_iter().flatten().find(|node| node["node"] == name).expect("a node");
+        (node["node_id"].as_u64().expect("its number"), node["incarnation"].as_u64().expect("its life"))
+    };
+    let ((relay, life), (other, other_life)) = (of("athens"), of("byzantium"));
+    let forged = v1::Beat {
+        node: other,
+        incarnation: other_life,
+        number: 1 << 40,
+        push_key: vec![1; 16].into(),
+        ..Default::default()
+    };
+    let carried = v1::Beats {
+        cluster: named.clone(),
+        batch: 1,
+        beats: vec![forged],
+        relay: Some(v1::Relay { node: relay, incarnation: life }),
+    };
+    let said = told(&delphi, &leader, StreamKind::Beats, &carried).await;
+    assert!(said.contains("node/delphi speaks in the name of node/athens"), "{said}");
+    let itself = open(Role::Node, "athens");
+    let connected = connect(&itself, &leader, &Expected::Servers, StreamKind::Beats, 1 << 20, TIMEOUT).await;
+    let (mut reader, mut writer) = connected.expect("the coordinator is there");
+    writer.push(&carried);
+    writer.flush().await.expect("it listens");
+    let answers: v1::BeatAnswers = reader.next().await.expect("an answer");
+    let refused = answers.answers.first().and_then(|answer| answer.refused.clone()).expect("it is refused");
+    assert!(refused.message.contains("did not prove it"), "{refused:?}");
+    cluster.wait_node("byzantium", "alive");
     // A node passes on and does not ask; a client asks and does not pass on.
     let ops = |hops| v1::OpBatch { cluster: named.clone(), hops, ..Default::default() };
     let said = told(&delphi, &athens, StreamKind::Exchange, &ops(0)).await;

@@ -2,10 +2,10 @@
 
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
-use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, end_stream, route};
+use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, route};
 use archon_proto::connection_limit::Entry;
 use archon_proto::guarded::Guarded;
-use archon_security::Caller;
+use archon_security::{Caller, Role};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
 use tokio::net::TcpStream;
@@ -66,19 +66,22 @@ impl Streams {
         match kind {
             StreamKind::Exchange => self.kv.exchange(caller, reader, writer).await,
             StreamKind::Replicate => self.replication.replicate(&caller, reader, writer).await,
-            StreamKind::Beats => self.relay(reader, writer).await,
+            StreamKind::Beats => self.relay(&caller, reader, writer).await,
         }
     }
 
-    /// Carries the heartbeats of another member. By TLS nobody asks for it: an answer that a relay could have changed is
-    /// no lease (ADR 0060).
-    async fn relay(self, reader: FrameReader, writer: FrameWriter) {
+    /// Carries the heartbeats of another node. By TLS it is the one that its certificate names; what it says, and what it is told, is
+    /// proven between it and the coordinators (PROTOCOL rule 71).
+    async fn relay(self, caller: &Caller, reader: FrameReader, writer: FrameWriter) {
         let shared = &self.kv.shared;
-        if shared.config.transport.tls().is_some() {
-            let why = "a node carries no heartbeats by TLS; send them to the coordinators";
-            let refused = FrameError::Refused(ErrorDetail::new(ErrorKind::InvalidArgument, why));
-            return end_stream(Err(refused), writer).await;
-        }
-        shared.relay_streams.serve(&*shared.clock, reader, writer, &self.kv.stop).await;
+        let check = |node| match shared.tables.node(node) {
+            Some(row) => caller.check_name(StreamKind::Beats.word(), Role::Node, &row.name),
+            None if caller.identity.is_none() => Ok(()),
+            None => {
+                let why = format!("node {node} is not known here yet; ask a coordinator");
+                Err(ErrorDetail::new(ErrorKind::Unavailable, why))
+            }
+        };
+        shared.relay_streams.serve(&*shared.clock, reader, writer, &check, &self.kv.stop).await;
     }
 }

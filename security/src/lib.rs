@@ -10,6 +10,7 @@
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.
 
+mod beat_key;
 mod behalf;
 mod caller;
 mod certificate;
@@ -27,6 +28,7 @@ mod transport;
 mod verified_peer;
 mod withdrawn;
 
+pub use beat_key::BeatKey;
 pub use behalf::ON_BEHALF_OF;
 pub use caller::{Caller, counted_address};
 /// A certificate as its bytes.

@@ -6,7 +6,7 @@ use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::{detail_of, speaks_no_grpc};
 use archon_proto::convert::session::Member;
 use archon_proto::v1::session_client::SessionClient;
-use archon_security::Transport;
+use archon_security::{BeatKey, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind};
 use futures::StreamExt;
@@ -87,9 +87,9 @@ impl Coordinators {
     }
 
     /// Streams for the heartbeats of a life, which are nobody else's: a large report must not delay one. Each answer is waited for
-    /// `deadline`.
-    pub fn beat_streams(&self, member: Member, deadline: Duration) -> (BeatStreams, Heard) {
-        BeatStreams::new(member, self.transport.clone(), deadline)
+    /// `deadline`. What relays bring is proven with `key`, if there is one.
+    pub fn beat_streams(&self, member: Member, key: Option<BeatKey>, deadline: Duration) -> (BeatStreams, Heard) {
+        BeatStreams::new(member, key, self.transport.clone(), deadline)
     }
 
     /// Sends a heartbeat and waits for its answer. A coordinator that gives one that counts leads.

@@ -48,7 +48,7 @@ impl Stream {
 
     async fn grants(&mut self, number: u64) {
         let granted = Ok(Granted { lease_ms: 1_000, withdrawn: vec![] });
-        let answer = BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: granted };
+        let answer = BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: granted, proof: bytes::Bytes::new() };
         self.says(BeatAnswers::new(number, Ok(judged(answer)))).await;
     }
 }
@@ -66,6 +66,7 @@ fn beat(number: u64) -> Beat {
         stopping: false,
         push_key: PushKey::new(Uuid::from_u128(5)),
         load: None,
+        proof: bytes::Bytes::new(),
     }
 }
 
@@ -87,7 +88,7 @@ impl TestBed {
     /// Runs `test` while what arrives is taken in.
     async fn run<T>(&self, test: impl AsyncFn(&BeatStreams) -> T) -> T {
         let member = Member { cluster: ClusterId::new(Uuid::from_u128(1)), node: NODE, incarnation: LIFE };
-        let (streams, mut heard) = self.coordinators.beat_streams(member, DEADLINE);
+        let (streams, mut heard) = self.coordinators.beat_streams(member, None, DEADLINE);
         let take = |answer: LeaseAnswer, now| {
             assert_eq!(now, NOW);
             self.taken.lock().unwrap().push(answer.number);
@@ -186,11 +187,18 @@ async fn refusals_name_who_leads_or_end_the_life() {
             let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
             // That of another life is nobody's business here.
             let former = Incarnation::new(2);
-            let foreign = BeatAnswer { node: NODE, incarnation: former, number, outcome: Err(over()) };
+            let foreign = BeatAnswer {
+                node: NODE,
+                incarnation: former,
+                number,
+                outcome: Err(over()),
+                proof: bytes::Bytes::new(),
+            };
             stream.says(BeatAnswers::new(number, Ok(judged(foreign)))).await;
             stream.grants(number).await;
             let number = stream.heard().await;
-            let ours = BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: Err(over()) };
+            let ours =
+                BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: Err(over()), proof: bytes::Bytes::new() };
             stream.says(BeatAnswers::new(number, Ok(judged(ours)))).await;
         };
         let asks = async {

@@ -5,14 +5,17 @@ mod support;
 
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
 use archon_member::{LeaseAnswer, Rows, Taken};
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
-use archon_security::Transport;
+use archon_security::{BeatKey, Transport};
 use archon_session::{
     Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayAddress, RelayStreams,
 };
-use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, Version};
+use archon_types::{
+    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, StorageId, Version,
+};
 use std::sync::{Arc, Mutex};
 use support::{Played, SOON};
 use tokio::sync::{mpsc, watch};
@@ -46,11 +49,20 @@ impl Came {
     }
 
     async fn grants(self) -> FrameWriter {
+        self.grants_as(None).await
+    }
+
+    /// Proves each answer with the key that it takes for the members', if it has one.
+    async fn grants_as(self, key: Option<&BeatKey>) -> FrameWriter {
         let granted = |beat: &Beat| {
             let Beat { node, incarnation, number, .. } = *beat;
             // By the lease it is seen whose answer it is.
             let outcome = Ok(Granted { lease_ms: 1_000 + node.get(), withdrawn: vec![] });
-            BeatAnswer { node, incarnation, number, outcome }
+            let mut answer = BeatAnswer { node, incarnation, number, outcome, proof: bytes::Bytes::new() };
+            if let Some(key) = key {
+                answer.proof = key.prove(&answer_statement(&answer, &NOW));
+            }
+            answer
         };
         let answers = self.beats.beats.iter().map(granted).collect();
         self.says(Ok(Judged { answers, now: NOW, next_departure_ms: None })).await
@@ -115,7 +127,7 @@ impl Relay {
                 loop {
                     let (reader, writer) = played.next_stream().await;
                     let (streams, stop) = (streams.clone(), stop.clone());
-                    tokio::spawn(async move { streams.serve(&BootClock, reader, writer, &stop).await });
+                    tokio::spawn(async move { streams.serve(&BootClock, reader, writer, &|_| Ok(()), &stop).await });
                 }
             }
         });
@@ -148,9 +160,13 @@ struct Carried {
 
 impl Carried {
     fn new(node: u64) -> Self {
+        Self::with_key(node, None)
+    }
+
+    fn with_key(node: u64, key: Option<BeatKey>) -> Self {
         let node = NodeId::new(node);
         let member = Member { cluster: cluster(), node, incarnation: LIFE };
-        let (streams, heard) = BeatStreams::new(member, Transport::default(), SOON);
+        let (streams, heard) = BeatStreams::new(member, key, Transport::default(), SOON);
         let (told, hears) = mpsc::unbounded_channel();
         Self { streams, heard, node, told, hears }
     }
@@ -164,6 +180,7 @@ impl Carried {
             stopping: false,
             push_key: PushKey::new(Uuid::from_u128(5)),
             load: None,
+            proof: bytes::Bytes::new(),
         }
     }
 
@@ -324,4 +341,34 @@ async fn heartbeats_of_others_that_a_member_sends_are_refused() {
     let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an end");
     let Err(archon_frames::FrameError::Refused(detail)) = answer else { panic!("{answer:?}") };
     assert!(detail.kind == ErrorKind::InvalidArgument && detail.message.contains("one in a frame"), "{detail}");
+}
+
+fn key(storage: u128) -> BeatKey {
+    BeatKey::new(StorageId::new(Uuid::from_u128(storage)), BootId::new(Uuid::from_u128(2)))
+}
+
+#[tokio::test]
+async fn what_a_relay_made_up_was_taken_for_a_lease() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::with_key(1, Some(key(1)));
+    let serves = async {
+        let (mut reader, mut stream) = coordinator.stream().await;
+        for forger in [None, Some(key(7)), Some(key(1))] {
+            let beats = next(&mut reader).await;
+            assert!(key(1).proves(&beat_statement(&beats.beats[0]), &beats.beats[0].proof));
+            stream = Came { beats, stream }.grants_as(forger.as_ref()).await;
+        }
+        (reader, stream)
+    };
+    let asks = async {
+        for number in [1, 2] {
+            let (answered, leases) = member.asks(&relay, number, false).await;
+            assert_eq!((answered.map(drop), leases), (Err(NotGranted::Failed(None)), vec![]), "made up");
+        }
+        member.asks(&relay, 3, true).await
+    };
+    let (_open, (answered, leases)) = tokio::join!(serves, asks);
+    assert!(answered.is_ok());
+    assert_eq!(leases, [1_001]);
 }

@@ -137,7 +137,7 @@ impl Session {
 
     async fn heartbeats(&self, member: Member, timing: LeaseTiming) -> LifeEnd {
         let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
-        let (streams, mut heard) = self.coordinators.beat_streams(member, deadline);
+        let (streams, mut heard) = self.coordinators.beat_streams(member, None, deadline);
         tokio::select! {
             end = self.beats(&streams, timing) => end,
             // It asks coordinators alone, and these answer each heartbeat by itself.
@@ -187,6 +187,7 @@ impl Session {
             stopping,
             push_key: self.push_key,
             load: Some(Load { bytes_stored, operations_per_second, ..Load::default() }),
+            proof: bytes::Bytes::new(),
         };
         self.coordinators.beat(streams, to, beat).await?;
         if stopping {

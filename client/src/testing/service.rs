@@ -67,7 +67,7 @@ impl Service {
                 let member = Member { cluster, node, incarnation };
                 self.answer_later(&member).await;
                 let outcome = self.shared.change(|script| script.heartbeat(&member, &beat));
-                answers.push(BeatAnswer { node, incarnation, number, outcome });
+                answers.push(BeatAnswer { node, incarnation, number, outcome, proof: bytes::Bytes::new() });
             }
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
             let now = ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0 };

@@ -6,9 +6,13 @@ use crate::clock::boot_now;
 use crate::metrics::Metrics;
 use crate::service::check_member;
 use crate::session::{Heard, Session};
+use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
-use archon_proto::convert::beats::{BeatAnswer, ClusterNow, Granted, Judged};
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
+use archon_proto::convert::beats::{self, BeatAnswer, ClusterNow, Granted, Judged};
+use archon_security::BeatKey;
 use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId, relay_count};
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
@@ -97,6 +101,11 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
             let mut entries = Vec::with_capacity(batch.beats.beats.len());
             for (place, beat) in batch.beats.beats.iter().enumerate() {
                 let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
+                if batch.proven && !is_proven(state, beat) {
+                    let why = "a relay brought this heartbeat, and its member did not prove it with the ids that it registered with";
+                    entries.push((place, Err(ErrorDetail::new(ErrorKind::Refused, why))));
+                    continue;
+                }
                 match term.heartbeat(state, Beat { node, incarnation, number, stopping: beat.stopping }, now) {
                     Ok(Some(unconfirmed)) => {
                         turn_due |= unconfirmed.turn_due();
@@ -181,10 +190,14 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
         let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
         let relays = u32::try_from(relays).unwrap_or(u32::MAX);
         let now = ClusterNow { replication_timeout_ms, protocol: state.protocol, term: led.unwrap_or(0), relays };
-        Some((term.answers(state, confirmed, boot_now()), now))
+        let proven =
+            gathered.batches.iter().filter(|(batch, _)| batch.proven).flat_map(|(batch, _)| &batch.beats.beats);
+        let keys: BTreeMap<NodeId, BeatKey> =
+            proven.filter_map(|beat| Some((beat.node, key_of(state, beat.node)?))).collect();
+        Some((term.answers(state, confirmed, boot_now()), now, keys))
     });
     drop(term);
-    let Some((answers, now)) = judged else {
+    let Some((answers, now, keys)) = judged else {
         return refuse(metrics, gathered.batches, &session.quorum().not_leading());
     };
     let mut answers = answers.into_iter();
@@ -203,12 +216,25 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
                 Err(_) => refused += 1,
             }
             let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
-            judged.answers.push(BeatAnswer { node, incarnation, number, outcome });
+            let mut answer = BeatAnswer { node, incarnation, number, outcome, proof: Bytes::new() };
+            if let Some(key) = keys.get(&node).filter(|_| batch.proven) {
+                answer.proof = key.prove(&answer_statement(&answer, &now));
+            }
+            judged.answers.push(answer);
         }
         batch.answer(Ok(judged));
     }
     metrics.heartbeats.add(granted);
     metrics.heartbeats_refused.add(refused);
+}
+
+/// What a member proves that it speaks with, and what it knows a coordinator by.
+fn key_of(state: &ClusterState, node: NodeId) -> Option<BeatKey> {
+    state.node(node).map(|row| BeatKey::new(row.storage, row.boot))
+}
+
+fn is_proven(state: &ClusterState, beat: &beats::Beat) -> bool {
+    key_of(state, beat.node).is_some_and(|key| key.proves(&beat_statement(beat), &beat.proof))
 }
 
 fn refuse(metrics: &Metrics, batches: Vec<(Batch, Vec<Entry>)>, detail: &ErrorDetail) {

@@ -31,6 +31,8 @@ const WAITING_MAX: usize = 131_072;
 /// The heartbeats of one frame, until they are answered.
 pub(crate) struct Batch {
     beats: Beats,
+    /// A relay carries them among members that say who they are: what each says, and what it is told, is proven.
+    proven: bool,
     /// When they came.
     came: Instant,
     /// Where their stream waits for the answer, with room for it.
@@ -67,17 +69,15 @@ impl BeatQueue {
     ///
     /// # Errors
     /// `Overloaded` if too many wait; `NoQuorum` if the term is over.
-    fn put(&self, beats: Beats, answers: mpsc::Sender<BeatAnswers>) -> Result<(), ErrorDetail> {
+    fn put(&self, beats: Beats, proven: bool, answers: mpsc::Sender<BeatAnswers>) -> Result<(), ErrorDetail> {
         let count = u32::try_from(beats.beats.len().min(BEATS_MAX)).unwrap_or(u32::MAX);
         let member_stream = Arc::clone(&self.places).try_acquire_many_owned(count);
         let member_stream = member_stream.map_err(|_| overloaded())?;
-        self.batches.try_send(Batch { beats, came: Instant::now(), answers, _place: member_stream }).map_err(|error| {
-            match error {
-                mpsc::error::TrySendError::Full(_) => overloaded(),
-                mpsc::error::TrySendError::Closed(_) => {
-                    ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator does not lead any more")
-                        .with_retry_after_ms(20)
-                }
+        let batch = Batch { beats, proven, came: Instant::now(), answers, _place: member_stream };
+        self.batches.try_send(batch).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => overloaded(),
+            mpsc::error::TrySendError::Closed(_) => {
+                ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator does not lead any more").with_retry_after_ms(20)
             }
         })
     }

@@ -117,7 +117,10 @@ impl Stream {
         self.check_own(&beats).map_err(FrameError::Refused)?;
         self.know(&beats);
         let put = match leader {
-            Ok(queue) => queue.put(beats, answers.clone()),
+            Ok(queue) => {
+                let proven = beats.relay.is_some() && self.caller.identity.is_some();
+                queue.put(beats, proven, answers.clone())
+            }
             Err(detail) => Err(detail),
         };
         if let Err(detail) = put {
@@ -127,7 +130,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Refuses heartbeats that somebody sends for somebody else.
+    /// Refuses heartbeats that somebody sends for somebody else, and is no relay. What a relay brings its members prove, one by one.
     fn check_own(&self, beats: &Beats) -> Result<(), ErrorDetail> {
         if self.caller.identity.is_none() {
             return Ok(());
@@ -135,7 +138,10 @@ impl Stream {
         // Before there is a quorum nobody is a member, and nothing is granted.
         let Ok(quorum) = self.context.quorum() else { return Ok(()) };
         let check = |state: &_, node| check_own(&self.caller, StreamKind::Beats.word(), state, node);
-        quorum.replicated().read(|state| beats.beats.iter().try_for_each(|beat| check(state, beat.node)))
+        quorum.replicated().read(|state| match beats.relay {
+            Some((relay, _)) => check(state, relay),
+            None => beats.beats.iter().try_for_each(|beat| check(state, beat.node)),
+        })
     }
 
     /// Whoever beats first on a stream, or says that it relays, is whose it is, if it is a member in a life that goes on. Until then

@@ -383,6 +383,7 @@ impl FakeNode {
             stopping: false,
             push_key: self.boot.clone(),
             load,
+            ..v1::Beat::default()
         };
         beat_once(coordinator, self.cluster.clone(), beat).await
     }

@@ -324,6 +324,7 @@ fn heartbeats() -> Vec<Vec<u8>> {
         stopping: node == 2,
         push_key: PushKey::new(Uuid::from_u128(5)),
         load,
+        proof: Bytes::from_static(&[7; 32]),
     };
     let load = load::Load { bytes_stored: 4_096, operations_per_second: 3, ..load::Load::default() };
     let cluster = ClusterId::new(Uuid::from_u128(1));
@@ -340,6 +341,7 @@ fn beat_answers() -> Vec<Vec<u8>> {
         incarnation: Incarnation::new(7),
         number: 12,
         outcome,
+        proof: Bytes::from_static(&[8; 32]),
     };
     let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
     let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");

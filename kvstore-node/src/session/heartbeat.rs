@@ -6,6 +6,7 @@ use crate::shared::{Life, Shared};
 use archon_member::{Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::load::Load;
+use archon_security::BeatKey;
 use archon_session::{Answered, BeatStreams, Coordinators, NotGranted, Recipient};
 use archon_types::{Backoff, Millis, Over};
 use parking_lot::Mutex;
@@ -17,8 +18,10 @@ use tokio::time::Instant;
 const DEADLINE: Duration = Duration::from_millis(150);
 
 /// Heartbeats until the incarnation is over.
-pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
-    let (streams, mut heard) = coordinators.beat_streams(life.member, DEADLINE);
+pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life, key: BeatKey) -> LifeEnd {
+    // In plaintext nobody is known to be who it says, and a relay is believed.
+    let key = Some(key).filter(|_| session.shared.config.transport.tls().is_some());
+    let (streams, mut heard) = coordinators.beat_streams(life.member, key, DEADLINE);
     let sender = Sender {
         session,
         shared: &session.shared,
@@ -114,6 +117,7 @@ impl Sender<'_> {
             stopping,
             push_key: self.shared.push_key,
             load: Some(load),
+            proof: bytes::Bytes::new(),
         };
         let answered = self.coordinators.beat(self.streams, to, beat).await?;
         let relay = match to {

@@ -13,6 +13,7 @@ use crate::identity::IdentityError;
 use crate::shared::{Life, Shared};
 use archon_member::Registering;
 use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, Report, StorageId,
@@ -102,7 +103,7 @@ impl Session {
         let (config, shared) = (&self.shared.config, Arc::clone(&self.shared));
         let told = move || shared.tables.coordinators();
         let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), told);
-        while let Some(registered) = self.register(&coordinators).await? {
+        while let Some((registered, key)) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
             (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
@@ -114,7 +115,7 @@ impl Session {
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
             let end = tokio::select! {
-                end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
+                end = heartbeat::heartbeats(&self, &coordinators, &life, key) => end,
                 () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
                 () = remembered::keep(&self.shared) => LifeEnd::Ended,
                 () = protocol::keep(&self.shared, &*self.home) => LifeEnd::Ended,
@@ -143,19 +144,19 @@ impl Session {
         Ok(())
     }
 
-    /// Registers, however long it takes; `None` if the session ends before.
-    async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<Registered>, SessionError> {
+    /// Registers, however long it takes, and returns with what the coordinators know it by from then on; `None` if the session ends before.
+    async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<(Registered, BeatKey)>, SessionError> {
         // One life of the session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
         self.shared.register_as(boot);
         let (config, home) = (&self.shared.config, &self.home);
-        let last = home.last_incarnation();
+        let (storage, last) = (home.storage(), home.last_incarnation());
         let registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
         let registration = |expects| Registration {
             cluster: home.cluster(),
             name: config.name.clone(),
             address: self.address.clone(),
-            storage: home.storage(),
+            storage,
             boot,
             zone: config.zone.clone(),
             weight: config.weight,
@@ -181,7 +182,7 @@ impl Session {
             return Err(SessionError::Refused { name: name(), detail });
         }
         self.home.store(&registered).map_err(|why| SessionError::NotStored { name: name(), why })?;
-        Ok(Some(registered))
+        Ok(Some((registered, BeatKey::new(storage, boot))))
     }
 
     /// Says farewell, if nothing is led any more: the coordinator then need not wait for the lease to run out.

@@ -29,10 +29,10 @@ impl Relays {
         self.0.lock().count = count;
     }
 
-    /// Those to be tried in this round, in this order, before the coordinators. None by TLS: see `Streams::relay`.
+    /// Those to be tried in this round, in this order, before the coordinators.
     pub(super) fn order(&self, shared: &Shared, member: Member) -> Vec<RelayAddress> {
         let mut inside = self.0.lock();
-        if inside.count == 0 || shared.config.transport.tls().is_some() {
+        if inside.count == 0 {
             return Vec::new();
         }
         let wanted = (inside.count, shared.tables.nodes_version());

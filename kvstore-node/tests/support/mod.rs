@@ -291,7 +291,7 @@ impl Played {
                 Err(detail) if detail.kind == ErrorKind::NotCoordinatorLeader => {
                     return BeatAnswers::new(batch, Err(detail));
                 }
-                outcome => answers.push(BeatAnswer { node, incarnation, number, outcome }),
+                outcome => answers.push(BeatAnswer { node, incarnation, number, outcome, proof: Bytes::new() }),
             }
         }
         let (term, protocol) = {

@@ -6,7 +6,10 @@ use crate::v1;
 use archon_types::{
     ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId, PushKey, Version,
 };
+use bytes::Bytes;
 
+/// Bytes of a proof.
+const PROOF_BYTES: usize = 32;
 /// Most heartbeats in one frame, and most answers.
 pub const BEATS_MAX: usize = 4_096;
 
@@ -40,6 +43,8 @@ pub struct Beat {
     pub push_key: PushKey,
     /// What it carries; absent: as it said last.
     pub load: Option<Load>,
+    /// That its member said so, where a relay carries it and members say who they are; else empty.
+    pub proof: Bytes,
 }
 
 /// The outcomes of the heartbeats of one frame.
@@ -100,6 +105,8 @@ pub struct BeatAnswer {
     pub number: u64,
     /// A lease; or why there is none.
     pub outcome: Result<Granted, ErrorDetail>,
+    /// That a coordinator said so, as [`Beat::proof`]; else empty.
+    pub proof: Bytes,
 }
 
 /// A lease.
@@ -156,6 +163,7 @@ impl From<Beat> for v1::Beat {
             stopping: beat.stopping,
             push_key: ids::uuid_bytes(beat.push_key.get()),
             load: beat.load.map(Into::into),
+            proof: beat.proof,
         }
     }
 }
@@ -172,6 +180,7 @@ impl TryFrom<v1::Beat> for Beat {
             stopping: wire.stopping,
             push_key: ids::push_key(&wire.push_key, "Beat.push_key")?,
             load: wire.load.map(Load::try_from).transpose()?,
+            proof: proof(wire.proof, "Beat.proof")?,
         })
     }
 }
@@ -239,9 +248,12 @@ impl From<BeatAnswer> for v1::BeatAnswer {
         match answer.outcome {
             Ok(Granted { lease_ms, withdrawn }) => {
                 let withdrawn = withdrawn.into_iter().map(leadership).collect();
-                Self { node, incarnation, number, refused: None, lease_ms, withdrawn }
+                Self { node, incarnation, number, refused: None, lease_ms, withdrawn, proof: answer.proof }
             }
-            Err(detail) => Self { node, incarnation, number, refused: Some(detail.into()), ..Self::default() },
+            Err(detail) => {
+                let (refused, proof) = (Some(detail.into()), answer.proof);
+                Self { node, incarnation, number, refused, proof, ..Self::default() }
+            }
         }
     }
 }
@@ -266,8 +278,15 @@ impl TryFrom<v1::BeatAnswer> for BeatAnswer {
             incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "BeatAnswer.incarnation")?),
             number: ids::non_zero(wire.number, "BeatAnswer.number")?,
             outcome,
+            proof: proof(wire.proof, "BeatAnswer.proof")?,
         })
     }
+}
+
+/// A proof, or none.
+fn proof(wire: Bytes, field: &'static str) -> Result<Bytes, ConvertError> {
+    bounded(wire.len(), PROOF_BYTES, field)?;
+    Ok(wire)
 }
 
 #[cfg(test)]
@@ -300,6 +319,7 @@ mod tests {
             }),
             stopping: true,
             push_key: PushKey::new(Uuid::from_u128(5)),
+            proof: Bytes::from_static(&[7; 32]),
         }
     }
 
@@ -313,7 +333,7 @@ mod tests {
     fn heartbeats_round_trip_and_bad_ones_name_the_field() {
         assert_eq!(Beats::try_from(v1::Beats::from(beats())), Ok(beats()));
         type Spoil = fn(&mut v1::Beats);
-        let cases: [(Spoil, &str); 8] = [
+        let cases: [(Spoil, &str); 9] = [
             (|wire| wire.cluster = None, "Beats.cluster"),
             (|wire| wire.relay = Some(v1::Relay { node: 1, incarnation: 0 }), "Relay.incarnation"),
             (|wire| wire.beats.clear(), "Beats.beats"),
@@ -322,6 +342,7 @@ mod tests {
             (|wire| wire.beats[1].incarnation = 0, "Beat.incarnation"),
             (|wire| wire.beats[1].number = 0, "Beat.number"),
             (|wire| wire.beats[1].push_key = bytes::Bytes::new(), "Beat.push_key"),
+            (|wire| wire.beats[1].proof = Bytes::from_static(&[7; 33]), "Beat.proof"),
         ];
         for (spoil, field) in cases {
             let mut wire = v1::Beats::from(beats());
@@ -338,6 +359,7 @@ mod tests {
             incarnation: Incarnation::new(3),
             number: 9,
             outcome,
+            proof: Bytes::from_static(&[8; 32]),
         };
         let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
         let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));

@@ -8,6 +8,7 @@ pub mod access;
 pub mod admin;
 pub mod alter;
 mod bare;
+pub mod beat_proofs;
 pub mod beats;
 pub mod configure;
 pub mod control;

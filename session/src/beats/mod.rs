@@ -14,9 +14,10 @@ pub(crate) use self::streams::{Backlog, Streams};
 use crate::coordinators::NotGranted;
 use archon_frames::FrameError;
 use archon_member::{LeaseAnswer, Taken};
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
-use archon_security::{Expected, Transport};
+use archon_security::{BeatKey, Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind, NodeId, Over};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ const RELAY_DEADLINE: Duration = Duration::from_millis(80);
 #[derive(Debug)]
 pub struct BeatStreams {
     member: Member,
+    /// What is said by way of relays is proven with this, where members say who they are.
+    key: Option<BeatKey>,
     /// How long the answer of a coordinator is waited for.
     deadline: Duration,
     streams: Streams,
@@ -97,19 +100,22 @@ impl Recipient<'_> {
 }
 
 impl BeatStreams {
-    /// None yet, for the life of `member`, which waits for each answer of a coordinator for `deadline`. What arrives is for
-    /// [`listen`](Self::listen).
-    pub fn new(member: Member, transport: Transport, deadline: Duration) -> (Self, Heard) {
+    /// None yet, for the life of `member`, which waits for each answer of a coordinator for `deadline`. What relays bring counts only if it is
+    /// proven with `key`, if there is one: members that say who they are have one. What arrives is for [`listen`](Self::listen).
+    pub fn new(member: Member, key: Option<BeatKey>, transport: Transport, deadline: Duration) -> (Self, Heard) {
         let (streams, heard) = Streams::new(transport, Backlog::Newest, deadline);
-        (Self { member, deadline, streams, asked: Mutex::default() }, Heard(heard))
+        (Self { member, key, deadline, streams, asked: Mutex::default() }, Heard(heard))
     }
 
     /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) takes in.
     ///
     /// # Errors
     /// Nothing is granted in time, and why. An answer that comes later still counts, if no later heartbeat's did.
-    pub async fn beat(&self, to: Recipient<'_>, beat: Beat) -> Result<Answered, NotGranted> {
+    pub async fn beat(&self, to: Recipient<'_>, mut beat: Beat) -> Result<Answered, NotGranted> {
         let by_relay = matches!(to, Recipient::Relay(_));
+        if let Some(key) = self.key.as_ref().filter(|_| by_relay) {
+            beat.proof = key.prove(&beat_statement(&beat));
+        }
         let deadline = if by_relay { RELAY_DEADLINE } else { self.deadline };
         let (number, until) = (beat.number, Instant::now() + deadline);
         let (outcome, answered) = oneshot::channel();
@@ -142,13 +148,24 @@ impl BeatStreams {
     ) -> Infallible {
         loop {
             // The sender is ours.
-            let Some(Said { address, stream, what }) = heard.0.recv().await else { std::future::pending().await };
+            let Some(Said { address, by_relay, stream, what }) = heard.0.recv().await else {
+                std::future::pending().await
+            };
             match what {
                 Ok(BeatAnswers { batch, over: Some(over), .. }) if told_over(over, &address) => {
                     self.settle(batch, Err(NotGranted::Stale));
                 }
                 Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms }), .. }) => {
                     for answer in answers {
+                        if by_relay && !self.is_proven(&answer, now) {
+                            let number = answer.number;
+                            tracing::warn!(
+                                number,
+                                address,
+                                "discarded an answer to a heartbeat: no coordinator gave it to the relay"
+                            );
+                            continue;
+                        }
                         self.answered(answer, now, next_departure_ms, &take);
                     }
                 }
@@ -158,6 +175,11 @@ impl BeatStreams {
         }
     }
 
+    /// Whether a coordinator said so to this life, and not the relay that brought it.
+    fn is_proven(&self, answer: &BeatAnswer, now: ClusterNow) -> bool {
+        self.key.as_ref().is_none_or(|key| key.proves(&answer_statement(answer, &now), &answer.proof))
+    }
+
     fn answered(
         &self,
         answer: BeatAnswer,
@@ -165,7 +187,7 @@ impl BeatStreams {
         next_departure_ms: Option<u64>,
         take: impl Fn(LeaseAnswer, ClusterNow) -> Taken,
     ) {
-        let BeatAnswer { node, incarnation, number, outcome } = answer;
+        let BeatAnswer { node, incarnation, number, outcome, .. } = answer;
         let outcome = match outcome {
             Ok(Granted { lease_ms, withdrawn }) => {
                 let lease = LeaseAnswer { node, incarnation, number, lease_ms, withdrawn };

@@ -27,6 +27,8 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) address: String,
+    /// A relay serves there.
+    pub(crate) by_relay: bool,
     /// The stream's number.
     pub(crate) stream: u64,
     /// Answers; or why the stream has ended.
@@ -58,7 +60,8 @@ impl Carrier {
 
     /// Whether anybody listens.
     async fn say(&self, what: Result<BeatAnswers, FrameError>) -> bool {
-        let said = Said { address: self.address.clone(), stream: self.stream, what };
+        let by_relay = matches!(self.expected, Expected::Node(_));
+        let said = Said { address: self.address.clone(), by_relay, stream: self.stream, what };
         self.said.send(said).await.is_ok()
     }
 

@@ -23,7 +23,7 @@ use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_security::Expected;
-use archon_types::{ErrorDetail, ErrorKind, LeaseTiming, Millis, Over, Version};
+use archon_types::{ErrorDetail, ErrorKind, LeaseTiming, Millis, NodeId, Over, Version};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -85,10 +85,17 @@ impl RelayStreams {
         &self.counts
     }
 
-    /// Serves the stream of one member until it ends, or until `stop`.
-    pub async fn serve(&self, clock: &dyn Clock, reader: FrameReader, writer: FrameWriter, stop: &CancellationToken) {
+    /// Serves the stream of one member until it ends, or until `stop`. Whether it is the one of this number says `check`.
+    pub async fn serve(
+        &self,
+        clock: &dyn Clock,
+        reader: FrameReader,
+        writer: FrameWriter,
+        check: &(dyn Fn(NodeId) -> Result<(), ErrorDetail> + Sync),
+        stop: &CancellationToken,
+    ) {
         let number = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
-        stream::serve(number, &self.inputs, clock, reader, writer, stop).await;
+        stream::serve(number, &self.inputs, clock, reader, writer, check, stop).await;
     }
 
     /// Carries what comes for as long as it is polled, in the name of this life. What it knows of the others stands in `rows`, which
@@ -181,7 +188,7 @@ impl Life<'_> {
     }
 
     /// A coordinator said something, or its stream ended.
-    fn hear(&mut self, Said { address, stream, what }: Said) {
+    fn hear(&mut self, Said { address, stream, what, .. }: Said) {
         let now = self.clock.now();
         let refused = match what {
             Ok(BeatAnswers { batch, outcome: Ok(judged), .. }) => {

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use archon_frames::{FrameError, FrameReader, FrameWriter, end_stream};
 use archon_proto::convert::beats::{BeatAnswers, Beats};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, Millis};
+use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -45,9 +45,10 @@ pub(super) async fn serve(
     clock: &dyn Clock,
     mut reader: FrameReader,
     mut writer: FrameWriter,
+    check: &(dyn Fn(NodeId) -> Result<(), ErrorDetail> + Sync),
     stop: &CancellationToken,
 ) {
-    let ended = carry(number, inputs, clock, &mut reader, &mut writer, stop).await;
+    let ended = carry(number, inputs, clock, &mut reader, &mut writer, check, stop).await;
     let _ = inputs.send(Input::Ended(number)).await;
     end_stream(ended, writer).await;
 }
@@ -58,6 +59,7 @@ async fn carry(
     clock: &dyn Clock,
     reader: &mut FrameReader,
     writer: &mut FrameWriter,
+    check: &(dyn Fn(NodeId) -> Result<(), ErrorDetail> + Sync),
     stop: &CancellationToken,
 ) -> Result<(), FrameError> {
     let (answers, mut answered) = mpsc::channel(ANSWERS_MAX);
@@ -67,7 +69,7 @@ async fn carry(
             beats = reader.next::<v1::Beats>() => {
                 heard = Instant::now();
                 let beats = Beats::try_from(beats?).map_err(|error| FrameError::Refused(error.into()))?;
-                check_own(&beats).map_err(FrameError::Refused)?;
+                check_own(&beats, check).map_err(FrameError::Refused)?;
                 let carry = Carry { stream: number, beats, answers: answers.clone(), came: clock.now() };
                 if inputs.send(Input::Carry(carry)).await.is_err() {
                     return Ok(());
@@ -87,9 +89,9 @@ async fn carry(
 }
 
 /// Each stream is one member's: what a relay carries comes from the members themselves.
-fn check_own(beats: &Beats) -> Result<(), ErrorDetail> {
-    if beats.beats.len() == 1 && beats.relay.is_none() {
-        return Ok(());
+fn check_own(beats: &Beats, check: &(dyn Fn(NodeId) -> Result<(), ErrorDetail> + Sync)) -> Result<(), ErrorDetail> {
+    if let ([beat], None) = (&beats.beats[..], beats.relay) {
+        return check(beat.node);
     }
     let why =
         "a node carries the heartbeats of members that send their own, one in a frame; a relay talks to coordinators";

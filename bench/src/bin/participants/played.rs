@@ -251,6 +251,7 @@ impl World {
                 stopping: false,
                 push_key,
                 load: Some(Load::default()),
+                proof: bytes::Bytes::new(),
             };
             let (begun, leader) = (Instant::now(), self.leader());
             if stream.as_ref().is_none_or(|(to, _)| *to != leader) {
