@@ -38,7 +38,7 @@ impl Admin {
     }
 
     /// Begins a change of the members of the quorum, which the coordinators then carry out by themselves, whoever leads; watch it with
-    /// [`Admin::quorum_of_leader`]. `force`: also if no other coordinator may fail afterwards. Returns whether it was not so already,
+    /// [`Admin::quorum_of_leader`]. `force`: also if no other coordinator may fail afterwards, or does not answer at its new address. Returns whether it was not so already,
     /// or on its way.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use crate::error::CoordinatorError;
 use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
 use crate::identity::{Identity, IdentityError};
 use crate::metrics::Metrics;
+use crate::own_address;
 use crate::protocol_keeper::{self, Kept};
 use crate::quorum_monitor;
 use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at};
@@ -17,7 +18,7 @@ use crate::session::Leading;
 use crate::stats::Stats;
 use crate::withdrawn;
 use archon_proto::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};
-use archon_security::{Refusals, Transport};
+use archon_security::Refusals;
 use archon_telemetry::{AskReady, CLOSE_DEADLINE, MetricsServer};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
@@ -403,7 +404,7 @@ async fn begin(
     let moved = moved.map(|address| {
         let (storage, speaks) = (identity.storage(), config.speaks);
         let newcomer = Newcomer { id: quorum.id(), storage, address, learner: false, speaks };
-        ("address", tokio::spawn(tell_address(quorum.clone(), config.transport.clone(), newcomer, work.clone())))
+        ("address", tokio::spawn(own_address::tell(quorum.clone(), config.transport.clone(), newcomer, work.clone())))
     });
     let identity = Arc::new(Mutex::new(identity));
     let keeper = tokio::spawn(protocol_keeper::run(Arc::clone(&identity), quorum.clone(), work.clone()));
@@ -417,21 +418,6 @@ async fn begin(
     ];
     let tasks = own.into_iter().chain(moved).chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
-}
-
-/// Tells the quorum where this member is reached since it was started again.
-async fn tell_address(quorum: Quorum, transport: Transport, me: Newcomer, work: CancellationToken) {
-    // Whoever has its old address by now knows nothing of it.
-    let others = quorum.addresses().into_iter().filter(|(id, _)| *id != me.id);
-    let members: Vec<String> = others.map(|(_, address)| address).collect();
-    let told = tokio::select! {
-        () = work.cancelled() => return,
-        told = join(&transport, &me, &members) => told,
-    };
-    match told {
-        Ok(_) => tracing::info!(address = me.address, "the others are told where this coordinator is reached"),
-        Err(error) => tracing::error!(%error, address = me.address, "the others do not reach this coordinator there"),
-    }
 }
 
 /// Tells when a task without which nothing works fails, so that the process ends and a fresh one takes its place.

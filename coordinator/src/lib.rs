@@ -18,6 +18,7 @@ mod identity;
 mod load;
 mod metrics;
 mod middle;
+mod own_address;
 mod polls;
 mod protocol_keeper;
 mod push;

@@ -30,7 +30,7 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         QuorumVerb::Remove(args) => (QuorumChange::Remove { id: args.of.member }, args.force, &args.of.wait),
         QuorumVerb::Replace(args) => (QuorumChange::Replace { old: args.old, new: args.new }, false, &args.wait),
         QuorumVerb::SetAddress(args) => {
-            (QuorumChange::SetAddress { id: args.member, address: args.address.clone() }, false, &args.wait)
+            (QuorumChange::SetAddress { id: args.member, address: args.address.clone() }, args.force, &args.wait)
         }
     };
     let text = change.to_string();

@@ -158,6 +158,9 @@ pub(crate) struct QuorumAddressArgs {
     /// Where the others reach it from now on.
     #[arg(value_name = "H:P", id = "member_address", value_parser = address)]
     pub(crate) address: String,
+    /// Do it also if it does not answer there now.
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) wait: QuorumWaitArgs,
 }

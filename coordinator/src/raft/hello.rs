@@ -1,6 +1,7 @@
 //! Asking other coordinators whom they know.
 
 use super::network::connect;
+use super::quorum::Quorum;
 use super::wire::LocalVoter;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};
@@ -8,7 +9,7 @@ use archon_security::{Expected, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tonic::Status;
+use tonic::{Code, Status};
 use uuid::Uuid;
 
 /// A coordinator that is up answers at once.
@@ -22,6 +23,26 @@ pub(crate) async fn boot_at(transport: &Transport, local_voter: &LocalVoter, add
     let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(local_voter.id))?);
     let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(local_voter.hello(local_voter.id))).await;
     Uuid::from_slice(&answer.ok()?.ok()?.into_inner().boot).ok()
+}
+
+impl Quorum {
+    /// Whether the coordinator of this number, with the quorum's key, answers at an address.
+    ///
+    /// # Errors
+    /// Who does, or that nobody does.
+    pub(crate) async fn check_answers(&self, transport: &Transport, id: u64, address: &str) -> Result<(), String> {
+        let local_voter = &self.local_voter;
+        if id == local_voter.id {
+            let boot = boot_at(transport, local_voter, address).await;
+            return boot.map(drop).ok_or_else(|| "it does not reach itself there".to_owned());
+        }
+        let asked = BTreeMap::from([(id, address.to_owned())]);
+        match ask_all(transport, local_voter, &asked, None).await.remove(&id) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
+            Some(Err(_)) | None => Err("nobody answers".to_owned()),
+        }
+    }
 }
 
 /// Asks all of these but this coordinator itself, at once; about `subject` as well, if there is one.

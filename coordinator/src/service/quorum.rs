@@ -77,7 +77,22 @@ impl Admins {
         if let QuorumAsk::Change(QuorumChange::SetAddress { address, .. }) = &ask {
             self.context().transport.check(address)?;
         }
-        let health = self.context().leader(call.within).await?.quorum().health();
+        let session = self.context().leader(call.within).await?;
+        let health = session.quorum().health();
+        if let QuorumAsk::Change(change @ QuorumChange::SetAddress { id, address }) = &ask
+            && !force
+        {
+            // What can be refused by itself needs nobody to be asked.
+            session.quorum().replicated().read(|state| check_quorum_change(state, &health, change, force))?;
+            let answers = session.quorum().check_answers(&self.context().transport, *id, address).await;
+            answers.map_err(|why| {
+                let message = format!(
+                    "coordinator {id} does not answer at {address}: {why}; start it there first, with --advertise {address}, or use \
+                     --force"
+                );
+                ErrorDetail::new(ErrorKind::Refused, message)
+            })?;
+        }
         let decide = |state: &ClusterState, _: &Liveness| match &ask {
             QuorumAsk::Change(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
             QuorumAsk::Cancel => Ok(Ok(check_cancel_quorum_change(state)?)),

@@ -179,6 +179,54 @@ async fn a_voter_that_moved_to_another_address_tells_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_had_moved_with_a_follower_was_named_at_its_old_address_for_ever() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let stays = quorum.leader().await;
+    let moved: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != stays).collect();
+    for id in &moved {
+        quorum.running.remove(id).unwrap().stop().await;
+    }
+    for id in &moved {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listen = listener.local_addr().unwrap();
+        let config =
+            CoordinatorConfig { listen, advertise: Some(listen.to_string()), start: None, ..quorum.config(*id) };
+        quorum.running.insert(*id, Coordinator::start(listener, config).await.unwrap());
+        quorum.peers.insert(*id, listen.to_string());
+    }
+    // Whoever leads, all are named where they are.
+    wait_for("everybody to be named where they are reached", SOON, || async {
+        let view = quorum.view().await.map_err(|error| error.to_string())?;
+        let named = view.voters.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
+        if named { Ok(()) } else { Err(format!("{:?}; {:?}", view.voters, quorum.peers)) }
+    })
+    .await;
+    lead(&quorum, moved[0]).await;
+    commit(&quorum, "from-there").await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_voter_was_said_to_be_where_nobody_is() {
+    let quorum = Quorum::start(3, settings(1, 4)).await;
+    let (leader, free) = (quorum.leader().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let other = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    for id in [leader, other] {
+        let there = v1::CoordinatorAddress { id, address: address.clone() };
+        let refused = quorum.change(Change::SetAddress(there)).await.unwrap_err();
+        assert!(refused.message.contains("does not answer at") && refused.message.contains("--force"), "{refused}");
+    }
+    let there = v1::CoordinatorAddress { id: other, address: quorum.peers[&other].clone() };
+    assert_eq!(quorum.change(Change::SetAddress(there)).await, Ok(false), "it is there already");
+    let there = v1::CoordinatorAddress { id: other, address };
+    assert_eq!(quorum.change_with(Change::SetAddress(there), true).await, Ok(true));
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_is_not_changed_so_that_nothing_can_be_decided() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
