@@ -82,6 +82,8 @@ pub(crate) enum End {
     Failed(Arc<str>),
     /// It is no member any more.
     Removed,
+    /// This generation has begun without it.
+    Outlived(u64),
 }
 
 /// Tells why this coordinator cannot go on.
@@ -224,6 +226,7 @@ impl Coordinator {
         tokio::select! {
             end = raft => match end {
                 Some(End::Removed) => CoordinatorError::Removed { id: self.id },
+                Some(End::Outlived(generation)) => CoordinatorError::Outlived { id: self.id, generation },
                 Some(End::Failed(what)) => CoordinatorError::Raft { what: what.to_string() },
                 None => CoordinatorError::Start,
             },
@@ -441,6 +444,11 @@ async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
         if let Some(what) = quorum.view().fatal {
             tracing::error!(what, "raft ended");
             failed.send_replace(Some(End::Failed(what.into())));
+            return;
+        }
+        if let Some(generation) = quorum.later_generation() {
+            tracing::warn!(id = quorum.id(), generation, "the quorum was begun anew without this coordinator");
+            failed.send_replace(Some(End::Outlived(generation)));
             return;
         }
         if quorum.is_removed() {

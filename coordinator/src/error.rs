@@ -61,6 +61,18 @@ pub enum CoordinatorError {
         /// Its id.
         id: u64,
     },
+    /// A recovery has begun anew without it.
+    #[error(
+        "coordinator {id} belongs to a quorum that lost its majority and was begun anew without it: the cluster lives in generation \
+         {generation} now. Never start it again with this data directory; to have this machine back, start a new one with --join, an \
+         empty --data-dir and another --id"
+    )]
+    Outlived {
+        /// Its id.
+        id: u64,
+        /// The generation in which the cluster lives.
+        generation: u64,
+    },
     /// Two processes would vote by one name.
     #[error(
         "another process runs as coordinator {id} at {address} with a copy of this data directory: two voters by one name \

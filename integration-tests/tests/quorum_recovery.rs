@@ -72,6 +72,14 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
     for old in [0, 2] {
         cluster.start_coordinator(old);
     }
+    // Two of three: by what they know they are the quorum, and lead each other.
+    for old in [0, 2] {
+        let mut old = cluster.take_coordinator(old);
+        let (ended, _) = wait_for("the old one to hear that it is outlived", TIMEOUT, || {
+            old.exited().ok_or_else(|| "it runs".to_owned())
+        });
+        assert_eq!(ended.code(), Some(4), "{ended:?}");
+    }
     cluster.take_node("athens").kill();
     wait_for("athens to be failed", TIMEOUT, || {
         let nodes = cluster.archon_at(&new, &["node", "list", "-o", "json"]);

@@ -109,6 +109,7 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
         | CoordinatorError::WipedVoter { .. }
         | CoordinatorError::Refused { .. }
         | CoordinatorError::Removed { .. }
+        | CoordinatorError::Outlived { .. }
         | CoordinatorError::Copied { .. } => Exit::Refused,
         _ => Exit::Failed,
     };

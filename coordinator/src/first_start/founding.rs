@@ -3,7 +3,7 @@
 
 use super::Waiting;
 use crate::error::CoordinatorError;
-use crate::raft::{Answers, LocalVoter, ask_all};
+use crate::raft::{Answers, Asked, LocalVoter, ask_all};
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::Transport;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub(crate) async fn found(
     let mut reported: Vec<String> = Vec::new();
     let mut round = 0;
     loop {
-        let answers = ask_all(transport, local_voter, peers, None).await;
+        let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
             return Ok(founding);
         }

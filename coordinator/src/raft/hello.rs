@@ -3,9 +3,12 @@
 use super::network::connect;
 use super::quorum::Quorum;
 use super::wire::LocalVoter;
+use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};
 use archon_security::{Expected, Transport};
+use archon_types::ClusterId;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -37,7 +40,7 @@ impl Quorum {
             return boot.map(drop).ok_or_else(|| "it does not reach itself there".to_owned());
         }
         let asked = BTreeMap::from([(id, address.to_owned())]);
-        match ask_all(transport, local_voter, &asked, None).await.remove(&id) {
+        match ask_all(transport, local_voter, &asked, &Asked::default()).await.remove(&id) {
             Some(Ok(_)) => Ok(()),
             Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
             Some(Err(_)) | None => Err("nobody answers".to_owned()),
@@ -45,17 +48,29 @@ impl Quorum {
     }
 }
 
-/// Asks all of these but this coordinator itself, at once; about `subject` as well, if there is one.
+/// What is asked beside who somebody is.
+#[derive(Clone, Default)]
+pub(crate) struct Asked {
+    /// About another coordinator.
+    pub(super) subject: Option<hello_request::Subject>,
+    /// Whether there is a later generation of this cluster than this one.
+    pub(super) lived: Option<(ClusterId, u64)>,
+}
+
+/// Asks all of these but this coordinator itself, at once.
 pub(crate) async fn ask_all(
     transport: &Transport,
     local_voter: &LocalVoter,
     addresses: &BTreeMap<u64, String>,
-    subject: Option<&hello_request::Subject>,
+    what: &Asked,
 ) -> Answers {
+    let (cluster, generation) =
+        what.lived.map_or((Bytes::new(), 0), |(cluster, generation)| (uuid_bytes(cluster.get()), generation));
     let mut asked = JoinSet::new();
     for (id, address) in addresses.iter().filter(|(id, _)| **id != local_voter.id) {
         let id = *id;
-        let hello = HelloRequest { subject: subject.cloned(), ..local_voter.hello(id) };
+        let (subject, cluster) = (what.subject.clone(), cluster.clone());
+        let hello = HelloRequest { subject, cluster, generation, ..local_voter.hello(id) };
         let channel = connect(transport, address, Expected::Coordinator(id));
         asked.spawn(async move {
             let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };

@@ -2,7 +2,7 @@
 //! would refuse a leader that is a stranger to it; so it asks the members that it knows. From them it also hears that it was
 //! removed, which no entry may tell it any more.
 
-use super::hello::ask_all;
+use super::hello::{Asked, ask_all};
 use super::machine::Replicated;
 use super::membership::addresses_of;
 use super::types::Raft;
@@ -17,7 +17,7 @@ use openraft::async_runtime::WatchReceiver as _;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ use uuid::Uuid;
 const STRANGERS_MAX: usize = 16;
 /// Pause between two rounds of questions about strangers.
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is asked whether a recovery has begun without this coordinator.
+const GENERATION_INTERVAL: Duration = Duration::from_secs(5);
 /// How long nobody leads this coordinator before it asks whether it is a member still.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -43,6 +45,8 @@ struct Inner {
     /// When a leader was heard last.
     heard: Mutex<Instant>,
     removed: AtomicBool,
+    /// A generation that has begun without this coordinator; zero if none is known.
+    later_generation: AtomicU64,
 }
 
 impl Default for Introductions {
@@ -53,6 +57,7 @@ impl Default for Introductions {
             wake: Notify::new(),
             heard: Mutex::new(Instant::now()),
             removed: AtomicBool::new(false),
+            later_generation: AtomicU64::new(0),
         };
         Self(Arc::new(inner))
     }
@@ -92,6 +97,11 @@ impl Introductions {
         self.0.removed.load(Ordering::Relaxed)
     }
 
+    /// The generation that has begun without this coordinator, as another one says.
+    pub(crate) fn later_generation(&self) -> Option<u64> {
+        Some(self.0.later_generation.load(Ordering::Relaxed)).filter(|later| *later > 0)
+    }
+
     /// Asks until `stop`; `expected`: whom it knew before its log named it.
     pub(super) async fn run(
         self,
@@ -103,6 +113,7 @@ impl Introductions {
         stop: CancellationToken,
     ) {
         let asks = Asks { raft, replicated, local_voter, expected, transport };
+        let mut generation_asked = None::<Instant>;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -112,6 +123,13 @@ impl Introductions {
             let silence = self.0.heard.lock().elapsed();
             if !self.is_removed() && asks.is_removed(silence).await {
                 self.0.removed.store(true, Ordering::Relaxed);
+            }
+            // Also by whoever leads: two that come back after a recovery are a majority of what was.
+            if generation_asked.is_none_or(|at| at.elapsed() >= GENERATION_INTERVAL) {
+                generation_asked = Some(Instant::now());
+                if let Some(later) = asks.later_generation().await {
+                    self.0.later_generation.store(later, Ordering::Relaxed);
+                }
             }
             let strangers = std::mem::take(&mut *self.0.strangers.lock());
             for (id, storage) in strangers {
@@ -166,15 +184,25 @@ impl Asks {
         if silence < SILENCE_MAX || self.leads() {
             return false;
         }
-        let answers = ask_all(&self.transport, &self.local_voter, &self.members(), None).await;
+        let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &Asked::default()).await;
         answers.values().flatten().any(|answer| answer.initialized && answer.standing() == Standing::Retired)
+    }
+
+    /// A generation that began after the one in which this coordinator lives, if whoever is at a member's address lives in one.
+    async fn later_generation(&self) -> Option<u64> {
+        let own = self.replicated.read(|state| state.is_bootstrapped().then_some((state.cluster, state.generation)));
+        let (_, generation) = own?;
+        let what = Asked { lived: own, ..Asked::default() };
+        let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &what).await;
+        answers.values().flatten().map(|answer| answer.later_generation).filter(|later| *later > generation).max()
     }
 
     async fn is_member(&self, id: u64, storage: Uuid) -> bool {
         let subject = hello_request::Subject { id, storage: Bytes::copy_from_slice(storage.as_bytes()) };
         // Nobody vouches for itself.
         let others = self.members().into_iter().filter(|(other, _)| *other != id).collect();
-        let answers = ask_all(&self.transport, &self.local_voter, &others, Some(&subject)).await;
+        let what = Asked { subject: Some(subject), ..Asked::default() };
+        let answers = ask_all(&self.transport, &self.local_voter, &others, &what).await;
         answers.values().flatten().any(|answer| answer.initialized && answer.subject_standing() == Standing::Member)
     }
 }

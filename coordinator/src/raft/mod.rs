@@ -39,7 +39,7 @@ mod view;
 mod voter_reports;
 mod wire;
 
-pub(crate) use hello::{Answers, ask_all, boot_at};
+pub(crate) use hello::{Answers, Asked, ask_all, boot_at};
 pub(crate) use lack::{Lack, read_only};
 pub(crate) use machine::Replicated;
 pub(crate) use network::connect;

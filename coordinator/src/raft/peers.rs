@@ -156,6 +156,13 @@ impl Peers {
         }
     }
 
+    /// The generation in which this coordinator lives, if it is a later one of the cluster of whoever asks.
+    fn outlives(&self, hello: &HelloRequest) -> Option<u64> {
+        let inside = self.inner.raft.get()?;
+        let (cluster, generation) = inside.replicated.read(|state| (state.cluster, state.generation));
+        (hello.cluster == cluster.get().as_bytes()[..] && hello.generation < generation).then_some(generation)
+    }
+
     fn open<T: DeserializeOwned + Judged>(
         &self,
         caller: &Caller,
@@ -385,6 +392,13 @@ impl Raft for Peers {
             let boot = Bytes::copy_from_slice(self.inner.boot.as_bytes());
             return Ok(Response::new(HelloResponse { id: local_voter.id, boot, ..HelloResponse::default() }));
         }
+        if let Some(later_generation) = self.outlives(&hello) {
+            return Ok(Response::new(HelloResponse {
+                id: local_voter.id,
+                later_generation,
+                ..HelloResponse::default()
+            }));
+        }
         let known = self.known();
         let standing = self.standing(&known, hello.sender, &hello.sender_storage);
         // Who was wiped or removed must be told so.
@@ -415,6 +429,7 @@ impl Raft for Peers {
             standing: standing.into(),
             subject_standing: subject.unwrap_or_default().into(),
             boot: Bytes::new(),
+            later_generation: 0,
         }))
     }
 }

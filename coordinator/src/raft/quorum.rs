@@ -170,6 +170,11 @@ impl Quorum {
         self.introductions.is_removed()
     }
 
+    /// The generation that a recovery began without this coordinator, if one did.
+    pub(crate) fn later_generation(&self) -> Option<u64> {
+        self.introductions.later_generation()
+    }
+
     /// Makes the first members: every coordinator of the peer list, each with its data directory.
     pub(crate) async fn initialize(&self, storages: &BTreeMap<u64, Uuid>) -> Result<(), CoordinatorError> {
         let mut voters = BTreeMap::new();

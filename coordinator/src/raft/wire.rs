@@ -57,6 +57,8 @@ impl LocalVoter {
             target,
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
             subject: None,
+            cluster: Bytes::new(),
+            generation: 0,
         }
     }
 
@@ -64,7 +66,8 @@ impl LocalVoter {
     pub(crate) fn check_target(&self, cluster: &[u8], target: u64, sender: u64) -> Result<(), Status> {
         if cluster != self.quorum.as_bytes() {
             return Err(Status::failed_precondition(format!(
-                "coordinator {sender} has another peer list than coordinator {}; start all with the same --peers",
+                "coordinator {sender} has another peer list than coordinator {}: start all with the same --peers; where a quorum runs \
+                 already, a new one joins with --join, and one from before a recovery never runs again",
                 self.id
             )));
         }

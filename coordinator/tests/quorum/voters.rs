@@ -70,7 +70,8 @@ async fn coordinators_of_another_quorum_are_not_heard() {
     let leader = quorum.leader_address().await;
     let mut client = v1::raft_client::RaftClient::new(common::channel(&leader));
     let uuid = request_id;
-    let hello = v1::HelloRequest { cluster_id: uuid(), sender: 2, target: 1, sender_storage: uuid(), subject: None };
+    let hello =
+        v1::HelloRequest { cluster_id: uuid(), sender: 2, target: 1, sender_storage: uuid(), ..Default::default() };
     let refused = client.hello(hello).await.unwrap_err();
     assert!(refused.message().contains("another peer list"), "{refused}");
     // Nor is anything that does not decode; it is an error, and the coordinator lives.
