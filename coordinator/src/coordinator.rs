@@ -10,7 +10,9 @@ use crate::metrics::Metrics;
 use crate::own_address;
 use crate::protocol_keeper::{self, Kept};
 use crate::quorum_monitor;
-use crate::raft::{self, ELECTION_TIMEOUT_MAX, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at};
+use crate::raft::{
+    self, ELECTION_TIMEOUT_MAX, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at,
+};
 use crate::readiness;
 use crate::serve::serve;
 use crate::service::Context;
@@ -84,6 +86,8 @@ pub(crate) enum End {
     Removed,
     /// This generation has begun without it.
     Outlived(u64),
+    /// Its directory is an older copy, and how that shows.
+    OlderCopy(Arc<str>),
 }
 
 /// Tells why this coordinator cannot go on.
@@ -227,6 +231,7 @@ impl Coordinator {
             end = raft => match end {
                 Some(End::Removed) => CoordinatorError::Removed { id: self.id },
                 Some(End::Outlived(generation)) => CoordinatorError::Outlived { id: self.id, generation },
+                Some(End::OlderCopy(why)) => CoordinatorError::OlderCopy { why: why.to_string() },
                 Some(End::Failed(what)) => CoordinatorError::Raft { what: what.to_string() },
                 None => CoordinatorError::Start,
             },
@@ -327,7 +332,9 @@ where
         let quorum = identity.quorum().ok_or_else(|| IdentityError::New { dir: dir.clone() })?;
         let expected = Arc::new(identity.peers().keys().copied().collect());
         let spoken = Spoken::new(speaks, identity.protocol());
-        let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected, spoken };
+        let marks = KeptMarks::begin(&dir, id, identity.storage(), Uuid::new_v4());
+        let marks = marks.map_err(|source| IdentityError::Io { action: "write", path: dir.clone(), source })?;
+        let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected, spoken, marks };
         let storage = open_storage(&dir, &local_voter)?;
         Ok((identity, storage, local_voter))
     });
@@ -444,6 +451,11 @@ async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
         if let Some(what) = quorum.view().fatal {
             tracing::error!(what, "raft ended");
             failed.send_replace(Some(End::Failed(what.into())));
+            return;
+        }
+        if let Some(why) = quorum.outdated() {
+            tracing::error!(why, "this coordinator must not vote");
+            failed.send_replace(Some(End::OlderCopy(why.into())));
             return;
         }
         if let Some(generation) = quorum.later_generation() {

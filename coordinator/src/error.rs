@@ -61,6 +61,16 @@ pub enum CoordinatorError {
         /// Its id.
         id: u64,
     },
+    /// Its directory is not what it was.
+    #[error(
+        "{why}. It has forgotten votes and entries that it acknowledged, and with it what is committed could be lost. Give it the \
+         directory itself back, as it was when it stopped; or leave it stopped, and have a new one take its place: start that with \
+         --join, an empty --data-dir and another --id, then `archon quorum replace`"
+    )]
+    OlderCopy {
+        /// How that shows.
+        why: String,
+    },
     /// A recovery has begun anew without it.
     #[error(
         "coordinator {id} belongs to a quorum that lost its majority and was begun anew without it: the cluster lives in generation \

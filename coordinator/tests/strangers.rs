@@ -124,6 +124,7 @@ impl Impostor {
                 target,
                 sender_storage: request_id(),
                 subject: None,
+                ..Default::default()
             };
             let told = impostor.client(target).hello(hello).await.unwrap().into_inner();
             assert_eq!((told.standing(), told.storage), (v1::Standing::OtherDirectory, Bytes::new()));
@@ -149,6 +150,7 @@ impl Impostor {
             lack: None,
             snapshot_waits: false,
             certificate: None,
+            ..Default::default()
         }
     }
 
@@ -299,6 +301,7 @@ async fn a_stranger_who_says_it_leads_the_last_term_does_not_end_the_quorum() {
         target: 1,
         sender_storage: request_id(),
         subject: None,
+        ..Default::default()
     };
     assert_eq!(stranger.client(1).hello(hello).await.unwrap_err().code(), Code::PermissionDenied);
     for term in [LAST, before[&1].0 + 1, 0] {

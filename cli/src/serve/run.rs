@@ -110,6 +110,7 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
         | CoordinatorError::Refused { .. }
         | CoordinatorError::Removed { .. }
         | CoordinatorError::Outlived { .. }
+        | CoordinatorError::OlderCopy { .. }
         | CoordinatorError::Copied { .. } => Exit::Refused,
         _ => Exit::Failed,
     };

@@ -98,8 +98,8 @@ pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use controls::{Bar, Controls, Maintenance, Note, Order};
 pub use coordinators::{
-    Acquaintances, COORDINATORS_MAX, Coordinator, CoordinatorStanding, Coordinators, Members, Newcomer, PendingChange,
-    QuorumHealth, QuorumStep, Unheard, Wish, members_changed, next_step,
+    Acquaintances, COORDINATORS_MAX, Coordinator, CoordinatorStanding, Coordinators, Mark, Marks, Members, Newcomer,
+    Outdated, PendingChange, QuorumHealth, QuorumStep, Unheard, Wish, members_changed, next_step,
 };
 pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};

@@ -132,6 +132,7 @@ mod tests {
             quorum: Uuid::from_u128(9),
             expected,
             spoken: Spoken::default(),
+            marks: crate::raft::KeptMarks::none(3, Uuid::from_u128(33)),
         }
     }
 

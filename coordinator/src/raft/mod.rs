@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod hello;
 mod introductions;
 mod judge;
+mod kept_marks;
 mod lack;
 mod log_space;
 mod machine;
@@ -40,6 +41,7 @@ mod voter_reports;
 mod wire;
 
 pub(crate) use hello::{Answers, Asked, ask_all, boot_at};
+pub(crate) use kept_marks::KeptMarks;
 pub(crate) use lack::{Lack, read_only};
 pub(crate) use machine::Replicated;
 pub(crate) use network::connect;
@@ -176,6 +178,15 @@ impl Storage {
     }
 }
 
+/// The last entry that this voter has, in its log or in a snapshot that has taken the place of it.
+async fn last_index(storage: &Storage) -> Result<u64, CoordinatorError> {
+    let replicated = Arc::clone(&storage.replicated);
+    let newest = tokio::task::spawn_blocking(move || replicated.newest_snapshot()).await;
+    let newest = newest.map_err(|error| CoordinatorError::Task { task: "snapshot", what: error.to_string() })??;
+    let of_snapshot = newest.and_then(|meta| meta.last_log_id).map_or(0, |last| last.index);
+    Ok(of_snapshot.max(storage.log.last_index()))
+}
+
 /// Starts Raft on opened storage and lets the peers reach it. `founders`: whom it knows before the log names anybody. The
 /// returned tasks end with `stop`.
 pub(crate) async fn start(
@@ -185,7 +196,8 @@ pub(crate) async fn start(
     founders: Arc<BTreeMap<u64, String>>,
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 4]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 5]), CoordinatorError> {
+    local_voter.marks.log_ends_at(last_index(&storage).await?);
     let wal = storage.log.wal().clone();
     let log_size = storage.log.size();
     let space = LogSpace::new(wal.clone(), storage.directory);
@@ -222,6 +234,7 @@ pub(crate) async fn start(
         stop.clone(),
     );
     let introduced = tokio::spawn(introduced);
+    let marks = tokio::spawn(local_voter.marks.clone().run(raft.clone(), stop.clone()));
     let (quorum, rounds) = Quorum::new(
         raft,
         local_voter,
@@ -231,6 +244,12 @@ pub(crate) async fn start(
         stop,
     );
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
-    let tasks = [("quorum rounds", rounds), ("log size", size), ("space", short), ("introductions", introduced)];
+    let tasks = [
+        ("quorum rounds", rounds),
+        ("log size", size),
+        ("space", short),
+        ("introductions", introduced),
+        ("voters", marks),
+    ];
     Ok((quorum, tasks))
 }

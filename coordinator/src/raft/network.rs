@@ -188,6 +188,13 @@ impl Link {
         Timeout { action, id: self.local_voter.id, target: self.target, timeout }
     }
 
+    /// The answer, if its voter's log has what that is known to have held: its vote could lose it.
+    fn with_whole_log(&self, answer: VoteResponse<TypeConfig>) -> Rpc<VoteResponse<TypeConfig>> {
+        let last = answer.last_log_id.map_or(0, |last| last.index);
+        let checked = self.local_voter.marks.check_log(self.target, self.storage.as_bytes(), last);
+        checked.map_err(|why| Unreachable::from_string(why).into()).map(|()| answer)
+    }
+
     fn message<T: Serialize>(&self, what: &'static str, body: &T) -> Rpc<RaftMessage> {
         self.local_voter.message(self.target, what, body).map_err(|error| NetworkError::new(&error).into())
     }
@@ -320,7 +327,8 @@ impl NetVote<TypeConfig> for Link {
         self.follow();
         let message = self.message("vote request", &rpc)?;
         let call = |mut client: RaftClient<Channel>| async move { client.vote(message).await };
-        self.unary(RPCTypes::Vote, option.hard_ttl(), "vote answer", call).await
+        let answer = self.unary(RPCTypes::Vote, option.hard_ttl(), "vote answer", call).await?;
+        self.with_whole_log(answer)
     }
 
     async fn pre_vote(
@@ -331,7 +339,8 @@ impl NetVote<TypeConfig> for Link {
         self.follow();
         let message = self.message("pre-vote request", &rpc)?;
         let call = |mut client: RaftClient<Channel>| async move { client.pre_vote(message).await };
-        self.unary(RPCTypes::Vote, option.hard_ttl(), "pre-vote answer", call).await
+        let answer = self.unary(RPCTypes::Vote, option.hard_ttl(), "pre-vote answer", call).await?;
+        self.with_whole_log(answer)
     }
 }
 
@@ -393,6 +402,7 @@ impl NetSnapshot<TypeConfig> for Link {
 mod tests {
     use super::super::store::LogStore;
     use super::*;
+    use crate::raft::KeptMarks;
     use crate::raft::Spoken;
     use archon_wal::WalConfig;
     use archon_wal::disk::MemoryDisk;
@@ -404,8 +414,14 @@ mod tests {
         drop(free);
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
-        let local_voter =
-            LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected, spoken: Spoken::default() };
+        let local_voter = LocalVoter {
+            id: 1,
+            storage: Uuid::nil(),
+            quorum: Uuid::nil(),
+            expected,
+            spoken: Spoken::default(),
+            marks: KeptMarks::none(1, Uuid::nil()),
+        };
         let mut network =
             Network::new(Transport::default(), local_voter, term, VoterReports::default(), Addresses::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
@@ -424,8 +440,14 @@ mod tests {
     async fn a_member_that_moved_was_called_at_its_old_address_until_another_led() {
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
-        let local_voter =
-            LocalVoter { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), expected, spoken: Spoken::default() };
+        let local_voter = LocalVoter {
+            id: 1,
+            storage: Uuid::nil(),
+            quorum: Uuid::nil(),
+            expected,
+            spoken: Spoken::default(),
+            marks: KeptMarks::none(1, Uuid::nil()),
+        };
         let addresses = Addresses::default();
         let reports = VoterReports::default();
         let mut network = Network::new(Transport::default(), local_voter, term, reports, addresses.clone());

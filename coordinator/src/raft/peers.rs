@@ -244,6 +244,13 @@ impl Peers {
         staged.map_err(|error| Status::unavailable(format!("there is no space for the snapshot: {error}")))
     }
 
+    /// Refuses a candidate whose log lacks what it is known to have held.
+    fn check_log(&self, message: &RaftMessage, vote: &VoteRequest<TypeConfig>) -> Result<(), Status> {
+        let last = vote.last_log_id.map_or(0, |last| last.index);
+        let marks = &self.inner.local_voter.marks;
+        marks.check_log(message.sender, &message.sender_storage, last).map_err(Status::failed_precondition)
+    }
+
     /// Refuses to vote while it must not, or has nowhere to write its vote.
     fn may_vote(&self) -> Result<(), Status> {
         if !self.inside()?.space.may_vote() {
@@ -331,6 +338,7 @@ impl Raft for Peers {
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let (caller, message) = (Caller::of(&request), request.into_inner());
         let vote: VoteRequest<TypeConfig> = self.open(&caller, "vote request", &message)?;
+        self.check_log(&message, &vote)?;
         self.may_vote()?;
         let answer = self.raft()?.vote(vote).await.map_err(stopped)?;
         self.answer(message.sender, "vote answer", &answer)
@@ -339,6 +347,7 @@ impl Raft for Peers {
     async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let (caller, message) = (Caller::of(&request), request.into_inner());
         let vote: VoteRequest<TypeConfig> = self.open(&caller, "pre-vote request", &message)?;
+        self.check_log(&message, &vote)?;
         self.may_vote()?;
         let answer = self.raft()?.pre_vote(vote).await.map_err(stopped)?;
         self.answer(message.sender, "pre-vote answer", &answer)

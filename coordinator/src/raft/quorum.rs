@@ -170,6 +170,11 @@ impl Quorum {
         self.introductions.is_removed()
     }
 
+    /// Why this coordinator must not go on, if others know more of its data directory than is in it.
+    pub(crate) fn outdated(&self) -> Option<String> {
+        self.local_voter.marks.outdated()
+    }
+
     /// The generation that a recovery began without this coordinator, if one did.
     pub(crate) fn later_generation(&self) -> Option<u64> {
         self.introductions.later_generation()

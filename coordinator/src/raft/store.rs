@@ -103,6 +103,13 @@ impl LogStore {
         memory.vote.is_none() && memory.entries.is_empty() && memory.purged.is_none()
     }
 
+    /// The index of the last entry, also if that was purged.
+    pub(super) fn last_index(&self) -> u64 {
+        let memory = self.memory.read();
+        let last = memory.entries.back().map(|stored| stored.entry.log_id);
+        last.or(memory.purged).map_or(0, |last| last.index)
+    }
+
     /// The members as the newest entry about them has it that is not purged.
     pub(super) fn newest_members(&self) -> Option<Membership> {
         let memory = self.memory.read();

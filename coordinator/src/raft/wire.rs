@@ -2,6 +2,7 @@
 
 use super::codec;
 use super::judge::{Judged, Standard};
+use super::kept_marks::KeptMarks;
 use super::spoken::Spoken;
 use archon_coordinator_core::{Acquaintances, Unheard};
 use archon_proto::convert::upgrade::protocol_range;
@@ -29,6 +30,8 @@ pub(crate) struct LocalVoter {
     pub(crate) expected: Arc<BTreeSet<u64>>,
     /// What it speaks.
     pub(crate) spoken: Spoken,
+    /// How far voters had come.
+    pub(crate) marks: KeptMarks,
 }
 
 impl LocalVoter {
@@ -46,6 +49,7 @@ impl LocalVoter {
             lack: None,
             snapshot_waits: false,
             certificate: None,
+            voters: self.marks.said(),
         })
     }
 
@@ -123,6 +127,8 @@ impl LocalVoter {
         known: &Acquaintances,
     ) -> Result<T, Status> {
         self.check(&message.cluster_id, message.target, message.sender, &message.sender_storage, known)?;
+        let newest = self.marks.take(message.sender, &message.sender_storage, &message.voters);
+        newest.map_err(Status::failed_precondition)?;
         let body: T = self.open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let judged = body.judge(Standard { sender: message.sender, term });
         judged.map_err(|why| Status::invalid_argument(format!("{what} is refused: {why}")))?;
@@ -144,6 +150,7 @@ impl LocalVoter {
                 format!("{what} comes from coordinator {} with another data directory than {from} had", message.sender);
             return Err(invalid(error));
         }
+        self.marks.take(from, storage.as_bytes(), &message.voters).map_err(invalid)?;
         let body: T = self.open_body(what, message)?;
         let judged = body.judge(Standard { sender: from, term });
         judged.map_err(|why| invalid(format!("{what} is refused: {why}")))?;

@@ -207,6 +207,76 @@ async fn a_leader_that_had_moved_with_a_follower_was_named_at_its_old_address_fo
     quorum.stop_all().await;
 }
 
+/// Starts a coordinator on another directory than its own, at its own address.
+async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
+    let config = CoordinatorConfig { data_dir: dir.to_path_buf(), start: None, ..quorum.config(id) };
+    let listener = wait_for("the port to be free", SOON, || async {
+        TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
+    })
+    .await;
+    Coordinator::start(listener, config).await.unwrap()
+}
+
+async fn says_older_copy(started: &Coordinator) {
+    let why =
+        tokio::time::timeout(SOON, started.failed()).await.expect("an older copy of a directory took part").to_string();
+    assert!(why.contains("is an older copy"), "{why}");
+}
+
+/// What a backup of yesterday does. Since then entries were committed with its vote; the third voter knows how far its log went.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_lost() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let [restored, third] = [1, 2, 3].into_iter().filter(|id| *id != leader).collect::<Vec<u64>>()[..] else { return };
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&restored].path(), old.path());
+    commit(&quorum, "precious").await;
+    // How far each log goes is told and kept twice a second.
+    wait_for("the third one to keep how far the other's log goes", SOON, || async {
+        let kept = std::fs::read_to_string(quorum.dirs[&third].path().join("voters.json")).unwrap_or_default();
+        let kept: serde_json::Value = serde_json::from_str(&kept).map_err(|error| error.to_string())?;
+        let view = quorum.view().await.map_err(|error| error.to_string())?;
+        let holds = kept["voters"][restored.to_string()]["holds"].as_u64().unwrap_or_default();
+        if holds >= view.applied_index { Ok(()) } else { Err(format!("{kept}, {}", view.applied_index)) }
+    })
+    .await;
+    for id in [leader, restored] {
+        quorum.running.remove(&id).unwrap().stop().await;
+    }
+    let outdated = start_on(&quorum, restored, old.path()).await;
+    says_older_copy(&outdated).await;
+    outdated.stop().await;
+    quorum.restart(leader).await;
+    quorum.leader().await;
+    let request = v1::CheckTableRequest { cluster: None, name: "precious".to_owned() };
+    admin(&quorum.leader_address().await).check_table(request).await.expect("what was acknowledged");
+    quorum.stop_all().await;
+}
+
+/// Nothing was committed since the copy was made, but the voter may have voted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    quorum.running.remove(&follower).unwrap().stop().await;
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&follower].path(), old.path());
+    quorum.restart(follower).await;
+    commit(&quorum, "since").await;
+    quorum.running.remove(&follower).unwrap().stop().await;
+    let outdated = start_on(&quorum, follower, old.path()).await;
+    says_older_copy(&outdated).await;
+    outdated.stop().await;
+    // The directory itself is as good as ever.
+    quorum.restart(follower).await;
+    commit(&quorum, "after").await;
+    quorum.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_voter_was_said_to_be_where_nobody_is() {
     let quorum = Quorum::start(3, settings(1, 4)).await;

@@ -88,6 +88,7 @@ async fn coordinators_of_another_quorum_are_not_heard() {
             lack: None,
             snapshot_waits: false,
             certificate: None,
+            ..Default::default()
         };
         assert!(client.vote(message.clone()).await.is_err());
         assert!(client.pre_vote(message.clone()).await.is_err());

@@ -6,11 +6,13 @@
 
 mod acquaintances;
 mod health;
+mod marks;
 mod pending;
 mod step;
 
 pub use acquaintances::{Acquaintances, CoordinatorStanding, Unheard};
 pub use health::QuorumHealth;
+pub use marks::{Mark, Marks, Outdated};
 pub use pending::{Newcomer, PendingChange, Wish};
 pub use step::{CATCH_UP_ENTRIES, QuorumStep, next_step};
 

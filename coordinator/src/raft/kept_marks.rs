@@ -1,0 +1,258 @@
+//! How far voters had come, kept in the data directory and told with every message: see `archon_coordinator_core::Marks`.
+//!
+//! What is kept is a hint on which no promise of this voter rests: without the file, as of an older version, nobody is refused.
+
+use super::types::Raft;
+use archon_coordinator_core::{Mark, Marks, Outdated};
+use archon_proto::v1;
+use archon_types::{BootId, StorageId};
+use bytes::Bytes;
+use openraft::async_runtime::WatchReceiver as _;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const FILE: &str = "voters.json";
+/// A file of that many voters is far smaller.
+const BYTES_MAX: u64 = 64 * 1024;
+/// How often it is looked how far the followers' logs go, and what is news is kept.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    /// How often a process was started on this directory.
+    starts: u64,
+    /// What is known of the others.
+    voters: BTreeMap<u64, StoredMark>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct StoredMark {
+    storage: Uuid,
+    starts: u64,
+    boot: Uuid,
+    holds: u64,
+}
+
+/// What this coordinator knows. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptMarks(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    id: u64,
+    storage: StorageId,
+    /// How often a process was started on this directory; zero: it is not counted.
+    starts: u64,
+    boot: BootId,
+    /// Where it is kept.
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    marks: Marks,
+    /// Where the log ended when this process began; `None` before that is known.
+    began_at: Option<u64>,
+    /// Somebody has said something about this voter since: from then on its log goes on.
+    is_heard: bool,
+    /// Something is not kept yet.
+    changed: bool,
+    /// Why this coordinator is not to go on.
+    outdated: Option<String>,
+}
+
+impl KeptMarks {
+    /// Counts this start, durably, and reads what was kept. Blocks.
+    pub(crate) fn begin(directory: &Path, id: u64, storage: Uuid, boot: Uuid) -> io::Result<Self> {
+        let path = directory.join(FILE);
+        let mut stored = read(&path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "what was known of the other voters cannot be read, and is forgotten");
+            Stored::default()
+        });
+        stored.starts = stored.starts.saturating_add(1);
+        write(&path, &stored)?;
+        let marks = stored.voters.iter().map(|(id, kept)| {
+            let StoredMark { storage, starts, boot, holds } = *kept;
+            (*id, Mark { storage: StorageId::new(storage), starts, boot: BootId::new(boot), holds })
+        });
+        let state = State { marks: Marks::new(marks), ..State::default() };
+        let (storage, starts, path) = (StorageId::new(storage), stored.starts, Some(path));
+        Ok(Self(Arc::new(Inner { id, storage, starts, boot: BootId::new(boot), path, state: Mutex::new(state) })))
+    }
+
+    /// Nothing is known, and nothing is kept or counted.
+    #[cfg(test)]
+    pub(crate) fn none(id: u64, storage: Uuid) -> Self {
+        let (storage, boot) = (StorageId::new(storage), BootId::new(Uuid::nil()));
+        Self(Arc::new(Inner { id, storage, starts: 0, boot, path: None, state: Mutex::default() }))
+    }
+
+    /// What each message says: of this coordinator first.
+    pub(super) fn said(&self) -> Vec<v1::VoterMark> {
+        let Inner { id, storage, starts, boot, .. } = &*self.0;
+        let own = Mark { storage: *storage, starts: *starts, boot: *boot, holds: 0 };
+        let state = self.0.state.lock();
+        let others = state.marks.iter().filter(|(other, _)| other != id);
+        std::iter::once((*id, own)).chain(others).map(to_wire).collect()
+    }
+
+    /// Takes in what a message says, whose sender was checked by number and directory.
+    ///
+    /// # Errors
+    /// The sender's directory is an older copy, or this one's is.
+    pub(super) fn take(&self, sender: u64, storage: &[u8], said: &[v1::VoterMark]) -> Result<(), String> {
+        let Ok(storage) = Uuid::from_slice(storage) else { return Ok(()) };
+        let mut state = self.0.state.lock();
+        for (id, mark) in said.iter().filter_map(from_wire) {
+            if id == self.0.id {
+                self.judge_self(&mut state, mark)?;
+            } else if id == sender {
+                let heard = state.marks.hear(sender, StorageId::new(storage), mark.starts, mark.boot);
+                state.changed |= heard.map_err(|outdated| older_copy(sender, &outdated))?;
+            } else {
+                state.changed |= state.marks.learn(id, mark);
+            }
+        }
+        Ok(())
+    }
+
+    /// What another one says of this coordinator.
+    fn judge_self(&self, state: &mut State, said: Mark) -> Result<(), String> {
+        let Inner { id, storage, starts, boot, .. } = *self.0;
+        let overtaken = said.starts > starts || (said.starts == starts && said.boot != boot);
+        if said.storage != storage || starts == 0 || said.starts == 0 {
+            return Ok(());
+        }
+        if overtaken {
+            let why = older_copy(id, &Outdated::Start { said: starts, known: said.starts });
+            state.outdated.get_or_insert_with(|| why.clone());
+            return Err(why);
+        }
+        // What is said first is of before this start: nothing was acknowledged since.
+        let first = !std::mem::replace(&mut state.is_heard, true);
+        if let Some(last) = state.began_at.filter(|last| first && *last < said.holds) {
+            let why = older_copy(id, &Outdated::Log { last, held: said.holds });
+            state.outdated.get_or_insert_with(|| why.clone());
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// The log ends there as this process begins.
+    pub(super) fn log_ends_at(&self, last: u64) {
+        self.0.state.lock().began_at = Some(last);
+    }
+
+    /// Whether a log that ends at `last` holds all that its voter had.
+    ///
+    /// # Errors
+    /// Its directory is an older copy.
+    pub(super) fn check_log(&self, id: u64, storage: &[u8], last: u64) -> Result<(), String> {
+        let Ok(storage) = Uuid::from_slice(storage) else { return Ok(()) };
+        let state = self.0.state.lock();
+        state.marks.check_log(id, StorageId::new(storage), last).map_err(|outdated| older_copy(id, &outdated))
+    }
+
+    /// Why this coordinator is not to go on, if others know more of its directory than is in it.
+    pub(crate) fn outdated(&self) -> Option<String> {
+        self.0.state.lock().outdated.clone()
+    }
+
+    /// Looks how far the followers' logs go while this coordinator leads, and keeps what is news, until `stop`.
+    pub(super) async fn run(self, raft: Raft, stop: CancellationToken) {
+        loop {
+            let over = tokio::select! {
+                () = stop.cancelled() => true,
+                () = tokio::time::sleep(INTERVAL) => false,
+            };
+            self.look(&raft);
+            let this = self.clone();
+            match tokio::task::spawn_blocking(move || this.keep()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "what is known of the other voters was not kept"),
+                Err(error) => tracing::warn!(%error, "what is known of the other voters was not kept"),
+            }
+            if over {
+                return;
+            }
+        }
+    }
+
+    /// A follower's log holds what it acknowledged as far as that is committed: what is not may be cut off again.
+    fn look(&self, raft: &Raft) {
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let Some(committed) = metrics.last_applied.map(|last| last.index) else { return };
+        let mut state = self.0.state.lock();
+        let Some(followers) = &metrics.replication else { return };
+        for (id, matched) in followers {
+            let Some(voter) = metrics.membership_config.membership().get_node(id) else { continue };
+            let Some(matched) = matched.map(|matched| matched.index) else { continue };
+            let storage = StorageId::new(voter.storage);
+            let known = state.marks.of(*id, storage).copied();
+            let known = known.unwrap_or(Mark { storage, starts: 0, boot: BootId::new(Uuid::nil()), holds: 0 });
+            state.changed |= state.marks.learn(*id, Mark { holds: matched.min(committed), ..known });
+        }
+    }
+
+    fn keep(&self) -> io::Result<()> {
+        let Some(path) = &self.0.path else { return Ok(()) };
+        let stored = {
+            let mut state = self.0.state.lock();
+            if !std::mem::take(&mut state.changed) {
+                return Ok(());
+            }
+            let kept = |(id, Mark { storage, starts, boot, holds }): (u64, Mark)| {
+                (id, StoredMark { storage: storage.get(), starts, boot: boot.get(), holds })
+            };
+            Stored { starts: self.0.starts, voters: state.marks.iter().map(kept).collect() }
+        };
+        write(path, &stored).inspect_err(|_| self.0.state.lock().changed = true)
+    }
+}
+
+fn older_copy(id: u64, outdated: &Outdated) -> String {
+    format!("the data directory of coordinator {id} is an older copy: {outdated}")
+}
+
+fn to_wire((id, mark): (u64, Mark)) -> v1::VoterMark {
+    let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
+    v1::VoterMark {
+        id,
+        storage: bytes(mark.storage.get()),
+        starts: mark.starts,
+        boot: bytes(mark.boot.get()),
+        holds: mark.holds,
+    }
+}
+
+/// One that cannot be read says nothing.
+fn from_wire(wire: &v1::VoterMark) -> Option<(u64, Mark)> {
+    let storage = StorageId::new(Uuid::from_slice(&wire.storage).ok()?);
+    Some((
+        wire.id,
+        Mark { storage, starts: wire.starts, boot: BootId::new(Uuid::from_slice(&wire.boot).ok()?), holds: wire.holds },
+    ))
+}
+
+fn read(path: &Path) -> io::Result<Stored> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.len() > BYTES_MAX => return Err(io::Error::other("it is too large")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::default()),
+        Ok(_) => {}
+        Err(error) => return Err(error),
+    }
+    serde_json::from_slice(&std::fs::read(path)?).map_err(io::Error::other)
+}
+
+fn write(path: &Path, stored: &Stored) -> io::Result<()> {
+    archon_durable::replace(path, &serde_json::to_vec_pretty(stored).map_err(io::Error::other)?)
+}
