@@ -38,6 +38,7 @@ mod node;
 mod op_times;
 mod pages;
 mod peer;
+mod ping;
 mod readiness;
 mod recover;
 mod reply;

@@ -248,7 +248,7 @@ impl PlayedStream {
         let mut replies = ReplyPacker::default();
         replies.push(&TaggedReply { tag, log_time: Millis::new(77), outcome: Ok(answer) });
         let table_version = 1 << 20;
-        self.writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version });
+        self.writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version, pong: 0 });
         self.writer.flush().await.unwrap();
     }
 }

@@ -78,7 +78,7 @@ fn values_to_client(count: u64) -> u64 {
             let outcome = Ok(Answer::Value(Some((value.clone(), Revision::new(number + 1)))));
             packer.push(&TaggedReply { tag: number + 1, log_time: Millis::new(1_000), outcome });
         }
-        let message = v1::ReplyBatch { replies: packer.finish(), table_version: 9 };
+        let message = v1::ReplyBatch { replies: packer.finish(), table_version: 9, pong: 0 };
         let Ok(read) = v1::ReplyBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
         sum += unpack_replies(read.replies).filter_map(Result::ok).map(|reply| reply.tag).sum::<u64>();
     }

@@ -445,6 +445,10 @@ async fn exchange(state: &NodeState, connection: TcpStream) {
         if state.breaks_now() {
             return;
         }
-        writer.push(&v1::ReplyBatch { replies: answers.finish(), table_version: state.hint.load(Ordering::SeqCst) });
+        writer.push(&v1::ReplyBatch {
+            replies: answers.finish(),
+            table_version: state.hint.load(Ordering::SeqCst),
+            pong: 0,
+        });
     }
 }

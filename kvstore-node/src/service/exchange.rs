@@ -5,6 +5,7 @@ use super::overloaded;
 use crate::admit::StreamAdmission;
 use crate::asked::Asked;
 use crate::inbox::PushError;
+use crate::ping::ping;
 use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
@@ -52,13 +53,15 @@ impl KvService {
     /// same.
     pub(crate) async fn exchange(self, caller: Caller, mut reader: FrameReader, mut writer: FrameWriter) {
         let (connection, answers) = Connection::new(self.connections.fetch_add(1, Ordering::Relaxed));
+        // One ping at a time.
+        let (pongs, mut ponged) = mpsc::channel(1);
         let ended = async {
             let first = self.accepted(&mut reader).await?;
             // Whoever is refused has sent no operation yet, and knows it: a client waits for this one.
             writer.push(&v1::ReplyBatch { table_version: self.shared.tables.version().get(), ..Default::default() });
             tokio::select! {
-                ended = self.read_stream(first, &caller, &mut reader, &connection) => ended,
-                ended = write_stream(&self.shared, answers, &mut writer) => ended,
+                ended = self.read_stream(first, &caller, &mut reader, &connection, &pongs) => ended,
+                ended = write_stream(&self.shared, answers, &mut ponged, &mut writer) => ended,
             }
         };
         let ended = ended.await;
@@ -92,10 +95,14 @@ impl KvService {
         caller: &Caller,
         reader: &mut FrameReader,
         connection: &Arc<Connection>,
+        pongs: &mpsc::Sender<u64>,
     ) -> Result<(), FrameError> {
         let admission = self.shared.admission.client(caller.from).stream();
         let asks = first.pass_on;
-        let mut refused = self.take(first, caller, asks, connection, &admission)?;
+        let mut refused = match first.ping {
+            0 => self.take(first, caller, asks, connection, &admission)?,
+            _ => self.ping(&first, pongs)?,
+        };
         let mut keepalive = Keepalive::default();
         loop {
             if refused > 0 {
@@ -107,6 +114,10 @@ impl KvService {
                     if batch.cluster.is_some() || batch.node != 0 {
                         self.meant_for_us(&batch)?;
                     }
+                    if batch.ping != 0 {
+                        refused = self.ping(&batch, pongs)?;
+                        continue;
+                    }
                     refused = self.take(batch, caller, asks, connection, &admission)?;
                     // Others on this thread, its shard above all, are not to wait for message after message.
                     tokio::task::consume_budget().await;
@@ -115,6 +126,16 @@ impl KvService {
                 () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
             }
         }
+    }
+
+    /// Has the shards asked whether they have their turns. Nothing was refused that a pause would be for.
+    fn ping(&self, batch: &v1::OpBatch, pongs: &mpsc::Sender<u64>) -> Result<u32, FrameError> {
+        if !batch.ops.is_empty() {
+            let why = "a ping comes without operations";
+            return Err(FrameError::Refused(ErrorDetail::new(ErrorKind::InvalidArgument, why)));
+        }
+        ping(&self.shards, batch.ping, pongs).map_err(FrameError::Refused)?;
+        Ok(0)
     }
 
     /// Refuses what a node passes on that does not know of the newest rights that are known here: one that no coordinator reaches would
@@ -227,6 +248,7 @@ impl KvService {
 async fn write_stream(
     shared: &Shared,
     mut answers: mpsc::UnboundedReceiver<Vec<Delivery>>,
+    pongs: &mut mpsc::Receiver<u64>,
     writer: &mut FrameWriter,
 ) -> Result<(), FrameError> {
     let mut keepalive = Keepalive::default();
@@ -234,6 +256,11 @@ async fn write_stream(
     loop {
         let mut deliveries = tokio::select! {
             Some(deliveries) = answers.recv() => deliveries,
+            Some(pong) = pongs.recv() => {
+                writer.push(&v1::ReplyBatch { pong, ..Default::default() });
+                writer.flush_within(STALLED, ANSWER_TIMEOUT).await?;
+                continue;
+            }
             () = keepalive.tick() => {
                 keepalive.speak(writer);
                 writer.flush_within(STALLED, ANSWER_TIMEOUT).await?;
@@ -257,7 +284,7 @@ async fn write_stream(
                 replies.push(delivery.reply());
                 held.push(delivery);
             }
-            writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: table_version.get() });
+            writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: table_version.get(), pong: 0 });
             let written = writer.flush_within(STALLED, ANSWER_TIMEOUT).await;
             // The operations' shares of admission are given back only now.
             drop(held);

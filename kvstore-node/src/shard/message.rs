@@ -4,6 +4,7 @@ use super::Gathered;
 use crate::admit::Permit;
 use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
+use crate::ping::PingPart;
 use crate::reply::ReplyTo;
 use crate::snapshots::Snapshot;
 use crate::wire;
@@ -74,6 +75,8 @@ pub(crate) struct SnapshotOffer {
 pub(crate) enum ShardMessage {
     /// Operations of clients.
     Operations(Vec<OpRequest>),
+    /// Somebody asks whether clients reach this node.
+    Ping(PingPart),
     /// A read of a key at the copy here, whether it leads or not.
     ReadStale(StaleRead),
     /// Messages of other replicas.

@@ -174,6 +174,7 @@ impl Shard {
         let partitions = &mut self.partitions;
         match message {
             ShardMessage::Operations(operations) => self.arrived(operations, budget),
+            ShardMessage::Ping(part) => part.answer(),
             ShardMessage::ReadStale(read) => self.read_stale(read, budget),
             ShardMessage::Replication(messages) => {
                 for message in messages {
