@@ -127,6 +127,24 @@ impl Links {
         self.mend(other, one);
     }
 
+    /// From now on connections that `from` makes to `to` are taken and come to nothing, and those that there are end; what `to` itself begins goes on.
+    ///
+    /// # Panics
+    /// On a network that cannot do it.
+    pub fn shut(&mut self, from: &str, to: &str) {
+        match self {
+            Self::Proxies(proxies) => proxies.shut(from, to, true),
+            Self::Loopback | Self::Namespaces(_) => panic!("only a proxy knows whose connection it is"),
+        }
+    }
+
+    /// Undoes [`Links::shut`].
+    pub fn open(&mut self, from: &str, to: &str) {
+        if let Self::Proxies(proxies) = self {
+            proxies.shut(from, to, false);
+        }
+    }
+
     /// Everything that `host` sends and is sent passes at this rate at most; `None`: freely again.
     ///
     /// # Panics

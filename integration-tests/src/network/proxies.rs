@@ -5,7 +5,7 @@ use super::owner::owner_of;
 use super::pump::{Link, carry, passable, reset};
 use crate::ports::free_addresses;
 use archon_local_cluster::Place;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -21,6 +21,8 @@ pub struct Proxies {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Whose connections to whom come to nothing.
+    shut: watch::Sender<BTreeSet<(String, String)>>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +100,17 @@ impl Proxies {
         }
     }
 
+    pub(super) fn shut(&self, from: &str, to: &str, shut: bool) {
+        let hosts = self.shared.state().hosts.clone();
+        for host in [from, to] {
+            assert!(hosts.iter().any(|known| known == host), "there is no host {host}");
+        }
+        let link = (from.to_owned(), to.to_owned());
+        self.shared.shut.send_modify(|all| {
+            let _ = if shut { all.insert(link) } else { all.remove(&link) };
+        });
+    }
+
     pub(super) fn slow(&self, host: &str, bytes_per_second: Option<u64>) {
         let hosts = self.shared.state().hosts.clone();
         for other in hosts.iter().filter(|other| *other != host) {
@@ -127,6 +140,10 @@ async fn connect(shared: Arc<Shared>, caller: TcpStream, member: String, behind:
     // Reading another process's list of open files may take a moment.
     let found = tokio::task::spawn_blocking(move || owner_of(from, here, &processes)).await;
     let name = found.ok().flatten().unwrap_or_else(|| CLIENTS.to_owned());
+    let (mut shut, mut shuts) = (shared.shut.subscribe(), shared.shut.subscribe());
+    let link = (name.clone(), member.clone());
+    // The sender is there as long as anybody has a use for it.
+    let _ = shut.wait_for(|all| !all.contains(&link)).await;
     let (mut there, mut back) = (shared.watch(&name, &member), shared.watch(&member, &name));
     let (broken_there, broken_back) = (reset(there.clone()), reset(back.clone()));
     let connection = async {
@@ -143,5 +160,6 @@ async fn connect(shared: Arc<Shared>, caller: TcpStream, member: String, behind:
         () = connection => {}
         () = broken_there => {}
         () = broken_back => {}
+        _ = shuts.wait_for(|all| all.contains(&link)) => {}
     }
 }
