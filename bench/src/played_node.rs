@@ -37,6 +37,7 @@ pub fn beat(registered: &Registered, number: u64) -> Beat {
         stopping: false,
         push_key: PushKey::new(Uuid::from_u128(7)),
         load: None,
+        doors: None,
         proof: bytes::Bytes::new(),
     }
 }

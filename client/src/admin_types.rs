@@ -4,10 +4,10 @@ use crate::order_types::BarSummary;
 use archon_proto::convert::subject::{cause_of, subject_of};
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
-use archon_types::subject::{Cause, Subject};
+use archon_types::subject::{Cause, NodeName, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
-    CoordinatorRole, DoubtKind, EventCode, Holds, KeyRange, KeysBy, NodeGoal, NodeStatus, PartitionStatus,
+    CoordinatorRole, DoorState, DoubtKind, EventCode, Holds, KeyRange, KeysBy, NodeGoal, NodeStatus, PartitionStatus,
     PartitionTable, ReasonCode, ReplicaState, TransportKind, Word,
 };
 use schemars::JsonSchema;
@@ -32,6 +32,8 @@ pub struct Status {
     pub nodes_alive: u32,
     /// Nodes that fell silent.
     pub nodes_failed: u32,
+    /// Nodes that heartbeat, and that do not answer as clients ask.
+    pub nodes_unreached: u32,
     /// Nodes that must be alive before the first assignment.
     pub nodes_min: u32,
     /// Partitions of all tables.
@@ -122,6 +124,8 @@ pub struct NodeSummary {
     pub silent_for_ms: Option<u64>,
     /// The node that relayed its last heartbeat; null if it came straight.
     pub via: Option<String>,
+    /// Whether it answers as clients ask; null if nobody knocks at its door.
+    pub door: Option<Door>,
     /// It takes no writes, for its disk is full.
     pub disk_full: bool,
     /// It is failed since it said itself that it has stopped.
@@ -134,6 +138,25 @@ pub struct NodeSummary {
     pub maintenance_ends_at_ms: Option<u64>,
     /// From what it is barred.
     pub bars: Vec<BarSummary>,
+}
+
+/// Whether a node answers as clients ask.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Door {
+    /// How its door is.
+    pub state: Word<DoorState>,
+    /// For how long, if it is not just open.
+    pub state_for_ms: Option<u64>,
+    /// The nodes that find it shut.
+    pub shut_to: Vec<String>,
+}
+
+impl From<v1::Door> for Door {
+    fn from(wire: v1::Door) -> Self {
+        let v1::Door { state, for_ms, by } = wire;
+        let shut_to = by.into_iter().map(|keeper| NodeName::from(keeper).node).collect();
+        Self { state: Word::read(&state), state_for_ms: for_ms, shut_to }
+    }
 }
 
 /// How often a member heartbeats, and what follows from its silence.

@@ -65,8 +65,8 @@ pub use access_types::{AccessChanged, AccessRight, AccessSummary, CertificatesWi
 pub use admin::Admin;
 pub use admin_quorum::QuorumSnapshot;
 pub use admin_types::{
-    CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, PendingQuorumChange,
-    Quorum, QuorumRecovery, RangeSummary, Reason, RecoveryDoubt, Status, TableSummary,
+    CoordinatorStatus, CopySummary, Door, Event, Located, MemberTiming, NodeSummary, PartitionSummary,
+    PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary, Reason, RecoveryDoubt, Status, TableSummary,
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;
@@ -74,11 +74,11 @@ pub use archon_security::{CredentialsError, Identity, Role, Tls, Transport};
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy,
-    MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus,
-    Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind, ReshapingPhase, Revision, Right,
-    Setting, SettingChange, SettingUnit, Severity, TableChange, TableId, TraitsChange, TransportKind, UnknownWord,
-    UnmetCode, Version, Word,
+    Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds,
+    KeyRange, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId,
+    PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind, ReshapingPhase,
+    Revision, Right, Setting, SettingChange, SettingUnit, Severity, TableChange, TableId, TraitsChange, TransportKind,
+    UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

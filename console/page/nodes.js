@@ -111,7 +111,7 @@ function summary(all) {
   const levels = { good: 0, aside: 0, bad: 0 };
   for (const node of all) levels[nodeLevel(node)] += 1;
   const parts = [shown.length === all.length ? count(all.length) : `${count(shown.length)} of ${count(all.length)}`];
-  if (levels.bad > 0) parts.push(`${count(levels.bad)} failed or full`);
+  if (levels.bad > 0) parts.push(`${count(levels.bad)} failed, full or unreached`);
   if (levels.aside > 0) parts.push(`${count(levels.aside)} set aside`);
   return parts.join(" · ");
 }

@@ -25,6 +25,9 @@ export function causeText(cause) {
 /** `in_sync` → `in sync`. Words that this page does not know stay what they are. */
 export const spaced = (word) => String(word ?? "").replaceAll("_", " ");
 
+/** It lives, and those who ask as clients do get no answer. */
+const isUnreached = (node) => node.door?.state === "unreached";
+
 /** How a node is, in words: what is wanted of it where that is not to serve, otherwise what the coordinators believe. */
 export function nodeWords(node) {
   const { status, goal, copies_held: copies } = node;
@@ -38,12 +41,13 @@ export function nodeWords(node) {
     else if (goal === "cordon") words = "cordoned";
     else if (goal === "maintain") words = "in maintenance";
   }
+  if (isUnreached(node)) words = `unreached, ${words}`;
   return node.disk_full ? `disk full, ${words}` : words;
 }
 
 /** How much that matters: `good`, `aside` (as somebody wants it), `bad`. */
 export function nodeLevel(node) {
-  if (node.status !== "alive" || node.disk_full) return "bad";
+  if (node.status !== "alive" || node.disk_full || isUnreached(node)) return "bad";
   return node.goal === "serve" ? "good" : "aside";
 }
 

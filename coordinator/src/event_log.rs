@@ -60,6 +60,7 @@ impl EventLog {
 /// What is to be counted of an event.
 const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metric> {
     match what {
+        EventKind::NodeUnreached { .. } => Some(&metrics.nodes_unreached),
         EventKind::SplitBegun { outgrown: Some(_), .. } => Some(&metrics.splits_automatic),
         EventKind::Parted { .. } => Some(&metrics.splits_done),
         EventKind::SplitAbandoned { .. } => Some(&metrics.splits_given_up),
@@ -74,6 +75,7 @@ const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metri
 const fn weight(what: &EventKind) -> Option<Weight> {
     match what {
         EventKind::NodeFailed { .. }
+        | EventKind::NodeUnreached { .. }
         | EventKind::NodeLost { .. }
         | EventKind::NodeDeclaredLost { .. }
         | EventKind::CopyDamaged { .. }
@@ -85,6 +87,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         EventKind::Bootstrapped
         | EventKind::NodeRegistered { .. }
         | EventKind::NodeReturned { .. }
+        | EventKind::NodeReached { .. }
         | EventKind::NodeRemoved { .. }
         | EventKind::NodeDraining { .. }
         | EventKind::NodeDrained { .. }

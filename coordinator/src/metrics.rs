@@ -31,6 +31,10 @@ metrics! {
             "archon_coordinator_heartbeat_seconds",
             "how long a heartbeat waited for its lease, the quorum round included"
         );
+        nodes_unreached: Metric = Definition::counter(
+            "archon_coordinator_nodes_unreached_total",
+            "times that clients were found not to reach a node whose heartbeats came, while this coordinator led"
+        );
         commands: Metric = Definition::counter(
             "archon_coordinator_commands_proposed_total",
             "commands proposed by control turns"

@@ -82,6 +82,10 @@ metrics! {
     #[derive(Debug)]
     pub(crate) struct ClusterReadings {
         nodes: Labelled<u64> = Definition::gauge("archon_cluster_nodes", "nodes by status").by(NODE_STATUS);
+        nodes_unreached: u64 = Definition::gauge(
+            "archon_cluster_nodes_unreached",
+            "nodes that live, and that clients do not reach"
+        );
         participants: Labelled<u64> = Definition::gauge(
             "archon_cluster_participants",
             "participants of lease tables by status"
@@ -140,10 +144,12 @@ impl Stats {
     fn cluster(&self) -> Option<ClusterReadings> {
         let session = self.context.leading.session()?;
         let totals = session.quorum().replicated().read(Totals::of);
+        let nodes_unreached = session.term().lock().liveness().unreached() as u64;
         let by_status =
             |counts: Vec<(NodeStatus, u64)>| counts.into_iter().map(|(status, n)| (status.as_str(), n)).collect();
         Some(ClusterReadings {
             nodes: by_status(totals.nodes),
+            nodes_unreached,
             participants: by_status(totals.participants),
             partitions: totals.partitions.into_iter().map(|(status, count)| (status.as_str(), count)).collect(),
             under_replicated: totals.under_replicated,

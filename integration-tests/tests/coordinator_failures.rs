@@ -94,6 +94,7 @@ impl Probe {
             stopping: false,
             push_key: PushKey::new(uuid::Uuid::from_u128(7)),
             load: None,
+            doors: None,
             proof: bytes::Bytes::new(),
         };
         let granted = self.stream.beat(beat, Duration::from_secs(60)).await;

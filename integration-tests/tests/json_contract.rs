@@ -133,7 +133,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.done(&["access", "readmit", "client/shop"])["withdrawn_now"], Value::Null);
 
     let settings = seen.done(&["config", "show"]);
-    assert_eq!(settings["settings"].as_array().map(Vec::len), Some(11), "{settings}");
+    assert_eq!(settings["settings"].as_array().map(Vec::len), Some(14), "{settings}");
     let changed = seen.done(&["config", "set", "copies_per_node_max=3", "--dry-run"]);
     assert_eq!(changed["changes"][0]["after"], 3, "{changed}");
     assert_eq!(seen.run(&["config", "set", "lease_ms=900"], 4)["error"]["kind"], "refused");

@@ -73,6 +73,14 @@ metrics! {
             "archon_node_heartbeats_withheld_total",
             "heartbeats not sent because a shard or the log stalled"
         );
+        door_knocks: Metric = Definition::counter(
+            "archon_node_door_knocks_total",
+            "times that this node asked another one, as a client would, whether it answers"
+        );
+        door_failures: Metric = Definition::counter(
+            "archon_node_door_failures_total",
+            "times that the other one did not answer, or refused"
+        );
         leases_lapsed: Metric = Definition::counter(
             "archon_node_leases_lapsed_total",
             "times that the lease ended before the next grant came"

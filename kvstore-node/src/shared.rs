@@ -7,6 +7,7 @@ use crate::grants::Grants;
 use crate::load::LoadBoard;
 use crate::metrics::Metrics;
 use crate::reports::ReportQueue;
+use crate::session::doors::DoorKeeper;
 use crate::session::remembered::Remembered;
 use crate::slow::SlowOperations;
 use crate::tables::Tables;
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     protocol: watch::Sender<u32>,
     /// Streams of members whose heartbeats this node carries.
     pub(crate) relay_streams: RelayStreams,
+    /// What it finds at the doors of others.
+    pub(crate) doors: DoorKeeper,
     /// Cancelled when the node is about to stop: it still serves, until what it leads is in other hands.
     leaving: CancellationToken,
     /// Cancelled once the coordinator has heard of that.
@@ -121,6 +124,7 @@ impl Shared {
             grants: ArcSwap::from_pointee(Grants::new()),
             protocol: watch::Sender::new(PROTOCOL_FIRST),
             relay_streams: RelayStreams::new(),
+            doors: DoorKeeper::default(),
             leaving: CancellationToken::new(),
             leaving_heard: CancellationToken::new(),
             stopping: AtomicBool::new(false),

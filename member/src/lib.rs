@@ -8,6 +8,7 @@
 //!
 //! | Module | What it decides |
 //! |---|---|
+//! | `doors` | what is found at the doors of other nodes, and said of them |
 //! | `grants` | what the lease covers, and which word ends it |
 //! | `heartbeat` | heartbeats, and which answer belongs to which |
 //! | `participant/` | which partitions a participant acquires, releases and has lost |
@@ -16,6 +17,7 @@
 //! | `reports` | facts on their way to the coordinator |
 //! | `ways` | by which relays heartbeats travel |
 
+mod doors;
 mod grants;
 mod heartbeat;
 mod mutant;
@@ -25,6 +27,7 @@ mod relay;
 mod reports;
 mod ways;
 
+pub use doors::{Doors, Knock};
 pub use grants::{Grants, Taken};
 pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
 pub use mutant::Broken;

@@ -19,7 +19,7 @@ use uuid::Uuid;
 const NODE: NodeId = NodeId::new(2);
 const LIFE: Incarnation = Incarnation::new(3);
 const DEADLINE: Duration = Duration::from_millis(200);
-const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 1, relays: 0 };
+const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 1, relays: 0, door_every_ms: 0 };
 
 /// One stream at a coordinator.
 struct Stream {
@@ -66,6 +66,7 @@ fn beat(number: u64) -> Beat {
         stopping: false,
         push_key: PushKey::new(Uuid::from_u128(5)),
         load: None,
+        doors: None,
         proof: bytes::Bytes::new(),
     }
 }

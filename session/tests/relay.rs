@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const LIFE: Incarnation = Incarnation::new(3);
-const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 5, relays: 2 };
+const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 5, relays: 2, door_every_ms: 0 };
 
 fn cluster() -> ClusterId {
     ClusterId::new(Uuid::from_u128(1))
@@ -180,6 +180,7 @@ impl Carried {
             stopping: false,
             push_key: PushKey::new(Uuid::from_u128(5)),
             load: None,
+            doors: None,
             proof: bytes::Bytes::new(),
         }
     }

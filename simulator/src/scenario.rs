@@ -205,6 +205,7 @@ impl Scenario {
             copies_per_node_max: 2,
             // Nobody relays in the world.
             relays_from: 0,
+            ..Settings::default()
         };
         let rough = random.below(3);
         let mut plan = Self {

@@ -8,7 +8,7 @@ use crate::connect::leading;
 use crate::documents::{HostedCopy, Node, NodeDescription};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, ErrorKind, NodeCheck, NodeGoal, NodeStatus, ReplicaState};
+use archon_client::{Admin, Door, DoorState, ErrorKind, NodeCheck, NodeGoal, NodeStatus, ReplicaState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
         Column::number("OPS/S"),
         Column::number("HEARD"),
     ];
+    let knocked = nodes.iter().any(|node| node.door.is_some());
+    columns.extend(knocked.then(|| Column::text("DOOR")));
     columns.extend(relayed.then(|| Column::text("VIA")));
     let rows = nodes.iter().map(|node| {
         let mut row = vec![
@@ -56,6 +58,7 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
             number_text(node.operations_per_second),
             heard_text(node).unwrap_or_else(|| "-".to_owned()),
         ];
+        row.extend(knocked.then(|| node.door.as_ref().map_or_else(|| "-".to_owned(), |door| door_text(door, output))));
         row.extend(relayed.then(|| node.via.clone().unwrap_or_else(|| "-".to_owned())));
         row
     });
@@ -123,6 +126,10 @@ fn text(description: &NodeDescription, output: &Output) -> String {
         },
     );
     lines.push(format!("status       {}{heard}", status_text(node, output)));
+    if let Some(door) = &node.door {
+        let by = if door.shut_to.is_empty() { String::new() } else { format!(", to {}", door.shut_to.join(" and ")) };
+        lines.push(format!("door         {}{by}", door_text(door, output)));
+    }
     lines.push(format!("goal         {}", goal_text(node)));
     for bar in &node.bars {
         lines.push(format!("barred from  {}", bar_text(&bar.subject.to_string(), bar)));
@@ -206,6 +213,17 @@ fn status_text(node: &Node, output: &Output) -> String {
         (true, false) => output.good(&status),
         (true, true) => output.bad(&format!("{status}, disk full")),
         (false, _) => output.bad(&status),
+    }
+}
+
+/// How the node answers whom asks as clients do: `unreached 14 s`.
+fn door_text(door: &Door, output: &Output) -> String {
+    let time =
+        door.state_for_ms.map_or_else(String::new, |millis| format!(" {}", short_time(Duration::from_millis(millis))));
+    let text = format!("{}{time}", door.state.as_str());
+    match door.state.known() {
+        Some(DoorState::Unreached) => output.bad(&text),
+        _ => text,
     }
 }
 

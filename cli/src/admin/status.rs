@@ -105,12 +105,16 @@ pub(super) fn nodes_line(status: &Status, output: &Output) -> String {
         0 => String::new(),
         failed => output.bad(&format!(", {failed} failed")),
     };
+    let unreached = match status.nodes_unreached {
+        0 => String::new(),
+        unreached => output.bad(&format!(", {unreached} of them unreached")),
+    };
     let wanted = if status.nodes_alive < status.nodes_min {
         output.bad(&format!(", at least {} needed", status.nodes_min))
     } else {
         String::new()
     };
-    format!("{} alive{failed}{wanted}", status.nodes_alive)
+    format!("{} alive{unreached}{failed}{wanted}", status.nodes_alive)
 }
 
 /// How many nodes relay heartbeats, if any does, and whose come straight although others' do not.

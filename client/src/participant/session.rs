@@ -187,6 +187,7 @@ impl Session {
             stopping,
             push_key: self.push_key,
             load: Some(Load { bytes_stored, operations_per_second, ..Load::default() }),
+            doors: None,
             proof: bytes::Bytes::new(),
         };
         self.coordinators.beat(streams, to, beat).await?;

@@ -70,7 +70,8 @@ impl Service {
                 answers.push(BeatAnswer { node, incarnation, number, outcome, proof: bytes::Bytes::new() });
             }
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
-            let now = ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0 };
+            let now =
+                ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0, door_every_ms: 0 };
             let outcome = Ok(Judged { answers, now, next_departure_ms: None });
             writer.push(&v1::BeatAnswers::from(BeatAnswers::new(batch, outcome)));
             writer.flush().await?;

@@ -20,20 +20,22 @@
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
 //! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
+//! | note a door | – | `NoteDoor` | that life goes on | an event ([`crate::doors`]) |
 //! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator says so |
 //! | go on after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost told what it holds | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
 use crate::coordinators::{WITHDRAWN_SINCE, Wish};
+use crate::doors::DoorNews;
 use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::recovery::Standing;
 use crate::registration::Register;
 use crate::upgrade::HELD_SINCE;
 use archon_types::{
-    ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId, Partitioning,
-    PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
+    ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId,
+    Partitioning, PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -256,6 +258,8 @@ pub enum Command {
         /// Whether it stays.
         held: bool,
     },
+    /// The leading coordinator finds that clients do not reach a node, or reach it again. It is remembered as an event.
+    NoteDoor(DoorNews),
     /// An operator accepts what may be lost by the recovery.
     AcceptRecovery,
     /// What nodes told is taken for true, and partitions go on from it.
@@ -320,6 +324,7 @@ impl Command {
                 changes.iter().map(|change| change.setting.since()).max().unwrap_or(PROTOCOL_FIRST)
             }
             Self::HoldProtocol { .. } => HELD_SINCE,
+            Self::NoteDoor(_) => DOORS_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
         }
     }
@@ -351,6 +356,7 @@ impl Command {
             Self::Inspected { .. } => "Inspected",
             Self::RaiseProtocol { .. } => "RaiseProtocol",
             Self::HoldProtocol { .. } => "HoldProtocol",
+            Self::NoteDoor(_) => "NoteDoor",
             Self::AcceptRecovery => "AcceptRecovery",
             Self::SettleRecovery => "SettleRecovery",
             Self::EndQuorumChange { .. } => "EndQuorumChange",

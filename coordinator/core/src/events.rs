@@ -37,6 +37,10 @@ pub enum EventKind {
     NodeReturned { node: NodeId, name: String, incarnation: Incarnation },
     /// A node was silent too long, or stopped.
     NodeFailed { node: NodeId, incarnation: Incarnation, leaderships: u32, handed_on: u32 },
+    /// Clients have not reached a live node for so long, in milliseconds, as others find that knock at its door.
+    NodeUnreached { node: NodeId, by: Vec<NodeId>, since_ms: u64 },
+    /// Clients reach it again, after so long.
+    NodeReached { node: NodeId, after_ms: u64 },
     /// A node's data is gone: another data directory took over its name.
     NodeLost { node: NodeId, by: NodeId },
     /// An operator declared that a failed node's data is lost. `placements`: copies that counted. `last_copies`: partitions that lost their last copy by it.

@@ -10,14 +10,16 @@ use crate::state::ClusterState;
 use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One command that fails a node and names every successor. `excluded` are the nodes that must not lead.
+/// One command that fails a node and names every successor.
 pub(crate) fn node_failed(
     state: &ClusterState,
+    liveness: &Liveness,
     node: NodeId,
     incarnation: Incarnation,
-    excluded: impl Fn(NodeId) -> bool,
 ) -> Command {
     let mut extra = BTreeMap::new();
+    let excluded = |other| other == node || !liveness.may_lead(other);
+    let spared = |other| liveness.doors.spares(other);
     let successors = state
         .partitions
         .on_node(node)
@@ -25,7 +27,7 @@ pub(crate) fn node_failed(
         .filter(|row| !state.is_lease(row.id.table) && !state.is_offline(row.id))
         .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
         .filter_map(|row| {
-            let (placement, incarnation) = candidate(state, row, &mut extra, &excluded)?;
+            let (placement, incarnation) = candidate(state, row, &mut extra, excluded, spared)?;
             Some(Successor { partition: row.id, if_version: row.version, placement, incarnation })
         })
         .collect();
@@ -38,9 +40,7 @@ pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Milli
     // All of them stop being answered before any successor is chosen: none of them may be one.
     let due: Vec<(NodeId, Incarnation)> =
         silent.into_iter().filter(|(node, _)| liveness.stop_answering(*node, now)).collect();
-    due.into_iter()
-        .map(|(node, incarnation)| node_failed(state, node, incarnation, |other| !liveness.may_lead(other)))
-        .collect()
+    due.into_iter().map(|(node, incarnation)| node_failed(state, liveness, node, incarnation)).collect()
 }
 
 /// The outcome of an election.
@@ -106,7 +106,8 @@ pub(crate) fn elect(
     }
     let only = liveness.isolated.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
     let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);
-    let Some((placement, incarnation)) = candidate(state, row, extra, excluded) else {
+    let Some((placement, incarnation)) = candidate(state, row, extra, excluded, |node| liveness.doors.spares(node))
+    else {
         return Election::Nothing;
     };
     let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };
@@ -115,12 +116,13 @@ pub(crate) fn elect(
 
 /// The Live copy that should lead: the one a migration is moving to (or back to, if cancelled), else one on a node that
 /// serves as usual (not cordoned, in maintenance or to be emptied) and is not barred from it, and of these the one whose node leads least for its weight; `extra` counts
-/// those that were named already and that the state does not know yet.
+/// those that were named already and that the state does not know yet. One on a node that is `spared` only if there is no other.
 pub(crate) fn candidate(
     state: &ClusterState,
     row: &Partition,
     extra: &mut BTreeMap<NodeId, u32>,
     excluded: impl Fn(NodeId) -> bool,
+    spared: impl Fn(NodeId) -> bool,
 ) -> Option<(PlacementId, Incarnation)> {
     let counts = |copy: &Placement| copy.state == ReplicaState::Live || state.breaks(Mutant::ElectAnyone); // rule 9
     let able = |copy: &&Placement| counts(copy) && state.is_active(copy.node) && !excluded(copy.node);
@@ -133,7 +135,7 @@ pub(crate) fn candidate(
         let node = state.node(live.node).map(|row| &row.node);
         let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve) || state.bars(row.id, live.node);
         let weight = node.map_or(1, |node| node.weight.max(1));
-        (Some(live.id) != preferred, reserved, Need { count: leads, weight, slot: 0 }, live.id)
+        (spared(live.node), Some(live.id) != preferred, reserved, Need { count: leads, weight, slot: 0 }, live.id)
     })?;
     *extra.entry(chosen.node).or_default() += 1;
     Some((chosen.id, state.incarnation(chosen.node)?))

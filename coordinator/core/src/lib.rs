@@ -26,6 +26,7 @@
 //! | `reshapings` | how far those under way are, and whom they wait for, for people |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
+//! | `doors` | which nodes clients do not reach, by the word of those who knock there |
 //! | `unserved` | since when what ought to be served is not |
 //! | `alerts` | what should be looked at before something is not served, or since it stays so |
 //! | `totals` | how much of everything there is, from indexes |
@@ -43,6 +44,7 @@ pub mod confirm;
 pub mod controls;
 pub mod coordinators;
 mod departed;
+mod doors;
 pub mod duties;
 mod edit;
 mod eligible_nodes;
@@ -102,6 +104,7 @@ pub use coordinators::{
     Outdated, PendingChange, QuorumHealth, QuorumStep, Unheard, Wish, members_changed, next_step,
 };
 pub use departed::{Condition, Departed};
+pub use doors::{DoorNews, DoorView};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use edit::{Edit, Ending, PartitionChange};
 pub use events::{Event, EventKind};

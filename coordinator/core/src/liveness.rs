@@ -5,6 +5,7 @@
 
 use crate::automatic_merges::AutomaticMerges;
 use crate::automatic_splits::AutomaticSplits;
+use crate::doors::Doors;
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
 use crate::leases::Churn;
@@ -76,6 +77,8 @@ pub struct Liveness {
     pub(crate) passed: Option<(u64, Millis)>,
     /// Leaders that hear too few followers (rule 6).
     pub(crate) isolated: IsolatedLeaders,
+    /// Nodes that clients do not reach (rules 74 to 76).
+    pub(crate) doors: Doors,
     /// Since when each failed node is known to be one.
     failed_since: BTreeMap<NodeId, Millis>,
     /// Every node that is being failed or about to exit is among these.
@@ -112,6 +115,7 @@ impl Liveness {
             placement_last: 0,
             passed: None,
             isolated: IsolatedLeaders::default(),
+            doors: Doors::default(),
             failed_since: BTreeMap::new(),
             excluded: BTreeSet::new(),
             synced: (Version::ZERO, Version::ZERO),

@@ -135,6 +135,12 @@ archon_types::mutants! {
     AnsweredPerRound = 55,
     /// A heartbeat counts although a later one of the same life was heard.
     OldBeatCounts = 56,
+    /// One keeper that finds a door shut is enough.
+    DoorOfOne = 74,
+    /// However many nodes are unreached at once.
+    DoorsEmptyTheCluster = 75,
+    /// A node that clients do not reach loses what no other copy can lead.
+    UnreachedLosesTheLast = 76,
 }
 
 archon_types::broken!();

@@ -1,10 +1,11 @@
 //! What only the leading coordinator remembers and people should know of, taken out of its memory in one short look.
 
+use crate::doors::DoorView;
 use crate::leases::Churn;
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
 use crate::unserved::Unserved;
-use archon_types::{Epoch, Millis, NodeId, Partition, PartitionId};
+use archon_types::{DoorState, Epoch, Millis, Node, NodeId, NodeStatus, Partition, PartitionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The memory of the leading coordinator, as far as it explains why things are as they are. Empty: nothing is known.
@@ -20,6 +21,8 @@ pub struct Remembered {
     unserved: Unserved,
     /// What participants gave up a moment ago.
     churn: Option<Churn>,
+    /// How the doors are that are not just open; `None` if nobody knocks.
+    doors: Option<BTreeMap<NodeId, DoorView>>,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
 }
@@ -30,6 +33,7 @@ impl Remembered {
         Self {
             unserved: liveness.unserved.clone(),
             churn: Some(liveness.churn.clone()),
+            doors: liveness.doors.views(now),
             wall_ahead_ms: liveness.wall(now).since(now),
             ..Self::of_copies(state, liveness, now)
         }
@@ -45,6 +49,19 @@ impl Remembered {
             isolated: liveness.isolated.refused(now).collect(),
             ..Self::default()
         }
+    }
+
+    /// How the door of a node is, if anybody knocks there.
+    pub fn door(&self, node: &Node) -> Option<DoorView> {
+        let doors = self.doors.as_ref().filter(|_| node.status == NodeStatus::Alive)?;
+        let open = || DoorView { state: DoorState::Open, for_ms: None, by: Vec::new() };
+        Some(doors.get(&node.id).cloned().unwrap_or_else(open))
+    }
+
+    /// The nodes that clients do not reach, each with how its door is.
+    pub fn unreached(&self) -> impl Iterator<Item = (NodeId, &DoorView)> {
+        let doors = self.doors.iter().flatten();
+        doors.filter(|(_, view)| view.state == DoorState::Unreached).map(|(node, view)| (*node, view))
     }
 
     /// Since when nobody serves this partition, on the wall clock.

@@ -255,7 +255,9 @@ impl Reports<'_> {
         if self.state.is_offline(row.id) {
             return change(row, vec![Edit::Vacate(Ending::Released)]);
         }
-        let renewed = row.leader.filter(|_| self.state.is_bumped(row.id) && self.liveness.may_lead(own));
+        let renewed = row.leader.filter(|_| {
+            self.state.is_bumped(row.id) && self.liveness.may_lead(own) && !self.liveness.doors.spares(own)
+        });
         let incarnation = self.incarnation;
         let again = renewed.map(|placement| Edit::Lead { placement, incarnation, ending: Ending::Released });
         if let Some(again) = again.clone().filter(|_| !self.is_to_leave(row)) {
@@ -289,7 +291,7 @@ impl Reports<'_> {
         let only = liveness.isolated.successor(row, self.now, able);
         let excluded =
             |other: NodeId| ruled_out(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
-        match failover::candidate(state, row, &mut self.named, excluded) {
+        match failover::candidate(state, row, &mut self.named, excluded, |node| liveness.doors.spares(node)) {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),
         }
@@ -309,8 +311,7 @@ pub fn on_stopping(
     incarnation: Incarnation,
 ) -> Result<Vec<Command>, ErrorDetail> {
     state.check_sender(node, incarnation)?;
-    let excluded = |other| other == node || !liveness.may_lead(other);
-    Ok(vec![failover::node_failed(state, node, incarnation, excluded)])
+    Ok(vec![failover::node_failed(state, liveness, node, incarnation)])
 }
 
 /// Whether this loader may be added: in state Load, not lost, on an active node, in that life, and not about to exit: it would be

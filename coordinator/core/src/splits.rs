@@ -136,7 +136,8 @@ fn phase_end(state: &ClusterState, row: &Partition, split: &Split, able: impl Fn
         return (row.leader.is_some() && row.status == PartitionStatus::Online).then_some(Edit::Cut);
     }
     let right = split.right_row(row);
-    let (leader, incarnation) = failover::candidate(state, &right, &mut BTreeMap::new(), |node| !able(node))?;
+    let (leader, incarnation) =
+        failover::candidate(state, &right, &mut BTreeMap::new(), |node| !able(node), |_| false)?;
     Some(Edit::Part { leader, incarnation })
 }
 

@@ -55,6 +55,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     }
     liveness.sync(state, now);
     let mut commands = failover::failures(state, liveness, now);
+    liveness.judge_doors(state, now);
     if let Some((applied, due)) = liveness.passed
         && applied == state.applied
         && now < due
@@ -68,6 +69,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
     pass.overdue_hand_overs();
     pass.isolated_leaders();
+    pass.liveness.withdraw_unreached(state);
     pass.ordered(&mut commands);
     pass.elections(&mut commands);
     pass.leases(&mut commands);
@@ -160,7 +162,8 @@ impl Pass<'_> {
     /// Leaderships of which another copy could make more: withdrawn, so that their holders release them.
     fn isolated_leaders(&mut self) {
         let mut isolated = std::mem::take(&mut self.liveness.isolated);
-        let due = isolated.take_due(self.state, self.now, |node| self.liveness.may_lead(node));
+        let may_lead = |node| self.liveness.may_lead(node) && !self.liveness.doors.spares(node);
+        let due = isolated.take_due(self.state, self.now, may_lead);
         self.liveness.isolated = isolated;
         for partition in due {
             self.liveness.withdraw(self.state, partition);
@@ -410,6 +413,8 @@ impl Pass<'_> {
             match migrate::next(self.state, migration) {
                 Next::Step(command) => self.propose(commands, row, command),
                 Next::Wait(_) => {}
+                // Clients do not reach it.
+                Next::Lead(_) if self.liveness.doors.spares(migration.to) => {}
                 Next::Lead(command) if handing_over < HAND_OVERS_MAX => {
                     handing_over += 1;
                     self.propose(commands, row, command);

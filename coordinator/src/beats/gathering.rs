@@ -109,6 +109,9 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
                 match term.heartbeat(state, Beat { node, incarnation, number, stopping: beat.stopping }, now) {
                     Ok(Some(unconfirmed)) => {
                         turn_due |= unconfirmed.turn_due();
+                        if let Some(report) = &beat.doors {
+                            term.note_doors(node, incarnation, report.clone(), now);
+                        }
                         entries.push((place, Ok(unconfirmed)));
                     }
                     Ok(None) => metrics.heartbeats_overtaken.add(1),
@@ -189,7 +192,9 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
         let replication_timeout_ms = state.settings.replication_timeout_ms;
         let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
         let relays = u32::try_from(relays).unwrap_or(u32::MAX);
-        let now = ClusterNow { replication_timeout_ms, protocol: state.protocol, term: led.unwrap_or(0), relays };
+        let (protocol, term_number) = (state.protocol, led.unwrap_or(0));
+        let door_every_ms = state.settings.doors_every_ms(protocol);
+        let now = ClusterNow { replication_timeout_ms, protocol, term: term_number, relays, door_every_ms };
         let proven =
             gathered.batches.iter().filter(|(batch, _)| batch.proven).flat_map(|(batch, _)| &batch.beats.beats);
         let keys: BTreeMap<NodeId, BeatKey> =

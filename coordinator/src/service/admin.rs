@@ -125,8 +125,8 @@ impl Admins {
     }
 
     async fn nodes(&self, request: &v1::ListNodesRequest, within: Duration) -> Result<v1::ListNodesResponse> {
-        self.look(request.cluster.as_ref(), within, |session, state| {
-            let nodes = shown_nodes(state).map(|row| node_summary(session, state, row));
+        self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
+            let nodes = shown_nodes(state).map(|row| node_summary(session, state, remembered, row));
             Ok(v1::ListNodesResponse { nodes: nodes.collect(), table_version: state.table_version().get() })
         })
         .await

@@ -3,7 +3,7 @@
 use super::events::because;
 use super::subjects;
 use archon_coordinator_core::{
-    ClusterState, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
+    ClusterState, DoorView, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
 };
 use archon_proto::v1;
 use archon_types::subject::Subject;
@@ -71,6 +71,8 @@ pub(crate) fn reasons(
         let failed = reason_now(code, subjects::node(state, node.id), message, remedy);
         reasons.push(v1::Reason { began_at_ms: at(node.since), ..failed });
     }
+    let unreached = remembered.unreached().map(|(node, view)| unreached(state, node, view));
+    reasons.extend(unreached.take(most - reasons.len()));
     let full = full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
     reasons.extend(full.take(most - reasons.len()));
     if reasons.len() >= most {
@@ -109,6 +111,28 @@ pub(crate) fn reasons(
         reasons.extend(condemned(state));
     }
     reasons
+}
+
+/// A node lives, and clients do not reach it.
+fn unreached(state: &ClusterState, node: NodeId, view: &DoorView) -> v1::Reason {
+    let (name, by) = (state.node_name(node), names(state, &view.by));
+    let address = state.node(node).map_or_else(String::new, |row| row.node.address.clone());
+    let left = match state.partitions.leaders_on(node) {
+        0 => "others lead what it led".to_owned(),
+        left => format!("it leads {left} partitions still that no other copy can lead"),
+    };
+    let message = format!(
+        "{name} lives, and does not answer at {address} as clients ask, to {by}; it keeps its copies, and {left}"
+    );
+    let remedy = format!(
+        "look whether {address} can be reached and what {name} logs; start it again if it hangs. It leads again by itself once it \
+         answers; `archon config set door_every_ms=0` if you trust it more than those that ask"
+    );
+    reason_now(ReasonCode::NodeUnreached, subjects::node(state, node), message, remedy)
+}
+
+fn names(state: &ClusterState, nodes: &[NodeId]) -> String {
+    nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(" and ")
 }
 
 /// One reason stands for all leases that a participant is to give up and that nobody else may own.

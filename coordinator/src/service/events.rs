@@ -41,6 +41,18 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             ),
             node(id),
         ),
+        EventKind::NodeUnreached { node: id, by, since_ms } => {
+            let by: Vec<String> = by.iter().map(|keeper| state.node_name(*keeper)).collect();
+            let what = format!(
+                "lives, and does not answer as clients ask: shut for {} to {}; others lead what it led",
+                lasts_text(*since_ms),
+                by.join(" and ")
+            );
+            (what, node(id))
+        }
+        EventKind::NodeReached { node: id, after_ms } => {
+            (format!("answers again as clients ask, after {}", lasts_text(*after_ms)), node(id))
+        }
         EventKind::NodeLost { node: id, by: _ } => {
             ("lost its data: another data directory took over its name".to_owned(), node(id))
         }
@@ -265,6 +277,8 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::NodeReturned { .. } => EventCode::NodeReturned,
         EventKind::NodeFailed { .. } => EventCode::NodeFailed,
         EventKind::NodeLost { .. } => EventCode::NodeLost,
+        EventKind::NodeUnreached { .. } => EventCode::NodeUnreached,
+        EventKind::NodeReached { .. } => EventCode::NodeReached,
         EventKind::NodeDeclaredLost { .. } => EventCode::NodeDeclaredLost,
         EventKind::NodeRemoved { .. } => EventCode::NodeRemoved,
         EventKind::NodeDraining { .. } => EventCode::NodeDraining,

@@ -8,9 +8,9 @@ use super::{check_named, orders, rebalance, reshapings, subjects};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
-    ClusterState, Command, Condition, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered,
-    RemovalPlan, Reshaping, Response as Answer, check_alter_node, check_drain, check_force_leader, check_lose_node,
-    check_remove, explain, refusal,
+    ClusterState, Command, Condition, DoorView, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle,
+    Remembered, RemovalPlan, Reshaping, Response as Answer, check_alter_node, check_drain, check_force_leader,
+    check_lose_node, check_remove, explain, refusal,
 };
 use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::alter::AlterNode;
@@ -26,11 +26,11 @@ impl Admins {
         request: &v1::CheckNodeRequest,
         within: Duration,
     ) -> Result<v1::CheckNodeResponse> {
-        self.look(request.cluster.as_ref(), within, |session, state| {
+        self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
             let id = node_of(state, &request.name)?;
             let row = state.node(id).ok_or_else(|| no_node(&request.name))?;
             Ok(v1::CheckNodeResponse {
-                node: Some(node_summary(session, state, row)),
+                node: Some(node_summary(session, state, remembered, row)),
                 drain: Some(drain_check(state, id)),
                 remove: Some(remove_check(check_remove(state, id))),
                 loss: Some(loss_check(check_lose_node(state, id))),
@@ -76,9 +76,9 @@ impl Admins {
             Ok(check_alter_node(state, settable(state, &name)?, &change)?.command.ok_or(()))
         };
         let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
-        self.look(cluster.as_ref(), call.within, |session, state| {
+        self.look_back(cluster.as_ref(), call.within, |session, state, remembered| {
             let row = state.node(settable(state, &name)?).ok_or_else(|| no_node(&name))?;
-            Ok(v1::AlterNodeResponse { node: Some(node_summary(session, state, row)), changed })
+            Ok(v1::AlterNodeResponse { node: Some(node_summary(session, state, remembered, row)), changed })
         })
         .await
     }
@@ -181,7 +181,12 @@ fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
 }
 
 /// A node with what it holds, as people read it.
-pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRow) -> v1::NodeSummary {
+pub(super) fn node_summary(
+    session: &Session,
+    state: &ClusterState,
+    remembered: &Remembered,
+    row: &NodeRow,
+) -> v1::NodeSummary {
     let id = row.node.id;
     let heard = session.heard(id);
     let loads = session.loads().lock();
@@ -193,6 +198,7 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         keys: loads.keys(id),
         operations_per_second: loads.operations_per_second(id),
         silent_for_ms: heard.map(|heard| boot_now().since(heard.at)),
+        door: remembered.door(&row.node).map(|view| door(state, view)),
         via: heard.and_then(|heard| heard.via).map(|relay| subjects::node_name(state, relay)),
         disk_full: loads.disk_full(id).map(Into::into),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
@@ -201,6 +207,12 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         timing: Some(state.timing_of(id).into()),
         serves: row.participant.as_ref().map_or_else(Vec::new, |participant| participant.tables.clone()),
     }
+}
+
+fn door(state: &ClusterState, view: DoorView) -> v1::Door {
+    let DoorView { state: found, for_ms, by } = view;
+    let by = by.into_iter().map(|keeper| subjects::node_name(state, keeper)).collect();
+    v1::Door { state: found.as_str().to_owned(), for_ms, by }
 }
 
 fn describe(

@@ -37,6 +37,7 @@ impl Admins {
                 table_version: state.table_version().get(),
                 nodes_alive: counts.nodes_alive,
                 nodes_failed: counts.nodes_failed,
+                nodes_unreached: u32::try_from(remembered.unreached().count()).unwrap_or(u32::MAX),
                 partitions: counts.partitions,
                 partitions_online: counts.partitions_online,
                 moves_running: counts.migrations_running,

@@ -12,10 +12,11 @@ use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
 use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
-    AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, Millis,
-    Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Over, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder, Scope,
-    Setting, SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
+    AccessList, Answer, ClientId, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, Holds,
+    Incarnation, KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Over, Partition, PartitionId,
+    PartitionStatus, Placement, PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision,
+    Right, ScanOrder, Scope, Setting, SettingChange, Settings, ShutDoor, Table, TableDelta, TableId, TableList,
+    TraceContext, Version,
 };
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -316,6 +317,8 @@ fn settings() -> Vec<Vec<u8>> {
 
 /// Chance does not hit a push key, without which a heartbeat is refused.
 fn heartbeats() -> Vec<Vec<u8>> {
+    let shut =
+        ShutDoor { node: NodeId::new(2), incarnation: Incarnation::new(7), how: DoorFailure::Refused, since_ms: 1_900 };
     let beat = |node, load| beats::Beat {
         node: NodeId::new(node),
         incarnation: Incarnation::new(7),
@@ -324,6 +327,7 @@ fn heartbeats() -> Vec<Vec<u8>> {
         stopping: node == 2,
         push_key: PushKey::new(Uuid::from_u128(5)),
         load,
+        doors: (node == 3).then(|| DoorReport { members: 2, reached: 1, shut: vec![shut] }),
         proof: Bytes::from_static(&[7; 32]),
     };
     let load = load::Load { bytes_stored: 4_096, operations_per_second: 3, ..load::Load::default() };
@@ -346,7 +350,8 @@ fn beat_answers() -> Vec<Vec<u8>> {
     let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
     let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
     let granted = answer(1, Ok(beats::Granted { lease_ms: 1_000, withdrawn }));
-    let now = beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2, term: 3, relays: 23 };
+    let now =
+        beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2, term: 3, relays: 23, door_every_ms: 1_000 };
     let judged = beats::Judged { answers: vec![granted, answer(2, Err(over()))], now, next_departure_ms: Some(190) };
     let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
     let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));

@@ -117,6 +117,7 @@ impl Sender<'_> {
             stopping,
             push_key: self.shared.push_key,
             load: Some(load),
+            doors: self.shared.doors.report(sent),
             proof: bytes::Bytes::new(),
         };
         let answered = self.coordinators.beat(self.streams, to, beat).await?;
@@ -150,10 +151,11 @@ impl Sender<'_> {
     /// Takes in an answer, whether anybody still waits for it or not.
     fn take(&self, answer: LeaseAnswer, now: ClusterNow) -> Taken {
         let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
-        let ClusterNow { replication_timeout_ms, protocol, term, relays } = now;
+        let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
         if taken != Taken::Foreign {
             self.shared.note_protocol(protocol);
             self.relays.note_count(relays);
+            self.shared.doors.note_every(door_every_ms);
             if term != 0 && self.term.swap(term, Ordering::Relaxed) != term {
                 // Whoever leads in another term knows nothing of what was told before.
                 self.shared.load.report_all();

@@ -2,6 +2,7 @@
 //!
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
+pub(crate) mod doors;
 mod heartbeat;
 mod protocol;
 mod relays;
@@ -127,6 +128,7 @@ impl Session {
                     &*self.shared,
                     self.shared.tables.node_changes(),
                 ) => match never {},
+                never = doors::keep(&self.shared, &life) => match never {},
                 () = life.over.cancelled() => LifeEnd::Stale,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };

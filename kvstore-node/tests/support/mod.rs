@@ -298,7 +298,7 @@ impl Played {
             let state = self.state.lock();
             (1 + state.terms_before, state.protocol.unwrap_or(PROTOCOL_FIRST))
         };
-        let now = ClusterNow { replication_timeout_ms: 1_000, protocol, term, relays: 0 };
+        let now = ClusterNow { replication_timeout_ms: 1_000, protocol, term, relays: 0, door_every_ms: 0 };
         BeatAnswers::new(batch, Ok(Judged { answers, now, next_departure_ms: None }))
     }
 

@@ -2,6 +2,7 @@
 //! take the proof. Fields are named one by one, so that a newer one that the other end does not know changes nothing.
 
 use super::beats::{Beat, BeatAnswer, ClusterNow, Granted};
+use archon_types::{DoorFailure, DoorReport};
 
 /// Begins what a member says.
 const BEAT: u8 = 1;
@@ -15,13 +16,21 @@ pub fn beat_statement(beat: &Beat) -> Vec<u8> {
     let mut statement = begun(BEAT, [beat.node.get(), beat.incarnation.get(), beat.number, beat.table_version.get()]);
     statement.push(u8::from(beat.stopping));
     statement.extend_from_slice(beat.push_key.get().as_bytes());
+    if let Some(DoorReport { members, reached, shut }) = &beat.doors {
+        let counts = [u64::from(*members), u64::from(*reached)];
+        let shut = shut.iter().flat_map(|door| {
+            let refused = u64::from(door.how == DoorFailure::Refused);
+            [door.node.get(), door.incarnation.get(), refused, door.since_ms]
+        });
+        add(&mut statement, counts.into_iter().chain(shut));
+    }
     statement
 }
 
 /// What is proven of an answer: the lease, or the kind of the refusal, and what it says of the cluster.
 pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
     let (node, incarnation, number) = (answer.node.get(), answer.incarnation.get(), answer.number);
-    let of_cluster = [now.replication_timeout_ms, now.protocol.into(), now.term, now.relays.into()];
+    let of_cluster = [now.replication_timeout_ms, now.protocol.into(), now.term, now.relays.into(), now.door_every_ms];
     let (begin, told) = match &answer.outcome {
         Ok(Granted { lease_ms, .. }) => (GRANTED, *lease_ms),
         Err(detail) => (REFUSED, u64::from(detail.kind.code())),
@@ -29,9 +38,7 @@ pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
     let mut statement = begun(begin, [node, incarnation, number, told].into_iter().chain(of_cluster));
     if let Ok(Granted { withdrawn, .. }) = &answer.outcome {
         for (partition, epoch) in withdrawn {
-            for word in [partition.table.get(), partition.index.into(), epoch.get()] {
-                statement.extend_from_slice(&word.to_le_bytes());
-            }
+            add(&mut statement, [partition.table.get(), partition.index.into(), epoch.get()]);
         }
     }
     statement
@@ -39,8 +46,12 @@ pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
 
 fn begun(begin: u8, words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut statement = vec![begin];
-    words.into_iter().for_each(|word| statement.extend_from_slice(&word.to_le_bytes()));
+    add(&mut statement, words);
     statement
+}
+
+fn add(statement: &mut Vec<u8>, words: impl IntoIterator<Item = u64>) {
+    words.into_iter().for_each(|word| statement.extend_from_slice(&word.to_le_bytes()));
 }
 
 #[cfg(test)]
@@ -60,6 +71,7 @@ mod tests {
             stopping: false,
             push_key: PushKey::new(Uuid::from_u128(6)),
             load: None,
+            doors: None,
             proof: Bytes::new(),
         }
     }
@@ -73,6 +85,8 @@ mod tests {
             Beat { number: 9, ..beat() },
             Beat { table_version: Version::new(9), ..beat() },
             Beat { stopping: true, ..beat() },
+            Beat { doors: Some(DoorReport { members: 2, reached: 1, shut: vec![] }), ..beat() },
+            Beat { doors: Some(DoorReport { members: 2, reached: 2, shut: vec![] }), ..beat() },
             Beat { push_key: PushKey::new(Uuid::from_u128(9)), ..beat() },
         ];
         let statements: BTreeSet<Vec<u8>> = others.iter().map(beat_statement).collect();
@@ -81,7 +95,7 @@ mod tests {
 
     #[test]
     fn no_field_of_an_answer_can_be_changed_on_the_way() {
-        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7 };
+        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7, door_every_ms: 1_000 };
         let led = |index, epoch| (PartitionId::new(TableId::new(1), index), Epoch::new(epoch));
         let granted = |lease_ms, withdrawn| Ok(Granted { lease_ms, withdrawn });
         let refused = |kind| Err(ErrorDetail::new(kind, "why"));
@@ -109,6 +123,7 @@ mod tests {
             (first(), ClusterNow { protocol: 9, ..now }),
             (first(), ClusterNow { term: 9, ..now }),
             (first(), ClusterNow { relays: 9, ..now }),
+            (first(), ClusterNow { door_every_ms: 9, ..now }),
         ];
         let statements: BTreeSet<Vec<u8>> = others.iter().map(|(answer, now)| answer_statement(answer, now)).collect();
         assert_eq!(statements.len(), others.len());

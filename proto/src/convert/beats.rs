@@ -4,7 +4,8 @@ use super::load::Load;
 use super::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
-    ClusterId, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId, PushKey, Version,
+    ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId,
+    PushKey, SHUT_DOORS_MAX, ShutDoor, Version,
 };
 use bytes::Bytes;
 
@@ -43,6 +44,8 @@ pub struct Beat {
     pub push_key: PushKey,
     /// What it carries; absent: as it said last.
     pub load: Option<Load>,
+    /// What it finds where it knocks at the doors of others, if it does.
+    pub doors: Option<DoorReport>,
     /// That its member said so, where a relay carries it and members say who they are; else empty.
     pub proof: Bytes,
 }
@@ -92,6 +95,8 @@ pub struct ClusterNow {
     pub term: u64,
     /// How many nodes relay heartbeats; zero: none does.
     pub relays: u32,
+    /// How often nodes knock at each other's doors; zero: not at all.
+    pub door_every_ms: u64,
 }
 
 /// The answer to a heartbeat.
@@ -163,6 +168,7 @@ impl From<Beat> for v1::Beat {
             stopping: beat.stopping,
             push_key: ids::uuid_bytes(beat.push_key.get()),
             load: beat.load.map(Into::into),
+            doors: beat.doors.map(Into::into),
             proof: beat.proof,
         }
     }
@@ -180,8 +186,40 @@ impl TryFrom<v1::Beat> for Beat {
             stopping: wire.stopping,
             push_key: ids::push_key(&wire.push_key, "Beat.push_key")?,
             load: wire.load.map(Load::try_from).transpose()?,
+            doors: wire.doors.map(DoorReport::try_from).transpose()?,
             proof: proof(wire.proof, "Beat.proof")?,
         })
+    }
+}
+
+impl From<DoorReport> for v1::DoorReport {
+    fn from(report: DoorReport) -> Self {
+        let door = |door: ShutDoor| v1::ShutDoor {
+            node: door.node.get(),
+            incarnation: door.incarnation.get(),
+            refused: door.how == DoorFailure::Refused,
+            since_ms: door.since_ms,
+        };
+        let DoorReport { members, reached, shut } = report;
+        Self { members, reached, shut: shut.into_iter().map(door).collect() }
+    }
+}
+
+impl TryFrom<v1::DoorReport> for DoorReport {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::DoorReport) -> Result<Self, ConvertError> {
+        bounded(wire.shut.len(), SHUT_DOORS_MAX, "DoorReport.shut")?;
+        let door = |door: v1::ShutDoor| {
+            Ok(ShutDoor {
+                node: NodeId::new(ids::non_zero(door.node, "ShutDoor.node")?),
+                incarnation: Incarnation::new(ids::non_zero(door.incarnation, "ShutDoor.incarnation")?),
+                how: if door.refused { DoorFailure::Refused } else { DoorFailure::Silent },
+                since_ms: door.since_ms,
+            })
+        };
+        let v1::DoorReport { members, reached, shut } = wire;
+        Ok(Self { members, reached, shut: shut.into_iter().map(door).collect::<Result<_, ConvertError>>()? })
     }
 }
 
@@ -191,7 +229,7 @@ impl From<BeatAnswers> for v1::BeatAnswers {
         let over = over.map(Into::into);
         match outcome {
             Ok(Judged { answers, now, next_departure_ms }) => {
-                let ClusterNow { replication_timeout_ms, protocol, term, relays } = now;
+                let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
                 let answers = answers.into_iter().map(Into::into).collect();
                 Self {
                     batch,
@@ -203,6 +241,7 @@ impl From<BeatAnswers> for v1::BeatAnswers {
                     relays,
                     next_departure_ms,
                     over,
+                    door_every_ms,
                 }
             }
             Err(detail) => Self { batch, refused: Some(detail.into()), over, ..Self::default() },
@@ -231,6 +270,7 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
                 protocol: wire.protocol.max(PROTOCOL_FIRST),
                 term: wire.term,
                 relays: wire.relays,
+                door_every_ms: wire.door_every_ms,
             },
             next_departure_ms: wire.next_departure_ms,
         };
@@ -319,21 +359,34 @@ mod tests {
             }),
             stopping: true,
             push_key: PushKey::new(Uuid::from_u128(5)),
+            doors: Some(DoorReport {
+                members: 5,
+                reached: 3,
+                shut: vec![shut(DoorFailure::Silent), shut(DoorFailure::Refused)],
+            }),
             proof: Bytes::from_static(&[7; 32]),
         }
     }
 
+    fn shut(how: DoorFailure) -> ShutDoor {
+        ShutDoor { node: NodeId::new(7), incarnation: Incarnation::new(8), how, since_ms: 900 }
+    }
+
     fn beats() -> Beats {
-        let second = Beat { node: NodeId::new(3), load: None, stopping: false, ..beat() };
+        let second = Beat { node: NodeId::new(3), load: None, doors: None, stopping: false, ..beat() };
         let relay = Some((NodeId::new(9), Incarnation::new(8)));
         Beats { cluster: ClusterId::new(Uuid::from_u128(1)), batch: 4, beats: vec![beat(), second], relay }
+    }
+
+    fn shut_of(wire: &mut v1::Beats) -> &mut Vec<v1::ShutDoor> {
+        &mut wire.beats[0].doors.as_mut().unwrap().shut
     }
 
     #[test]
     fn heartbeats_round_trip_and_bad_ones_name_the_field() {
         assert_eq!(Beats::try_from(v1::Beats::from(beats())), Ok(beats()));
         type Spoil = fn(&mut v1::Beats);
-        let cases: [(Spoil, &str); 9] = [
+        let cases: [(Spoil, &str); 12] = [
             (|wire| wire.cluster = None, "Beats.cluster"),
             (|wire| wire.relay = Some(v1::Relay { node: 1, incarnation: 0 }), "Relay.incarnation"),
             (|wire| wire.beats.clear(), "Beats.beats"),
@@ -342,6 +395,9 @@ mod tests {
             (|wire| wire.beats[1].incarnation = 0, "Beat.incarnation"),
             (|wire| wire.beats[1].number = 0, "Beat.number"),
             (|wire| wire.beats[1].push_key = bytes::Bytes::new(), "Beat.push_key"),
+            (|wire| shut_of(wire)[1].node = 0, "ShutDoor.node"),
+            (|wire| shut_of(wire)[0].incarnation = 0, "ShutDoor.incarnation"),
+            (|wire| *shut_of(wire) = vec![shut_of(wire)[0]; SHUT_DOORS_MAX + 1], "DoorReport.shut"),
             (|wire| wire.beats[1].proof = Bytes::from_static(&[7; 33]), "Beat.proof"),
         ];
         for (spoil, field) in cases {
@@ -363,7 +419,7 @@ mod tests {
         };
         let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
         let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));
-        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7 };
+        let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7, door_every_ms: 8 };
         let judged = Judged { answers: vec![granted, of(3, Err(refused()))], now, next_departure_ms: Some(0) };
         let over = Over { node: NodeId::new(3), incarnation: Incarnation::new(3), version: Version::new(7) };
         let said =

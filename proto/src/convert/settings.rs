@@ -41,6 +41,9 @@ impl From<Settings> for v1::Settings {
             replace_after_ms: settings.replace_after_ms,
             copies_per_node_max: settings.copies_per_node_max,
             relays_from: Some(settings.relays_from),
+            door_every_ms: Some(settings.door_every_ms),
+            door_silent_ms: Some(settings.door_silent_ms),
+            door_trust_ms: Some(settings.door_trust_ms),
         }
     }
 }
@@ -58,6 +61,9 @@ impl TryFrom<v1::Settings> for Settings {
             replace_after_ms: wire.replace_after_ms,
             copies_per_node_max: wire.copies_per_node_max,
             relays_from: wire.relays_from.unwrap_or_else(|| Setting::RelaysFrom.default_value()),
+            door_every_ms: wire.door_every_ms.unwrap_or_else(|| Setting::DoorEveryMs.default_value()),
+            door_silent_ms: wire.door_silent_ms.unwrap_or_else(|| Setting::DoorSilentMs.default_value()),
+            door_trust_ms: wire.door_trust_ms.unwrap_or_else(|| Setting::DoorTrustMs.default_value()),
         })
     }
 }

@@ -14,6 +14,10 @@ words! {
         NodeReturned = "node_returned",
         /// A node was silent too long, or stopped.
         NodeFailed = "node_failed",
+        /// Clients do not reach a node whose heartbeats come.
+        NodeUnreached = "node_unreached",
+        /// Clients reach it again.
+        NodeReached = "node_reached",
         /// Another data directory took over a node's name: its data is gone.
         NodeLost = "node_lost",
         /// An operator declared that a node's data is lost.

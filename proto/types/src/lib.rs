@@ -8,6 +8,7 @@ pub mod access;
 pub mod backoff;
 pub mod condition;
 mod disk_full;
+mod doors;
 pub mod duty;
 pub mod error;
 pub mod event;
@@ -58,6 +59,9 @@ pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX, cl
 pub use backoff::Backoff;
 pub use condition::Condition;
 pub use disk_full::DiskFull;
+pub use doors::{
+    DOORS_SINCE, DoorFailure, DoorReport, DoorState, SHUT_DOORS_MAX, ShutDoor, keeper_count, keepers, keepers_of,
+};
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use event::EventCode;

@@ -72,6 +72,8 @@ words! {
         CopiesCondemned = "copies_condemned",
         /// A node fell silent or stopped.
         NodeFailed = "node_failed",
+        /// A node lives, and clients do not reach it.
+        NodeUnreached = "node_unreached",
         /// A disk has too little space: a node takes no writes, or a coordinator nothing new into its log.
         DiskFull = "disk_full",
         /// A coordinator's disk refuses another file.
@@ -139,6 +141,7 @@ impl ReasonCode {
             | Self::LostCopyKept
             | Self::EpochSurpassed
             | Self::NodeFailed
+            | Self::NodeUnreached
             | Self::SnapshotWaits
             | Self::CertificateExpires
             | Self::CertificateNotTaken

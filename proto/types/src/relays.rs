@@ -4,7 +4,7 @@
 use crate::ids::{ClusterId, NodeId};
 use crate::mixed::mixed;
 
-/// A node, as far as it matters for who relays.
+/// A node, as far as it matters for who relays, and who keeps doors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayCandidate<'a> {
     /// Its number.
@@ -20,8 +20,13 @@ pub fn relay_count(live: usize, relays_from: u64) -> usize {
     if !enough {
         return 0;
     }
+    root(live)
+}
+
+/// The root, rounded up.
+pub(crate) const fn root(live: usize) -> usize {
     let root = live.isqrt();
-    root + usize::from(root * root < live)
+    root + (root * root < live) as usize
 }
 
 /// For how many members a relay carries at most, where there are so many live ones: four times its share.

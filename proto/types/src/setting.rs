@@ -11,6 +11,8 @@ use std::ops::RangeInclusive;
 
 /// An hour, in milliseconds.
 const HOUR_MS: u64 = 3_600_000;
+/// A minute, in milliseconds.
+const MINUTE_MS: u64 = 60_000;
 /// Ten minutes, in milliseconds.
 const TEN_MINUTES_MS: u64 = 600_000;
 /// A week, in milliseconds: whoever wants copies replaced later than that wants them replaced by hand.
@@ -43,6 +45,12 @@ words! {
         ReplicationTimeoutMs = "replication_timeout_ms",
         /// Live nodes from which on some of them relay the heartbeats of the others: 0 for never.
         RelaysFrom = "relays_from",
+        /// How often the door of each node is knocked at, as a client would: 0 for never.
+        DoorEveryMs = "door_every_ms",
+        /// How long the door of a node is shut to both of its keepers before others lead what it led: at least two knocks.
+        DoorSilentMs = "door_silent_ms",
+        /// How long a door has been open again before its node may lead again.
+        DoorTrustMs = "door_trust_ms",
     }
 }
 
@@ -91,6 +99,9 @@ impl Setting {
             Self::ReplaceAfterMs => settings.replace_after_ms,
             Self::ReplicationTimeoutMs => settings.replication_timeout_ms,
             Self::RelaysFrom => settings.relays_from,
+            Self::DoorEveryMs => settings.door_every_ms,
+            Self::DoorSilentMs => settings.door_silent_ms,
+            Self::DoorTrustMs => settings.door_trust_ms,
         }
     }
 
@@ -110,6 +121,9 @@ impl Setting {
             Self::ReplaceAfterMs => settings.replace_after_ms = value,
             Self::ReplicationTimeoutMs => settings.replication_timeout_ms = value,
             Self::RelaysFrom => settings.relays_from = value,
+            Self::DoorEveryMs => settings.door_every_ms = value,
+            Self::DoorSilentMs => settings.door_silent_ms = value,
+            Self::DoorTrustMs => settings.door_trust_ms = value,
         }
     }
 
@@ -125,6 +139,9 @@ impl Setting {
             Self::ReplaceAfterMs => 1..=WEEK_MS,
             Self::ReplicationTimeoutMs => 10..=TEN_MINUTES_MS,
             Self::RelaysFrom => 0..=1_000_000,
+            Self::DoorEveryMs => 0..=MINUTE_MS,
+            Self::DoorSilentMs => 1..=TEN_MINUTES_MS,
+            Self::DoorTrustMs => 0..=HOUR_MS,
         }
     }
 
@@ -139,7 +156,10 @@ impl Setting {
             | Self::FailureTimeoutMs
             | Self::MarginMs
             | Self::ReplaceAfterMs
-            | Self::ReplicationTimeoutMs => SettingUnit::Milliseconds,
+            | Self::ReplicationTimeoutMs
+            | Self::DoorEveryMs
+            | Self::DoorSilentMs
+            | Self::DoorTrustMs => SettingUnit::Milliseconds,
         }
     }
 
@@ -165,14 +185,17 @@ impl Setting {
             | Self::CopiesPerNodeMax
             | Self::ReplaceAfterMs
             | Self::ReplicationTimeoutMs
-            | Self::RelaysFrom => None,
+            | Self::RelaysFrom
+            | Self::DoorEveryMs
+            | Self::DoorSilentMs
+            | Self::DoorTrustMs => None,
         }
     }
 
     /// The protocol that brought it.
     pub const fn since(self) -> u32 {
         match self {
-            Self::RelaysFrom => 2,
+            Self::RelaysFrom | Self::DoorEveryMs | Self::DoorSilentMs | Self::DoorTrustMs => 2,
             Self::Partitions
             | Self::Replication
             | Self::MinNodes

@@ -4,6 +4,9 @@ use crate::lease::{LeaseTiming, LeaseTimingError};
 use crate::setting::Setting;
 use serde::{Deserialize, Serialize};
 
+/// A door that is knocked at is not knocked at more often than this, in milliseconds.
+const DOOR_EVERY_MS_MIN: u64 = 100;
+
 /// What the operator chose for the whole cluster, at bootstrap or since. [`Setting`] says which of it can be changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
@@ -24,6 +27,15 @@ pub struct Settings {
     /// From so many live nodes on some of them relay the heartbeats of the others; 0: never.
     #[serde(default = "relays_from", skip_serializing_if = "is_ordinary")]
     pub relays_from: u64,
+    /// How often the door of each node is knocked at, in milliseconds; 0: never.
+    #[serde(default = "door_every_ms", skip_serializing_if = "is_usual_pause")]
+    pub door_every_ms: u64,
+    /// How long a door is shut to its keepers before its node is not given anything to lead, in milliseconds.
+    #[serde(default = "door_silent_ms", skip_serializing_if = "is_usual_silence")]
+    pub door_silent_ms: u64,
+    /// How long a door has been open again before its node may lead again, in milliseconds.
+    #[serde(default = "door_trust_ms", skip_serializing_if = "is_usual_trust")]
+    pub door_trust_ms: u64,
 }
 
 /// Below this the coordinators hear each member themselves, and do not notice.
@@ -34,6 +46,30 @@ const fn relays_from() -> u64 {
 /// What the first protocol does not know is written only where it was changed.
 fn is_ordinary(from: &u64) -> bool {
     *from == relays_from()
+}
+
+const fn door_every_ms() -> u64 {
+    1_000
+}
+
+const fn door_silent_ms() -> u64 {
+    3_000
+}
+
+const fn door_trust_ms() -> u64 {
+    10_000
+}
+
+fn is_usual_pause(every_ms: &u64) -> bool {
+    *every_ms == door_every_ms()
+}
+
+fn is_usual_silence(silent_ms: &u64) -> bool {
+    *silent_ms == door_silent_ms()
+}
+
+fn is_usual_trust(trust_ms: &u64) -> bool {
+    *trust_ms == door_trust_ms()
 }
 
 impl Default for Settings {
@@ -47,6 +83,9 @@ impl Default for Settings {
             replace_after_ms: 300_000,
             copies_per_node_max: 2,
             relays_from: relays_from(),
+            door_every_ms: door_every_ms(),
+            door_silent_ms: door_silent_ms(),
+            door_trust_ms: door_trust_ms(),
         }
     }
 }
@@ -69,6 +108,14 @@ impl Settings {
         let needed_ms = heartbeat_ms.saturating_mul(2);
         if replication_timeout_ms < needed_ms {
             return Err(SettingsError::ReplicationTimeoutTooShort { replication_timeout_ms, heartbeat_ms, needed_ms });
+        }
+        let (door_every_ms, door_silent_ms) = (self.door_every_ms, self.door_silent_ms);
+        if door_every_ms > 0 && door_every_ms < DOOR_EVERY_MS_MIN {
+            return Err(SettingsError::DoorsTooOften { door_every_ms });
+        }
+        let needed_ms = door_every_ms.saturating_mul(2);
+        if door_silent_ms < needed_ms {
+            return Err(SettingsError::DoorSilenceTooShort { door_silent_ms, door_every_ms, needed_ms });
         }
         Ok(())
     }
@@ -96,6 +143,15 @@ pub enum SettingsError {
          ms: followers would be dropped for pauses that cost a node nothing else"
     )]
     ReplicationTimeoutTooShort { replication_timeout_ms: u64, heartbeat_ms: u64, needed_ms: u64 },
+    /// A keeper would do nothing else.
+    #[error("door_every_ms is {door_every_ms}, it must be 0 for never, or at least {DOOR_EVERY_MS_MIN}")]
+    DoorsTooOften { door_every_ms: u64 },
+    /// One lost packet would cost a node its leaderships.
+    #[error(
+        "door_silent_ms is too short: {door_silent_ms} ms < 2 × {door_every_ms} ms (door_every_ms) = {needed_ms} ms: a node would lose \
+         its leaderships for one knock that came to nothing"
+    )]
+    DoorSilenceTooShort { door_silent_ms: u64, door_every_ms: u64, needed_ms: u64 },
 }
 
 impl SettingsError {
@@ -108,6 +164,8 @@ impl SettingsError {
             }
             Self::ReplaceAfterTooShort { .. } => vec![Setting::ReplaceAfterMs, Setting::FailureTimeoutMs],
             Self::ReplicationTimeoutTooShort { .. } => vec![Setting::ReplicationTimeoutMs, Setting::HeartbeatMs],
+            Self::DoorsTooOften { .. } => vec![Setting::DoorEveryMs],
+            Self::DoorSilenceTooShort { .. } => vec![Setting::DoorSilentMs, Setting::DoorEveryMs],
         }
     }
 }
@@ -129,6 +187,10 @@ mod tests {
         assert_eq!(named(soon), [Setting::ReplaceAfterMs, Setting::FailureTimeoutMs]);
         let short = Settings { replication_timeout_ms: 399, ..Settings::default() };
         assert_eq!(named(short), [Setting::ReplicationTimeoutMs, Setting::HeartbeatMs]);
+        let doubted = Settings { door_silent_ms: 1_999, ..Settings::default() };
+        assert_eq!(named(doubted.clone()), [Setting::DoorSilentMs, Setting::DoorEveryMs]);
+        assert_eq!(Settings { door_every_ms: 0, ..doubted }.check(), Ok(()), "nobody knocks");
+        assert_eq!(named(Settings { door_every_ms: 99, ..Settings::default() }), [Setting::DoorEveryMs]);
         let timing = LeaseTiming { failure_timeout_ms: 1_110, ..LeaseTiming::default() };
         assert_eq!(named(Settings { timing, ..Settings::default() }).len(), 4);
         let none = Settings { nodes_min: 0, ..Settings::default() };

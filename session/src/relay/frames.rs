@@ -55,6 +55,7 @@ mod tests {
             stopping: false,
             push_key: PushKey::new(Uuid::from_u128(5)),
             load: Some(Load { placements: (1..=placements).map(load).collect(), ..Load::default() }),
+            doors: None,
             proof: bytes::Bytes::new(),
         }
     }

@@ -251,6 +251,7 @@ impl World {
                 stopping: false,
                 push_key,
                 load: Some(Load::default()),
+                doors: None,
                 proof: bytes::Bytes::new(),
             };
             let (begun, leader) = (Instant::now(), self.leader());

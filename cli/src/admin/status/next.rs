@@ -23,6 +23,9 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     {
         return format!("start coordinator {} again with its data directory", away.id);
     }
+    if let Some(remedy) = remedy_of(status, ReasonCode::NodeUnreached) {
+        return remedy;
+    }
     if let Some(remedy) = remedy_of(status, ReasonCode::DiskFull) {
         return remedy;
     }

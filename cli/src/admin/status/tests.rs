@@ -116,6 +116,16 @@ fn nothing_was_to_be_done_where_new_files_of_a_certificate_are_not_taken() {
 }
 
 #[test]
+fn a_node_that_clients_do_not_reach_looked_like_any_other() {
+    let mut whole = Status { nodes_unreached: 1, ..status() };
+    whole.coordinators.pop();
+    whole.reasons = vec![reason(ReasonCode::NodeUnreached, Subject::Cluster, "m", "look whether it can be reached")];
+    let text = screen(&whole, &[node("athens", 9), node("ephesus", 9)], &output());
+    assert!(text.contains("nodes       2 alive, 1 of them unreached\n"), "{text}");
+    assert!(text.ends_with("next        look whether it can be reached"), "{text}");
+}
+
+#[test]
 fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
     let mut fewer = Status { nodes_alive: 1, nodes_min: 3, nodes_failed: 2, ..status() };
     let away = |name: &str, status: NodeStatus| Node { status: status.into(), ..node(name, 3) };

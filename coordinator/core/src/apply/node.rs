@@ -5,6 +5,7 @@ use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, not_found, refused, stale};
 use crate::command::{Actor, Successor};
 use crate::departed::{Condition, delete_not_issued};
+use crate::doors::DoorNews;
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::node_row::NodeRow;
@@ -73,6 +74,20 @@ pub(super) fn failed(
     let stopped = *entry.who == Actor::Node(node);
     state.update_member(node, entry.version(), |row| row.stopped = stopped);
     entry.note(state, EventKind::NodeFailed { node, incarnation, leaderships, handed_on });
+    entry.done()
+}
+
+/// What was found at a node's door is remembered as an event, if it is of its present life.
+pub(super) fn note_door(state: &mut ClusterState, entry: Entry<'_>, news: &DoorNews) -> Result<Response, ErrorDetail> {
+    let DoorNews { node, incarnation, by, shut_for_ms } = news;
+    if !state.is_alive(*node) || state.incarnation(*node) != Some(*incarnation) {
+        return Err(refused(format!("incarnation {incarnation} of {} is over", state.node_name(*node))));
+    }
+    let what = match by.is_empty() {
+        false => EventKind::NodeUnreached { node: *node, by: by.clone(), since_ms: *shut_for_ms },
+        true => EventKind::NodeReached { node: *node, after_ms: *shut_for_ms },
+    };
+    entry.note(state, what);
     entry.done()
 }
 

@@ -6,7 +6,7 @@ use super::Term;
 use crate::liveness::HeartbeatAnswer;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, Millis, NodeId};
+use archon_types::{DoorReport, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId};
 
 /// A heartbeat, as far as a term is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +73,11 @@ impl Term {
             turn_due |= self.activate(node, incarnation);
         }
         Ok(Some(Unconfirmed { node, incarnation, turn_due, after: self.rounds }))
+    }
+
+    /// A life that was heard says what it finds at the doors at which it knocks.
+    pub fn note_doors(&mut self, node: NodeId, incarnation: Incarnation, report: DoorReport, now: Millis) {
+        self.liveness.note_doors(node, incarnation, report, now);
     }
 
     /// A majority is about to be asked whether this coordinator leads. What its answer may prove is what arrived before.

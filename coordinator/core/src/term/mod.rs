@@ -75,6 +75,7 @@ impl Term {
             heard.into_iter().map(|(node, incarnation)| Command::Activate { node, incarnation }).collect();
         let turned = turn(state, &mut self.liveness, now);
         commands.extend(turned.commands);
+        commands.extend(self.liveness.door_news().into_iter().map(Command::NoteDoor));
         Turn { commands, wake_at: turned.wake_at.min(now.plus(PAUSE_MAX_MS)) }
     }
 

@@ -9,6 +9,7 @@ mod bed;
 mod commands;
 mod configure;
 mod controls;
+mod doors;
 mod dropped;
 mod failover;
 mod forced;

@@ -1,0 +1,133 @@
+//! Nodes that live and that clients do not reach, on real processes, each behind a proxy that takes connections and does nothing with them.
+
+use archon_integration_tests::cluster::coordinator_name;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{CLIENTS, Cluster, Network, Options, wait_for};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn start() -> Cluster {
+    let options = Options { network: Network::Proxies, alone: true, ..Options::replicated() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.wait_whole(3);
+    cluster.wait_protocol(2);
+    for node in NODES {
+        wait_door(&cluster, node, &["open"]);
+    }
+    cluster
+}
+
+/// Everybody who makes connections to a node.
+fn callers(of: &str) -> Vec<String> {
+    let coordinators = [0, 1, 2].map(coordinator_name);
+    let nodes = NODES.into_iter().filter(|node| *node != of).map(str::to_owned);
+    coordinators.into_iter().chain(nodes).chain([CLIENTS.to_owned()]).collect()
+}
+
+fn row(cluster: &Cluster, node: &str) -> Result<Value, String> {
+    let listed = cluster.json(&["node", "list"])?;
+    let found = listed.as_array().and_then(|rows| rows.iter().find(|row| row["node"] == node)).cloned();
+    found.ok_or_else(|| listed.to_string())
+}
+
+/// Waits until a door is in one of these states, and returns which and how long that took.
+fn wait_door(cluster: &Cluster, node: &str, states: &[&str]) -> (String, Duration) {
+    wait_for(&format!("the door of {node} to be {states:?}"), TIMEOUT, || {
+        let row = row(cluster, node)?;
+        let state = row["door"]["state"].as_str().unwrap_or_default().to_owned();
+        if states.contains(&&*state) { Ok(state) } else { Err(row.to_string()) }
+    })
+}
+
+/// Which copies there are, and where.
+fn copies(cluster: &Cluster) -> BTreeSet<(u64, u64)> {
+    let partitions = cluster.partitions("default");
+    let copies = partitions.iter().flat_map(|row| row["copies"].as_array().cloned().unwrap_or_default());
+    let copies = copies.map(|copy| (copy["placement_id"].as_u64().unwrap_or(0), copy["node_id"].as_u64().unwrap_or(0)));
+    copies.collect()
+}
+
+/// The partitions that a node leads, each with its epoch.
+fn led(cluster: &Cluster, node: &str) -> Vec<(u64, u64)> {
+    let led = cluster.partitions("default").into_iter().filter(|row| row["leader"] == node);
+    led.map(|row| (row["partition"].as_u64().unwrap_or(0), row["epoch"].as_u64().unwrap_or(0))).collect()
+}
+
+#[test]
+fn a_node_that_clients_do_not_reach_led_for_ever_while_its_heartbeats_came() {
+    let mut cluster = start();
+    let victim = NODES[0];
+    let key = (0..200).map(|number| format!("key-{number}")).find(|key| cluster.leader_of(key) == victim);
+    let key = key.expect("it leads one of 200 keys");
+    cluster.done(&["kv", "put", &key, "before"]);
+    let (before, incarnation) = (copies(&cluster), row(&cluster, victim).expect("a row")["incarnation"].clone());
+    for caller in callers(victim) {
+        cluster.links().shut(&caller, victim);
+    }
+    let (_, took) = wait_door(&cluster, victim, &["unreached"]);
+    println!("{victim} was unreached after {took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    wait_for("others to lead what it led", Duration::from_secs(5), || {
+        let left = led(&cluster, victim);
+        check(left.is_empty(), || format!("{left:?}"))
+    });
+    cluster.done(&["kv", "put", &key, "after", "--timeout", "10s"]);
+    assert_eq!(cluster.done(&["kv", "get", &key]), "after");
+    let status = cluster.json(&["status"]).expect("a status");
+    assert_eq!((&status["nodes_unreached"], &status["nodes_alive"]), (&1.into(), &3.into()), "{status}");
+    let reasons = status["reasons"].as_array().expect("reasons");
+    let reason = reasons.iter().find(|reason| reason["code"] == "node_unreached").expect("why");
+    assert!(reason["remedy"].as_str().is_some_and(|remedy| remedy.contains(cluster.node_address(victim))), "{reason}");
+    let listed = cluster.done(&["node", "list"]);
+    assert!(listed.contains("DOOR") && listed.contains("unreached "), "{listed}");
+    let described = cluster.done(&["node", "describe", victim]);
+    assert!(described.lines().any(|line| line.starts_with("door ") && line.contains(", to ")), "{described}");
+    let events = cluster.done(&["events"]);
+    assert!(events.contains("does not answer as clients ask"), "{events}");
+
+    // It lives on in its life, and nothing was moved.
+    let found = row(&cluster, victim).expect("a row");
+    assert_eq!((&found["status"], &found["incarnation"]), (&"alive".into(), &incarnation), "{found}");
+    assert_eq!(copies(&cluster), before);
+
+    for caller in callers(victim) {
+        cluster.links().open(&caller, victim);
+    }
+    wait_door(&cluster, victim, &["returning"]);
+    let (_, took) = wait_door(&cluster, victim, &["open"]);
+    println!("its door counted as open {took:?} after it opened");
+    assert!((Duration::from_millis(8_500)..Duration::from_secs(12)).contains(&took), "{took:?}");
+    cluster.wait_whole(3);
+    assert_eq!((copies(&cluster), led(&cluster, victim)), (before, Vec::new()));
+    let other = cluster.leader_of(&key);
+    cluster.take_node(&other).kill();
+    wait_for("it to lead again", TIMEOUT, || {
+        let led = led(&cluster, victim);
+        check(!led.is_empty(), || format!("{led:?}"))
+    });
+}
+
+#[test]
+fn a_door_that_is_shut_to_one_keeper_moves_nothing() {
+    let mut cluster = start();
+    let (victim, keeper) = (NODES[0], NODES[1]);
+    let before = led(&cluster, victim);
+    assert!(!before.is_empty());
+    cluster.links().shut(keeper, victim);
+    wait_door(&cluster, victim, &["doubted"]);
+    let begun = Instant::now();
+    // Twice as long as both would need.
+    while begun.elapsed() < Duration::from_secs(8) {
+        let found = row(&cluster, victim).expect("a row");
+        assert_ne!(found["door"]["state"], "unreached", "{found}");
+    }
+    assert_eq!(row(&cluster, victim).expect("a row")["door"]["shut_to"], Value::from(vec![keeper]));
+    assert_eq!(led(&cluster, victim), before);
+    cluster.links().open(keeper, victim);
+    wait_door(&cluster, victim, &["open"]);
+}

@@ -1,0 +1,129 @@
+//! Knocking at the doors of other nodes: a new connection to where each serves clients, and a ping that its shards answer (PROTOCOL rule
+//! 73). Whose doors those are is computed from the rows of nodes; what is found is told with each heartbeat.
+
+use crate::shared::{Life, Shared};
+use archon_frames::{FrameError, StreamKind, connect};
+use archon_member::{Doors, Knock};
+use archon_proto::v1;
+use archon_security::Expected;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{DoorFailure, DoorReport, ErrorKind, Millis, Node};
+use futures::StreamExt;
+use futures::stream;
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// How long an answer is waited for, at most; half of the time between two knocks where that is less.
+const WITHIN: Duration = Duration::from_millis(500);
+/// Most knocks at once.
+const KNOCKS_MAX: usize = 32;
+
+/// What this node knows of the doors at which it knocks.
+#[derive(Debug, Default)]
+pub(crate) struct DoorKeeper {
+    /// How often it knocks, in milliseconds, as a coordinator said last; zero: not at all.
+    every_ms: AtomicU64,
+    /// Told when that changes.
+    changed: Notify,
+    doors: Mutex<Doors>,
+}
+
+impl DoorKeeper {
+    /// A coordinator says how often doors are knocked at.
+    pub(super) fn note_every(&self, every_ms: u64) {
+        if self.every_ms.swap(every_ms, Ordering::Relaxed) != every_ms {
+            self.changed.notify_one();
+        }
+    }
+
+    /// What is to be said of doors at `now`, if this node knocks at any.
+    pub(super) fn report(&self, now: Millis) -> Option<DoorReport> {
+        self.doors.lock().report(now)
+    }
+
+    /// What is known of doors is forgotten, and told no more.
+    fn forget(&self) {
+        self.doors.lock().keep(0, []);
+    }
+}
+
+/// Knocks for as long as it is polled, in the name of this life.
+pub(super) async fn keep(shared: &Shared, life: &Life) -> Infallible {
+    let keeper = &shared.doors;
+    keeper.forget();
+    // Nodes that were started together do not all knock at once.
+    sleep(Duration::from_millis(keeper.every_ms.load(Ordering::Relaxed)).mul_f64(rand::random())).await;
+    let (mut kept, mut members) = (None, Vec::new());
+    loop {
+        let begun = Instant::now();
+        let every_ms = keeper.every_ms.load(Ordering::Relaxed);
+        if every_ms == 0 {
+            kept = None;
+            keeper.forget();
+            keeper.changed.notified().await;
+            continue;
+        }
+        let version = shared.tables.nodes_version();
+        if kept != Some((version, every_ms)) {
+            let (version, nodes) = shared.tables.doors_of(life.member);
+            (kept, members) = (Some((version, every_ms)), nodes);
+            keeper.doors.lock().keep(every_ms, members.iter().map(|node| (node.id, node.incarnation)));
+        }
+        let every = Duration::from_millis(every_ms);
+        let within = WITHIN.min(every / 2);
+        let knocks = stream::iter(members.clone()).map(|node| knock(shared, life, node, within));
+        let mut knocks = knocks.buffer_unordered(KNOCKS_MAX);
+        while let Some(knock) = knocks.next().await {
+            keeper.note(shared, knock, within);
+        }
+        sleep_until(begun + every).await;
+    }
+}
+
+impl DoorKeeper {
+    fn note(&self, shared: &Shared, knock: Knock, within: Duration) {
+        shared.metrics.door_knocks.add(1);
+        shared.metrics.door_failures.add(u64::from(knock.outcome.is_err()));
+        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        self.doors.lock().note(knock, within_ms);
+    }
+}
+
+/// Knocks once.
+async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Knock {
+    let began = shared.clock.now();
+    let outcome = match timeout(within, ask(shared, life, &node, within)).await {
+        Err(_) | Ok(Err(FrameError::Silent(_) | FrameError::Stalled(_) | FrameError::Incomplete(_))) => {
+            Err(DoorFailure::Silent)
+        }
+        Ok(Err(FrameError::Connect { source, .. })) if source.kind() == io::ErrorKind::TimedOut => {
+            Err(DoorFailure::Silent)
+        }
+        // It has more to do than it can, and says so: that is an answer, and no other node would have less to do.
+        Ok(Err(FrameError::Refused(detail))) if detail.kind == ErrorKind::Overloaded => Ok(()),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, node = node.name, "a door is shut");
+            Err(DoorFailure::Refused)
+        }
+        Ok(Ok(())) => Ok(()),
+    };
+    Knock { node: node.id, incarnation: node.incarnation, began, ended: shared.clock.now(), outcome }
+}
+
+/// Connects as a client does, and waits for the answer of the shards.
+async fn ask(shared: &Shared, life: &Life, node: &Node, within: Duration) -> Result<(), FrameError> {
+    let (transport, expected) = (&shared.config.transport, Expected::Node(node.name.clone()));
+    let connected = connect(transport, &node.address, &expected, StreamKind::Exchange, MESSAGE_BYTES_MAX, within);
+    let (mut reader, mut writer) = connected.await?;
+    let ping = rand::random::<u64>().max(1);
+    let cluster = Some(life.member.cluster.into());
+    writer.push(&v1::OpBatch { cluster, node: node.id.get(), ping, ..v1::OpBatch::default() });
+    writer.flush_within(within, within).await?;
+    while reader.next::<v1::ReplyBatch>().await?.pong != ping {}
+    Ok(())
+}

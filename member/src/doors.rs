@@ -1,0 +1,177 @@
+//! What a keeper of doors remembers of those at which it knocks, and what it says of them (PROTOCOL rules 73 and 74).
+
+use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, SHUT_DOORS_MAX, ShutDoor};
+use std::collections::BTreeMap;
+
+/// A knock at a door that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Knock {
+    /// Whose door it was.
+    pub node: NodeId,
+    /// In which life, as the row said.
+    pub incarnation: Incarnation,
+    /// When it began.
+    pub began: Millis,
+    /// When it was over.
+    pub ended: Millis,
+    /// Whether it was answered; if not, how it ended.
+    pub outcome: Result<(), DoorFailure>,
+}
+
+/// A door that was knocked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Door {
+    incarnation: Incarnation,
+    found: Found,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// No knock has ended yet.
+    Unknown,
+    Open,
+    /// Since when no knock has been answered, when the last one began, and how it ended.
+    Shut {
+        first: Millis,
+        last: Millis,
+        how: DoorFailure,
+    },
+}
+
+/// The doors at which a node knocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doors {
+    doors: BTreeMap<NodeId, Door>,
+    /// How often it knocks, in milliseconds.
+    every_ms: u64,
+}
+
+impl Doors {
+    /// From now on it knocks at these, as often as this. What is known of others, and of other lives, is forgotten.
+    pub fn keep(&mut self, every_ms: u64, members: impl IntoIterator<Item = (NodeId, Incarnation)>) {
+        self.every_ms = every_ms;
+        let known = std::mem::take(&mut self.doors);
+        let kept = members.into_iter().map(|(node, incarnation)| {
+            let same = known.get(&node).copied().filter(|door| door.incarnation == incarnation);
+            (node, same.unwrap_or(Door { incarnation, found: Found::Unknown }))
+        });
+        self.doors = kept.collect();
+    }
+
+    /// A knock is over. One that took longer than knocks take (`within_ms`) says that the keeper itself stood still: it says nothing of the
+    /// door, and neither does the silence before it.
+    pub fn note(&mut self, knock: Knock, within_ms: u64) {
+        let Knock { node, incarnation, began, ended, outcome } = knock;
+        let every_ms = self.every_ms;
+        let Some(door) = self.doors.get_mut(&node).filter(|door| door.incarnation == incarnation) else { return };
+        let late = ended.since(began) > within_ms.saturating_mul(2);
+        door.found = match (outcome, door.found) {
+            (Ok(()), _) => Found::Open,
+            (Err(_), _) if late => Found::Unknown,
+            // Nobody knocked in between: that silence is the keeper's own.
+            (Err(how), Found::Shut { first, last, .. }) if began.since(last) <= every_ms.saturating_mul(2) => {
+                Found::Shut { first, last: began, how }
+            }
+            (Err(how), _) => Found::Shut { first: began, last: began, how },
+        };
+    }
+
+    /// What is to be said of them at `now`; `None` if it knocks at none.
+    pub fn report(&self, now: Millis) -> Option<DoorReport> {
+        if self.doors.is_empty() {
+            return None;
+        }
+        let shut = self.doors.iter().filter_map(|(node, door)| {
+            let Found::Shut { first, last, how } = door.found else { return None };
+            // A keeper that stands still knows nothing of the time since it knocked last.
+            let known_until = last.plus(self.every_ms).min(now);
+            Some(ShutDoor { node: *node, incarnation: door.incarnation, how, since_ms: known_until.since(first) })
+        });
+        let mut shut: Vec<ShutDoor> = shut.collect();
+        shut.sort_by_key(|door| (std::cmp::Reverse(door.since_ms), door.node));
+        shut.truncate(SHUT_DOORS_MAX);
+        let reached = self.doors.values().filter(|door| door.found == Found::Open).count();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Some(DoorReport { members: number(self.doors.len()), reached: number(reached), shut })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY_MS: u64 = 1_000;
+    const WITHIN_MS: u64 = 500;
+
+    fn keeper(members: u64) -> Doors {
+        let mut doors = Doors::default();
+        doors.keep(EVERY_MS, (1..=members).map(|node| (NodeId::new(node), Incarnation::new(node))));
+        doors
+    }
+
+    fn knock(node: u64, began: u64, took: u64, outcome: Result<(), DoorFailure>) -> Knock {
+        let (began, ended) = (Millis::new(began), Millis::new(began + took));
+        Knock { node: NodeId::new(node), incarnation: Incarnation::new(node), began, ended, outcome }
+    }
+
+    fn said(doors: &Doors, now: u64) -> (u32, u32, Vec<(u64, u64)>) {
+        let report = doors.report(Millis::new(now)).unwrap();
+        let shut = report.shut.iter().map(|door| (door.node.get(), door.since_ms)).collect();
+        (report.members, report.reached, shut)
+    }
+
+    #[test]
+    fn a_door_is_shut_from_the_first_knock_that_was_not_answered_until_one_is() {
+        let mut doors = keeper(3);
+        assert_eq!(said(&doors, 0), (3, 0, vec![]), "nobody was asked yet");
+        doors.note(knock(1, 0, 2, Ok(())), WITHIN_MS);
+        doors.note(knock(2, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        assert_eq!(said(&doors, 600), (3, 1, vec![(2, 600)]));
+        doors.note(knock(2, 1_000, 0, Err(DoorFailure::Refused)), WITHIN_MS);
+        doors.note(knock(2, 2_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(3, 2_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        assert_eq!(said(&doors, 2_900), (3, 1, vec![(2, 2_900), (3, 900)]));
+        doors.note(knock(2, 3_000, 1, Ok(())), WITHIN_MS);
+        assert_eq!(said(&doors, 3_100), (3, 2, vec![(3, 1_000)]));
+        assert_eq!(Doors::default().report(Millis::new(5)), None);
+    }
+
+    #[test]
+    fn a_keeper_that_stood_still_took_its_own_silence_for_that_of_others() {
+        let mut doors = keeper(1);
+        // Its process was stopped while it waited.
+        doors.note(knock(1, 0, 20_000, Err(DoorFailure::Silent)), WITHIN_MS);
+        assert_eq!(said(&doors, 20_000), (1, 0, vec![]));
+        // It was stopped between two knocks.
+        doors.note(knock(1, 21_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        assert_eq!(said(&doors, 60_000), (1, 0, vec![(1, 1_000)]));
+        doors.note(knock(1, 60_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        assert_eq!(said(&doors, 60_500), (1, 0, vec![(1, 500)]));
+    }
+
+    #[test]
+    fn another_life_and_another_member_are_unknown() {
+        let mut doors = keeper(2);
+        doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(2, 0, 1, Ok(())), WITHIN_MS);
+        doors.keep(EVERY_MS, [(NodeId::new(1), Incarnation::new(9)), (NodeId::new(2), Incarnation::new(2))]);
+        assert_eq!(said(&doors, 600), (2, 1, vec![]));
+        // A knock that was under way is of a life that is over.
+        doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(7, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        assert_eq!(said(&doors, 600), (2, 1, vec![]));
+        doors.keep(0, []);
+        assert_eq!(doors.report(Millis::new(700)), None);
+    }
+
+    #[test]
+    fn of_many_shut_doors_those_are_told_that_have_been_shut_for_longest() {
+        let mut doors = keeper(100);
+        for node in 1..=100 {
+            doors.note(knock(node, 1_000 - node, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        }
+        let (members, reached, shut) = said(&doors, 1_600);
+        assert_eq!((members, reached, shut.len(), shut[0]), (100, 0, SHUT_DOORS_MAX, (100, 700)));
+        assert!(!doors.report(Millis::new(1_600)).unwrap().is_whole());
+    }
+}

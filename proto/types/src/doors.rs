@@ -1,0 +1,193 @@
+//! Who knocks at whose door, what is said of it, and what is made of that: words of PROTOCOL rules 73 to 76. Who knocks is computed by
+//! everybody from the same rows, as it is of relays, and never agreed on.
+
+use crate::ids::{ClusterId, Incarnation, NodeId};
+use crate::relays::{RelayCandidate, relays, relays_of, root};
+use crate::settings::Settings;
+use crate::word::words;
+
+/// The protocol from which on nodes answer a ping.
+pub const DOORS_SINCE: u32 = 2;
+
+/// Most doors of which one keeper says that they are shut. One that finds more shut is not believed anyway.
+pub const SHUT_DOORS_MAX: usize = 64;
+
+/// The fewest keepers, where there are as many nodes: with three each node has two that are not itself.
+const KEEPERS_MIN: usize = 3;
+
+words! {
+    /// How a door is found shut.
+    pub enum DoorFailure: "failure of a door" {
+        /// Nothing was answered in time.
+        Silent = "silent",
+        /// The connection, or the ping, was refused.
+        Refused = "refused",
+    }
+}
+
+words! {
+    /// How the leading coordinator finds the door of a node.
+    pub enum DoorState: "state of a door" {
+        /// Nobody says otherwise.
+        Open = "open",
+        /// A keeper of it finds it shut.
+        Doubted = "doubted",
+        /// Both of its keepers find it shut: the node leads nothing that another copy can lead.
+        Unreached = "unreached",
+        /// It answers again; the node is given leaderships once it has done so for a while.
+        Returning = "returning",
+    }
+}
+
+/// What a keeper says of the doors at which it knocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DoorReport {
+    /// At how many doors it knocks.
+    pub members: u32,
+    /// How many of them answered when it knocked last.
+    pub reached: u32,
+    /// Those that did not, the ones that have been shut for longest first, [`SHUT_DOORS_MAX`] at most. It may not have knocked at all of the
+    /// others yet.
+    pub shut: Vec<ShutDoor>,
+}
+
+/// A door that is shut to a keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShutDoor {
+    /// Whose it is.
+    pub node: NodeId,
+    /// In which life, as the keeper's row has it.
+    pub incarnation: Incarnation,
+    /// How the last knock ended.
+    pub how: DoorFailure,
+    /// For how long no knock has been answered, in milliseconds.
+    pub since_ms: u64,
+}
+
+impl DoorReport {
+    /// Whether it says of each of its doors that it is open or that it is shut.
+    pub fn is_whole(&self) -> bool {
+        u64::from(self.reached) + self.shut.len() as u64 == u64::from(self.members)
+    }
+
+    /// Whether the keeper reaches at least three quarters of its doors other than this one, and at least one: whoever reaches less is
+    /// perhaps cut off itself (rule 74).
+    pub fn reaches_the_others(&self, shut: NodeId) -> bool {
+        let itself = u32::from(self.of(shut).is_some());
+        let others = u64::from(self.members.saturating_sub(itself));
+        self.reached > 0 && u64::from(self.reached) * 4 >= others * 3
+    }
+
+    /// What is said of a node, if its door is shut.
+    pub fn of(&self, node: NodeId) -> Option<&ShutDoor> {
+        self.shut.iter().find(|door| door.node == node)
+    }
+}
+
+impl Settings {
+    /// How often doors are knocked at, in milliseconds; zero: not at all.
+    pub const fn doors_every_ms(&self, protocol: u32) -> u64 {
+        if protocol >= DOORS_SINCE { self.door_every_ms } else { 0 }
+    }
+}
+
+/// How many keepers of doors there are among so many live nodes: as many as there would be relays, and three at least.
+pub fn keeper_count(live: usize) -> usize {
+    root(live).max(KEEPERS_MIN).min(live)
+}
+
+/// The keepers of doors among live nodes. Where nodes relay heartbeats these are the relays.
+pub fn keepers<'a>(cluster: ClusterId, live: impl IntoIterator<Item = RelayCandidate<'a>>) -> Vec<RelayCandidate<'a>> {
+    let live: Vec<_> = live.into_iter().collect();
+    let count = keeper_count(live.len());
+    relays(cluster, live, count)
+}
+
+/// The keepers of a node's door: two, if there are so many besides itself. They are its relays, but for a relay itself.
+pub fn keepers_of(node: RelayCandidate<'_>, keepers: &[RelayCandidate<'_>]) -> Vec<NodeId> {
+    let others: Vec<_> = keepers.iter().copied().filter(|keeper| keeper.node != node.node).collect();
+    relays_of(node.node, node.zone, &others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relays::relay_count;
+    use std::collections::BTreeMap;
+    use uuid::Uuid;
+
+    fn cluster() -> ClusterId {
+        ClusterId::new(Uuid::from_u128(7))
+    }
+
+    fn candidates(count: u64, zones: &[&'static str]) -> Vec<RelayCandidate<'static>> {
+        let zone = |number: u64| zones.get(usize::try_from(number).unwrap() % zones.len().max(1)).copied();
+        (1..=count).map(|number| RelayCandidate { node: NodeId::new(number), zone: zone(number) }).collect()
+    }
+
+    #[test]
+    fn every_node_has_two_keepers_that_are_not_itself_in_clusters_of_every_size() {
+        let counts: Vec<_> = [0, 1, 2, 3, 4, 10, 100, 10_000].map(keeper_count).into();
+        assert_eq!(counts, [0, 1, 2, 3, 3, 4, 10, 100]);
+        for live in 1..=60 {
+            let all = candidates(live, &["north", "south"]);
+            let keepers = keepers(cluster(), all.iter().copied());
+            for node in &all {
+                let two = keepers_of(*node, &keepers);
+                assert_eq!(two.len() as u64, (live - 1).min(2), "{node:?} of {live}");
+                assert!(!two.contains(&node.node));
+                assert!(two.first() != two.last() || two.len() < 2);
+            }
+        }
+    }
+
+    #[test]
+    fn the_second_keeper_stands_in_another_zone_and_doors_are_spread_evenly() {
+        let all = candidates(900, &["north", "south", "east"]);
+        let zone = |node: NodeId| all.iter().find(|candidate| candidate.node == node).unwrap().zone;
+        let keepers = keepers(cluster(), all.iter().copied());
+        let mut doors = BTreeMap::<NodeId, u32>::new();
+        for node in &all {
+            let [first, second] = keepers_of(*node, &keepers)[..] else { panic!("{node:?}") };
+            assert_ne!(zone(first), zone(second));
+            for keeper in [first, second] {
+                *doors.entry(keeper).or_default() += 1;
+            }
+        }
+        assert!(doors.len() == 30 && doors.values().all(|count| (25..=110).contains(count)), "{doors:?}");
+    }
+
+    #[test]
+    fn where_nodes_relay_their_relays_are_the_keepers_of_their_doors() {
+        let all = candidates(600, &["north", "south"]);
+        let relays = relays(cluster(), all.iter().copied(), relay_count(600, 500));
+        let keepers = keepers(cluster(), all.iter().copied());
+        assert_eq!(keepers, relays);
+        for member in all.iter().filter(|member| !relays.contains(member)) {
+            assert_eq!(keepers_of(*member, &keepers), relays_of(member.node, member.zone, &relays));
+        }
+    }
+
+    #[test]
+    fn whoever_reaches_less_than_three_quarters_of_the_others_is_not_believed() {
+        let shut = |count: u64| {
+            let door = |node| ShutDoor {
+                node: NodeId::new(node),
+                incarnation: Incarnation::new(1),
+                how: DoorFailure::Silent,
+                since_ms: 1,
+            };
+            (1..=count).map(door).collect::<Vec<_>>()
+        };
+        let believed = |members: u32, gone: u32| {
+            let report = DoorReport { members, reached: members - gone, shut: shut(u64::from(gone)) };
+            assert!(report.is_whole());
+            report.reaches_the_others(NodeId::new(1))
+        };
+        assert!(!believed(1, 1), "nobody else is there to compare with");
+        assert!(believed(2, 1) && !believed(2, 2) && !believed(3, 2) && believed(5, 2) && !believed(5, 3));
+        // It has not knocked at all of them yet.
+        let fresh = DoorReport { members: 9, reached: 4, shut: shut(1) };
+        assert!(!fresh.is_whole() && !fresh.reaches_the_others(NodeId::new(1)));
+    }
+}
