@@ -6,6 +6,7 @@ mod support;
 
 use archon_proto::v1;
 use archon_types::{ErrorKind, NodeId};
+use std::time::{Duration, Instant};
 use support::Fake;
 use support::stream::exchange;
 
@@ -21,8 +22,19 @@ async fn a_node_that_leads_nothing_answers_a_ping_and_one_that_is_meant_for_anot
         ping,
         ..Default::default()
     };
-    let mut answers = exchange(&address, &ping(own, 7)).await;
-    let accepted: v1::ReplyBatch = answers.next().await.unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    let (mut answers, accepted) = loop {
+        let mut answers = exchange(&address, &ping(own, 7)).await;
+        match answers.next::<v1::ReplyBatch>().await {
+            Ok(accepted) => break (answers, accepted),
+            Err(refused) => {
+                // It may not have read yet that it is registered.
+                let why = refused.into_detail();
+                assert!(why.kind == ErrorKind::Unavailable && Instant::now() < until, "{why:?}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
     let ponged = match accepted.pong {
         0 => answers.next::<v1::ReplyBatch>().await.unwrap(),
         _ => accepted,
