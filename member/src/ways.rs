@@ -14,15 +14,15 @@ pub struct Ways {
     preferred: Option<NodeId>,
     /// How many more rounds go straight to the coordinators.
     direct: u32,
+    /// Whether there was a relay to be tried in the present round.
+    tried: bool,
 }
 
 impl Ways {
     /// The relays to be tried in this round, one after the other and before the coordinators, of those that are the member's.
-    pub fn order(&self, relays: &[NodeId]) -> Vec<NodeId> {
-        if self.direct > 0 {
-            return Vec::new();
-        }
-        let mut order = relays.to_vec();
+    pub fn order(&mut self, relays: &[NodeId]) -> Vec<NodeId> {
+        let mut order = if self.direct > 0 { Vec::new() } else { relays.to_vec() };
+        self.tried = !order.is_empty();
         // The one that answered stays first.
         order.sort_by_key(|relay| Some(*relay) != self.preferred);
         order
@@ -30,11 +30,11 @@ impl Ways {
 
     /// Who answered this round: a relay, or a coordinator itself.
     pub fn answered_by(&mut self, relay: Option<NodeId>) {
-        let tried = self.direct == 0;
         match relay {
-            Some(_) => *self = Self { preferred: relay, direct: 0 },
-            None if tried => self.direct = DIRECT_ROUNDS,
-            None => self.direct -= 1,
+            Some(_) => *self = Self { preferred: relay, direct: 0, ..*self },
+            None if self.tried => self.direct = DIRECT_ROUNDS,
+            // There was none to be tried, as in the first round of a life, which does not know yet how many there are.
+            None => self.direct = self.direct.saturating_sub(1),
         }
     }
 }
@@ -69,6 +69,14 @@ mod tests {
             ways.answered_by(None);
         }
         assert_eq!(ways.order(&[ONE, TWO]), [TWO, ONE], "and then tries them again");
+    }
+
+    #[test]
+    fn a_life_that_knew_of_no_relay_yet_went_straight_for_ten_more_rounds() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.order(&[]), []);
+        ways.answered_by(None);
+        assert_eq!(ways.order(&[ONE, TWO]), [ONE, TWO]);
     }
 
     proptest! {

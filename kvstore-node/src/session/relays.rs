@@ -33,6 +33,7 @@ impl Relays {
     pub(super) fn order(&self, shared: &Shared, member: Member) -> Vec<RelayAddress> {
         let mut inside = self.0.lock();
         if inside.count == 0 {
+            inside.ways.order(&[]);
             return Vec::new();
         }
         let wanted = (inside.count, shared.tables.nodes_version());
