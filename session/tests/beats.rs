@@ -8,9 +8,10 @@ use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
-use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
+use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient, RelayAddress};
 use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Version};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use support::{Played, SOON};
 use tokio::time::{Instant, timeout};
@@ -288,4 +289,29 @@ async fn answers_that_cannot_be_read_end_their_stream_and_grant_nothing() {
         assert!(bed.taken.lock().unwrap().is_empty());
     })
     .await;
+}
+
+#[tokio::test]
+async fn all_whom_no_relay_helped_asked_the_new_leader_at_once() {
+    let bed = TestBed {
+        coordinators: Coordinators::new(vec!["c".into()], archon_security::Transport::default(), Vec::new),
+        taken: Mutex::default(),
+    };
+    let relays =
+        [1, 2].map(|number| RelayAddress { node: NodeId::new(number), name: String::new(), address: String::new() });
+    let asked = AtomicU32::new(0);
+    let attempt = async |to: Recipient<'_>| match to {
+        Recipient::Relay(_) => Err(NotGranted::NoCoordinator),
+        Recipient::Coordinator(_) => {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    };
+    for _ in 0..3_200 {
+        let answered = bed.coordinators.heartbeat(&relays, attempt).await;
+        assert!(matches!(answered, Ok(()) | Err(NotGranted::NoCoordinator)), "{answered:?}");
+    }
+    // One in 32: a hundred, give or take ten.
+    let asked = asked.into_inner();
+    assert!((30..300).contains(&asked), "{asked} of 3200 asked for themselves");
 }
