@@ -17,6 +17,20 @@ archon_types::mutants! {
     LifeNotNamed = 52,
     /// An answer counts that was overtaken by the answer to a later heartbeat.
     OlderAnswerTaken = 53,
+    /// A relay brings an answer to its member, whichever life of that it names.
+    AnswerToAnotherLife = 65,
+    /// A relay passes on a heartbeat however long ago it came, again and again.
+    OldBeatPassedOn = 66,
+    /// A relay takes a heartbeat that comes after a later one, in place of that.
+    OlderBeatTaken = 66,
+    /// A member that once asked the coordinators itself never asks a relay again.
+    DirectForEver = 67,
+    /// A relay that no coordinator answers forgets what it carries.
+    BeatsNotKept = 68,
+    /// A relay that no coordinator answers keeps that to itself.
+    SilenceUntold = 68,
+    /// A relay does not tell the members whose life its rows have ended.
+    OverUntold = 72,
     /// Word that a life of a member is over ends whichever it lives.
     OverWithoutLife = 72,
 }

@@ -1,5 +1,6 @@
 //! By which relays a member's heartbeats travel, and when it turns to the coordinators itself (PROTOCOL rule 67).
 
+use crate::mutant::{Broken, Mutant};
 use archon_types::{Millis, NodeId};
 
 /// Rounds for which a member that a coordinator answered, and no relay, goes straight to the coordinators.
@@ -16,9 +17,17 @@ pub struct Ways {
     direct: u32,
     /// Whether there was a relay to be tried in the present round.
     tried: bool,
+    broken: Broken,
 }
 
 impl Ways {
+    /// With a rule taken away.
+    #[must_use]
+    pub const fn broken_by(mut self, broken: Broken) -> Self {
+        self.broken = broken;
+        self
+    }
+
     /// The relays to be tried in this round, one after the other and before the coordinators, of those that are the member's.
     pub fn order(&mut self, relays: &[NodeId]) -> Vec<NodeId> {
         let mut order = if self.direct > 0 { Vec::new() } else { relays.to_vec() };
@@ -33,6 +42,7 @@ impl Ways {
         match relay {
             Some(_) => *self = Self { preferred: relay, direct: 0, ..*self },
             None if self.tried => self.direct = DIRECT_ROUNDS,
+            None if self.broken.breaks(Mutant::DirectForEver) => {} // rule 67
             // There was none to be tried, as in the first round of a life, which does not know yet how many there are.
             None => self.direct = self.direct.saturating_sub(1),
         }
@@ -77,6 +87,20 @@ mod tests {
         assert_eq!(ways.order(&[]), []);
         ways.answered_by(None);
         assert_eq!(ways.order(&[ONE, TWO]), [ONE, TWO]);
+    }
+
+    fn whoever_went_straight_tries_its_relays_again(mutant: Option<Mutant>) -> bool {
+        let mut ways = Ways::default().broken_by(Broken::by(mutant));
+        let mut round = |straight: bool| {
+            let tried = !ways.order(&[ONE, TWO]).is_empty();
+            ways.answered_by((!straight).then_some(ONE));
+            tried
+        };
+        round(true) && (0..DIRECT_ROUNDS).all(|_| !round(true)) && round(false)
+    }
+
+    archon_types::shown_by! {
+        DirectForEver => whoever_went_straight_tries_its_relays_again,
     }
 
     proptest! {

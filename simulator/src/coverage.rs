@@ -147,6 +147,30 @@ coverage! {
     beats_shared,
     /// Heartbeats that were repeated, or that came after a later one.
     beats_overtaken,
+    /// Heartbeats that relays passed on.
+    beats_carried,
+    /// Batches of them.
+    batches_carried,
+    /// Answers that relays brought back.
+    answers_routed,
+    /// Members that were told by a relay that no coordinator answers.
+    no_coordinator_told,
+    /// Heartbeats that a relay turned away, since it carries for enough.
+    relays_busy,
+    /// Heartbeats that a member's second relay carried, after the first had failed.
+    second_relays,
+    /// Heartbeats that went straight to a coordinator though there are relays.
+    beats_direct,
+    /// Members that asked for themselves, of those whom no relay helped.
+    asked_for_themselves,
+    /// Lives that ended by the word of a relay.
+    over_by_relay,
+    /// Lives that ended by the word of another node.
+    over_by_peer,
+    /// Words of other lives, which ended none.
+    over_of_others,
+    /// Nodes that were failed, after the faults, while others relayed.
+    dead_noticed,
     /// Leaderships that nobody granted, of which a copy heard.
     strays,
     /// Epochs that a copy knew and nobody had granted, and that were passed.

@@ -1,16 +1,17 @@
 //! What can happen.
 
 use crate::client::{Outcome, ReplyTo};
+use crate::host::relaying::{CarriedBeat, Said};
 use crate::raft;
 use archon_coordinator_core::term::{Confirmed, Round};
 use archon_coordinator_core::{Command, Register};
 use archon_host::{Life, Request, YieldAsk, YieldPage};
 use archon_kv::engine::Row;
-use archon_member::{Heartbeat, LeaseAnswer};
+use archon_member::{Heartbeat, LeaseAnswer, ReturnAddress};
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
-    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report,
-    TableId, TableList, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeId, Over, PartitionId, PlacementId,
+    RemovedNodes, Report, TableId, TableList, Version,
 };
 use bytes::Bytes;
 
@@ -21,6 +22,11 @@ pub(crate) enum MemberMessage {
     Heartbeat {
         heartbeat: Heartbeat,
         stopping: bool,
+    },
+    /// Heartbeats that a relay carries.
+    Beats {
+        batch: BatchId,
+        beats: Vec<CarriedBeat>,
     },
     Report {
         node: NodeId,
@@ -58,7 +64,23 @@ pub(crate) enum CoordinatorMessage {
         boot: BootId,
         error: ErrorDetail,
     },
-    Lease(LeaseAnswer),
+    Lease {
+        answer: LeaseAnswer,
+        /// How many nodes relay.
+        relays: usize,
+    },
+    /// Heartbeats of a batch, one by one: a lease, or that the life is over.
+    Judged {
+        by: usize,
+        batch: BatchId,
+        answers: Vec<(Heartbeat, Option<LeaseAnswer>)>,
+        relays: usize,
+    },
+    /// Whoever was sent a batch does not lead.
+    BatchRefused {
+        batch: BatchId,
+        leader: Option<usize>,
+    },
     Stale {
         incarnation: Incarnation,
     },
@@ -104,6 +126,16 @@ pub(crate) struct Push {
 pub(crate) struct Registrations {
     pub(crate) version: Version,
     pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
+    /// The rows themselves, and which nodes are gone, where nodes relay.
+    pub(crate) rows: Vec<Node>,
+    pub(crate) removed: RemovedNodes,
+}
+
+/// A batch of a relay, which counts them anew in each life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct BatchId {
+    pub(crate) relay: Incarnation,
+    pub(crate) number: u64,
 }
 
 /// Who sent which heartbeat.
@@ -111,12 +143,27 @@ pub(crate) struct Registrations {
 pub(crate) struct Asked {
     pub(crate) host: usize,
     pub(crate) heartbeat: Heartbeat,
+    /// The batch in which that machine carried it, if it is another member's.
+    pub(crate) batch: Option<BatchId>,
 }
 
 /// Between nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum PeerMessage {
     Replica(Message),
+    /// A heartbeat that is to be carried.
+    Carry {
+        from: ReturnAddress,
+        heartbeat: Heartbeat,
+        stopping: bool,
+    },
+    /// What a relay says to a member.
+    Relayed {
+        to: ReturnAddress,
+        said: Said,
+    },
+    /// Somebody holds a row by which a life is over.
+    Over(Over),
     CopyAsk {
         partition: PartitionId,
         loader: ReplicaAddress,

@@ -28,6 +28,7 @@ impl World {
         self.heal_quorum();
         self.after(50, Event::Elect);
         self.upgrade_everybody();
+        self.one_stays_away();
         for host in 0..self.hosts.len() {
             self.hosts[host].paused_until = truth;
             self.hosts[host].deaf_until = truth;
@@ -38,6 +39,7 @@ impl World {
             world.mend_quorum();
             world.missing_in_quorum()
         });
+        self.notice_the_dead();
         self.until("the coordinator's state", |world| {
             world.serve_again();
             world.missing_in_state()
@@ -66,14 +68,19 @@ impl World {
         {
             self.judge(Err(Violation::Prefix { detail }));
         }
+        self.look_at_the_burden();
     }
 
-    fn until(&mut self, what: &str, mut missing: impl FnMut(&mut Self) -> Option<String>) {
-        let give_up = self.truth + HEAL_MS;
+    fn until(&mut self, what: &str, missing: impl FnMut(&mut Self) -> Option<String>) {
+        self.within(HEAL_MS, what, missing);
+    }
+
+    pub(crate) fn within(&mut self, millis: u64, what: &str, mut missing: impl FnMut(&mut Self) -> Option<String>) {
+        let give_up = self.truth + millis;
         while self.violation.is_none() {
             let Some(still) = missing(self) else { return };
             if self.truth >= give_up {
-                let detail = format!("after {HEAL_MS} ms without faults, of {what}: {still}");
+                let detail = format!("after {millis} ms without faults, of {what}: {still}");
                 return self.judge(Err(Violation::NoConvergence { detail }));
             }
             self.run(self.truth + LOOK_MS);

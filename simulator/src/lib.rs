@@ -15,6 +15,7 @@
 //! | `host/` | a node: disk, engine, process; what drives its partitions, and its session |
 //! | `worker/` | participants of a lease table: processes with the library in them, and what goes wrong with them; in a third of the seeds |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
+//! | `relays` | what goes wrong with those that carry heartbeats of others, and what is asked of them in the end |
 //! | `strays`, `drops`, `operator` | what only some seeds have: leaderships that nobody granted, tables that are dropped, losses that are accepted |
 //! | `check/` | what must hold, one property per file |
 //! | `coverage`, `trace`, `run`, `base` | what was seen, the verdict, and where many runs begin |
@@ -39,6 +40,7 @@ mod quorum_faults;
 mod raft;
 mod random;
 mod recovery;
+mod relays;
 mod run;
 mod scenario;
 mod splits;

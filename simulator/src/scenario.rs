@@ -30,6 +30,8 @@ pub enum Theme {
     Splits,
     /// They are merged as well (rules 44 to 51).
     Merges,
+    /// Whoever carries the heartbeats of others is in trouble, or those whose heartbeats are carried (rules 65 to 72).
+    Relays,
 }
 
 impl Theme {
@@ -80,6 +82,10 @@ pub struct Scenario {
     pub upgrades: bool,
     /// Whether the members of the quorum change.
     pub changes_quorum: bool,
+    /// Whether nodes carry each other's heartbeats.
+    pub relays: bool,
+    /// Whether each carries for one other at most.
+    pub carries_few: bool,
     /// Whether operators drop tables and make them anew.
     pub drops: bool,
     /// Failure zones that nodes are in by turns; 0 if nobody says in which.
@@ -134,6 +140,23 @@ fn changes_quorum(seed: u64) -> bool {
     }
 }
 
+/// Seeds from there on up to here are about relays.
+const RELAYS_END: u64 = 700_000_000;
+
+/// Whether nodes of this seed carry each other's heartbeats.
+fn relays(seed: u64) -> bool {
+    match seed {
+        QUORUM_END..RELAYS_END => true,
+        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0CA2_21ED).below(8) == 0,
+        _ => false,
+    }
+}
+
+/// What a seed is about in which they do: one in three keeps its own theme.
+fn of_relays(seed: u64) -> Option<Theme> {
+    (relays(seed) && !recovers(seed) && !upgrades(seed) && !seed.is_multiple_of(3)).then_some(Theme::Relays)
+}
+
 /// What a seed is about that is about ranges.
 fn of_ranges(seed: u64) -> Option<Theme> {
     let drawn = || Random::new(seed ^ 0x5B11_75ED).below(DRAWN_RANGES);
@@ -151,6 +174,9 @@ fn of_ranges(seed: u64) -> Option<Theme> {
 
 /// Partitions that operators add, at most.
 pub(crate) const PARTITIONS_ADDED_MAX: u32 = 3;
+
+/// From so many nodes on some relay, where any do.
+const RELAYS_FROM: u64 = 2;
 
 /// A limit that leaves room for every copy while a node is away, and one more; none where that limits nothing.
 fn placements_max(nodes: usize, partitions: u32, replication: u8) -> Option<u32> {
@@ -181,7 +207,7 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = of_ranges(seed).unwrap_or(theme);
+        let theme = of_ranges(seed).or(of_relays(seed)).unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can part (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
@@ -190,6 +216,8 @@ impl Scenario {
         // Short time-outs pack many fail-overs into a run; the arithmetic between them is that of the defaults.
         let timing = match random.below(4) {
             0 => LeaseTiming::default(),
+            // A relay waits as long as it does with any settings.
+            _ if relays(seed) && seed.is_multiple_of(2) => LeaseTiming::default(),
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
         };
         let unit = timing.heartbeat_ms;
@@ -203,7 +231,6 @@ impl Scenario {
             replication_timeout_ms: unit * if theme == Theme::OldLeader { 6 } else { random.between(2, 6) },
             replace_after_ms: unit * if theme == Theme::Away { random.between(4, 12) } else { random.between(10, 60) },
             copies_per_node_max: 2,
-            // Nobody relays in the world.
             relays_from: 0,
             ..Settings::default()
         };
@@ -226,6 +253,8 @@ impl Scenario {
             recovers: false,
             upgrades: false,
             changes_quorum: false,
+            relays: false,
+            carries_few: false,
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
@@ -259,6 +288,9 @@ impl Scenario {
         plan.upgrades = upgrades(seed) && !plan.recovers;
         // Both replace coordinators.
         plan.changes_quorum = changes_quorum(seed) && !plan.recovers && !plan.upgrades;
+        plan.relays = relays(seed) && !plan.recovers && !plan.upgrades;
+        plan.carries_few = plan.relays && seed % 8 == 5;
+        plan.settings.relays_from = if plan.relays { RELAYS_FROM } else { 0 };
         plan
     }
 

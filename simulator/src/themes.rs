@@ -30,6 +30,7 @@ impl World {
             Theme::Alone => self.back_alone(leader),
             Theme::Splits => self.around_a_split(),
             Theme::Merges => self.around_a_merge(),
+            Theme::Relays => self.around_a_relay(leader),
         }
     }
 
@@ -41,7 +42,7 @@ impl World {
         self.random.pick(&leaders)
     }
 
-    fn peers_of(&self, host: usize) -> Vec<End> {
+    pub(crate) fn peers_of(&self, host: usize) -> Vec<End> {
         (0..self.hosts.len()).filter(|other| *other != host).map(End::Host).collect()
     }
 

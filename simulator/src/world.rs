@@ -12,6 +12,7 @@ use crate::network::{End, Network};
 use crate::operator::Operator;
 use crate::random::Random;
 use crate::recovery::Recoverer;
+use crate::relays::Relays;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::upgrade::Upgrader;
@@ -33,6 +34,7 @@ pub(crate) struct World {
     pub(crate) recoverer: Recoverer,
     pub(crate) upgrader: Upgrader,
     pub(crate) changer: Changer,
+    pub(crate) relays: Relays,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -93,6 +95,7 @@ impl World {
             recoverer: Recoverer::new(plan.seed),
             upgrader: Upgrader::new(plan.seed),
             changer: Changer::new(plan.seed),
+            relays: Relays::new(plan.seed),
             plan,
         };
         world.coverage.zoned = u64::from(world.plan.zones > 0);

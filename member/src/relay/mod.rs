@@ -11,6 +11,7 @@ mod kept;
 mod tests;
 
 use self::kept::Kept;
+use crate::mutant::{Broken, Mutant};
 use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over};
 use std::collections::BTreeMap;
 
@@ -110,6 +111,7 @@ pub struct Relay<B> {
     owed: Option<((u64, Millis), (u64, Millis))>,
     /// Since when no coordinator answers, and when they are asked again.
     silent: Option<(Millis, Millis)>,
+    broken: Broken,
 }
 
 impl<B: Carried> Relay<B> {
@@ -127,7 +129,15 @@ impl<B: Carried> Relay<B> {
             extra: None,
             owed: None,
             silent: None,
+            broken: Broken::default(),
         }
+    }
+
+    /// With a rule taken away.
+    #[must_use]
+    pub const fn broken_by(mut self, broken: Broken) -> Self {
+        self.broken = broken;
+        self
     }
 
     /// For how many members it carries.
@@ -153,7 +163,7 @@ impl<B: Carried> Relay<B> {
             return Took::Over(over); // rule 72
         }
         match self.members.get(&node) {
-            Some(kept) if life <= kept.newest => return Took::Old,
+            Some(kept) if life <= kept.newest && !self.broken.breaks(Mutant::OlderBeatTaken) => return Took::Old, // rule 66
             None if self.members.len() >= rows.members_max() => return Took::Busy,
             _ => {}
         }
@@ -171,6 +181,9 @@ impl<B: Carried> Relay<B> {
     /// Rows of nodes came: whoever is carried in a life that they have ended hears so at once, and is carried no more.
     pub fn rows_changed(&mut self, rows: &(impl Rows + ?Sized)) -> Vec<RelayEffect<B>> {
         let mut told = Vec::new();
+        if self.broken.breaks(Mutant::OverUntold) {
+            return told; // rule 72
+        }
         self.members.retain(|node, kept| {
             let over = rows.over(*node, kept.newest.0);
             told.extend(over.map(|over| RelayEffect::Over(kept.from, over)));
@@ -230,9 +243,11 @@ impl<B: Carried> Relay<B> {
             batch if batch >= first.0 => Some((last, last)),
             _ => Some((first, last)),
         });
+        let old_counts = self.broken.breaks(Mutant::OldBeatPassedOn);
+        let mixed_up = self.broken.breaks(Mutant::AnswerToAnotherLife);
         let route = |(node, incarnation, number)| {
-            let kept = self.members.get_mut(&node).filter(|kept| kept.newest.0 == incarnation)?;
-            if kept.newest.1 == number {
+            let kept = self.members.get_mut(&node).filter(|kept| kept.newest.0 == incarnation || mixed_up)?; // rule 65
+            if kept.newest.1 == number && !old_counts {
                 kept.beat = None;
             }
             Some(kept.from)
@@ -253,18 +268,23 @@ impl<B: Carried> Relay<B> {
         self.extra = None;
         let waits = self.members.values().filter(|kept| kept.beat.is_some());
         let told: Vec<_> = waits.map(|kept| RelayEffect::NoCoordinator(kept.from)).collect();
+        let told = if self.broken.breaks(Mutant::SilenceUntold) { Vec::new() } else { told }; // rule 68
+        if self.broken.breaks(Mutant::BeatsNotKept) {
+            self.members.values_mut().for_each(|kept| kept.beat = None); // rule 68
+        }
         self.depart(Towards::Everybody, now).into_iter().chain(told).collect()
     }
 
     /// Heartbeats leave: those that have not left yet, or all that were not answered. None that is older than an interval: an old
     /// sign of life is none.
     fn depart(&mut self, towards: Towards, now: Millis) -> Option<RelayEffect<B>> {
+        let old_counts = self.broken.breaks(Mutant::OldBeatPassedOn); // rule 66
         let mut beats = Vec::new();
         for kept in self.members.values_mut() {
-            if now.since(kept.came) > self.heartbeat_ms {
+            if now.since(kept.came) > self.heartbeat_ms && !old_counts {
                 kept.beat = None;
             }
-            let again = towards == Towards::Everybody;
+            let again = towards == Towards::Everybody || old_counts;
             if let Some(beat) = kept.beat.as_ref().filter(|_| again || !kept.departed) {
                 kept.departed = true;
                 beats.push(beat.clone());

@@ -186,3 +186,70 @@ fn a_life_that_is_over_is_told_so_when_it_calls_and_is_not_carried() {
     assert_eq!(relay.heard(from(1, 9), Beat(1, 5, 5), &rows, at(202)), Took::Over(over(1, 5)));
     assert_eq!(batch(&relay.due(at(211)), Towards::Leader).1, [Beat(1, 6, 1)], "which its former one does not end");
 }
+
+fn broken(mutant: Option<Mutant>) -> Relay<Beat> {
+    relay().broken_by(Broken::by(mutant))
+}
+
+/// The heartbeats of all batches that leave.
+fn departed(effects: &[RelayEffect<Beat>]) -> Vec<Beat> {
+    let beats = effects.iter().filter_map(|effect| match effect {
+        RelayEffect::Depart { beats, .. } => Some(beats.clone()),
+        RelayEffect::NoCoordinator(_) | RelayEffect::Over(..) => None,
+    });
+    beats.flatten().collect()
+}
+
+fn an_answer_to_a_former_life_is_brought_to_nobody(mutant: Option<Mutant>) -> bool {
+    let mut relay = broken(mutant);
+    relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(195));
+    relay.due(at(200));
+    relay.answered(1, [answer(Beat(1, 4, 3))]) == [None]
+}
+
+/// Its member died, and no coordinator answers for long.
+fn the_dead_are_not_kept_alive_by_their_last_heartbeat(mutant: Option<Mutant>) -> bool {
+    let mut relay = broken(mutant);
+    relay.heard(from(1, 1), Beat(1, 5, 3), &MANY, at(195));
+    let left = (200..2_000).flat_map(|ms| departed(&relay.due(at(ms))).into_iter().map(move |_| ms));
+    left.last().is_some_and(|last| last <= 395)
+}
+
+fn a_heartbeat_that_was_overtaken_takes_no_place(mutant: Option<Mutant>) -> bool {
+    let mut relay = broken(mutant);
+    relay.heard(from(1, 2), Beat(1, 5, 2), &MANY, at(191));
+    relay.heard(from(1, 1), Beat(1, 5, 1), &MANY, at(192));
+    departed(&relay.due(at(200))) == [Beat(1, 5, 2)]
+}
+
+/// A batch left, and nothing came back.
+fn unanswered(mutant: Option<Mutant>) -> (Relay<Beat>, Vec<RelayEffect<Beat>>) {
+    let mut relay = broken(mutant);
+    relay.heard(from(1, 1), Beat(1, 5, 3), &MANY, at(195));
+    relay.due(at(200));
+    let effects = relay.due(at(250));
+    (relay, effects)
+}
+
+fn a_member_is_told_that_no_coordinator_answers(mutant: Option<Mutant>) -> bool {
+    unanswered(mutant).1.contains(&RelayEffect::NoCoordinator(from(1, 1)))
+}
+
+fn whoever_leads_next_gets_what_was_kept(mutant: Option<Mutant>) -> bool {
+    departed(&unanswered(mutant).0.due(at(280))) == [Beat(1, 5, 3)]
+}
+
+fn a_member_hears_at_once_that_its_life_is_over(mutant: Option<Mutant>) -> bool {
+    let mut relay = broken(mutant);
+    relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(1));
+    relay.rows_changed(&Known(100, vec![over(1, 5)])) == [RelayEffect::Over(from(1, 7), over(1, 5))]
+}
+
+archon_types::shown_by! {
+    AnswerToAnotherLife => an_answer_to_a_former_life_is_brought_to_nobody,
+    OldBeatPassedOn => the_dead_are_not_kept_alive_by_their_last_heartbeat,
+    OlderBeatTaken => a_heartbeat_that_was_overtaken_takes_no_place,
+    SilenceUntold => a_member_is_told_that_no_coordinator_answers,
+    BeatsNotKept => whoever_leads_next_gets_what_was_kept,
+    OverUntold => a_member_hears_at_once_that_its_life_is_over,
+}

@@ -74,6 +74,18 @@ pub enum Violation {
         /// How.
         detail: String,
     },
+    /// V: an old sign of life was passed on as a new one, or a life was ended that goes on.
+    #[error("V: {detail}")]
+    Relayed {
+        /// Whose.
+        detail: String,
+    },
+    /// B: the coordinators are asked by more than need to.
+    #[error("B: {detail}")]
+    Burden {
+        /// By whom.
+        detail: String,
+    },
     /// E and others: the coordinator's state is not what it must be.
     #[error("state: {detail}")]
     State {
@@ -106,7 +118,8 @@ impl Violation {
             Self::TwoServe { .. } => "O",
             Self::NotLinearizable { .. } => "L",
             Self::Twice { .. } => "X",
-            Self::NoConvergence { .. } | Self::Deleted { .. } => "V",
+            Self::NoConvergence { .. } | Self::Deleted { .. } | Self::Relayed { .. } => "V",
+            Self::Burden { .. } => "B",
             Self::Quorum { .. } => "Q",
             Self::Panic { .. } => "assertion",
         }

@@ -2,6 +2,7 @@
 //! that they are deposed. Where its members change, each of them has a log and votes of its own ([`crate::raft`]), and one log is what comes
 //! of it.
 
+mod batches;
 mod carry;
 mod change;
 mod count;

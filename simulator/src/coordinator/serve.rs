@@ -1,12 +1,12 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
 use super::session::{Pushed, UnderWay, Whole};
-use crate::event::{Asked, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
+use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Command;
 use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
-use archon_types::{ErrorKind, Incarnation, Millis};
+use archon_types::{ErrorKind, Incarnation, Millis, relay_count};
 
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
@@ -97,7 +97,10 @@ impl World {
         let leader = self.known_leader(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = &mut own.session else {
-            let message = CoordinatorMessage::NotLeader { leader };
+            let message = match message {
+                MemberMessage::Beats { batch, .. } => CoordinatorMessage::BatchRefused { batch, leader },
+                _ => CoordinatorMessage::NotLeader { leader },
+            };
             return self.send(
                 End::Coordinator(coordinator),
                 End::Host(host),
@@ -115,7 +118,7 @@ impl World {
                 let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
                 match session.term.heartbeat(&own.state, beat, now) {
                     Ok(Some(unconfirmed)) => {
-                        session.waiting.push((unconfirmed, Asked { host, heartbeat }));
+                        session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None }));
                         if session.round.is_none() {
                             self.begin_round(coordinator);
                         }
@@ -127,6 +130,7 @@ impl World {
                     Err(_) => {}
                 }
             }
+            MemberMessage::Beats { batch, beats } => self.on_batch(coordinator, host, batch, beats),
             MemberMessage::Report { node, incarnation, report } => {
                 let reports = std::slice::from_ref(&report);
                 let reported = session.term.reports(&own.state, now, node, incarnation, reports);
@@ -201,7 +205,7 @@ impl World {
     }
 
     /// A quorum round begins for the heartbeats that wait. Those that come while it goes on share the next one, unless it hangs.
-    fn begin_round(&mut self, coordinator: usize) {
+    pub(super) fn begin_round(&mut self, coordinator: usize) {
         let led = self.led(coordinator);
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
         let (term, round) = (session.term.number(), session.term.begin_round());
@@ -246,7 +250,18 @@ impl World {
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         let answers = session.term.answers(&own.state, heartbeats.iter().map(|(confirmed, _)| *confirmed), now);
-        for (answer, (_, Asked { host, heartbeat })) in answers.into_iter().zip(heartbeats) {
+        let relays = relay_count(own.state.nodes_alive(), own.state.settings.relays_from);
+        let mut batches: Vec<((usize, BatchId), Vec<_>)> = Vec::new();
+        for (answer, (_, Asked { host, heartbeat, batch })) in answers.into_iter().zip(heartbeats) {
+            if let Some(batch) = batch {
+                let lease = answer.ok().map(|answer| heartbeat.answer(answer.lease_ms, answer.withdrawn));
+                self.coverage.leases += u64::from(lease.is_some());
+                match batches.iter_mut().find(|(key, _)| *key == (host, batch)) {
+                    Some((_, answers)) => answers.push((heartbeat, lease)),
+                    None => batches.push(((host, batch), vec![(heartbeat, lease)])),
+                }
+                continue;
+            }
             let Ok(answer) = answer else {
                 self.stale(coordinator, host, heartbeat.incarnation());
                 continue;
@@ -254,8 +269,12 @@ impl World {
             self.coverage.leases += 1;
             self.coverage.withdrawn += answer.withdrawn.len() as u64;
             self.name_coordinators(coordinator, host);
-            let message = CoordinatorMessage::Lease(heartbeat.answer(answer.lease_ms, answer.withdrawn));
+            let answer = heartbeat.answer(answer.lease_ms, answer.withdrawn);
+            let message = CoordinatorMessage::Lease { answer, relays };
             self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+        }
+        for ((host, batch), answers) in batches {
+            self.answer_batch(coordinator, host, batch, answers);
         }
     }
 }

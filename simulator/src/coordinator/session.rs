@@ -1,8 +1,9 @@
 //! What a coordinator keeps in memory while it leads, as far as it knows.
 
-use crate::event::{Asked, Registrations};
+use crate::event::{Asked, BatchId, Registrations};
 use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise, Round, Told, Unconfirmed};
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
+use archon_member::Heartbeat;
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
 use std::collections::BTreeMap;
 
@@ -43,7 +44,15 @@ impl Pieces for Whole {
     fn nodes(&self, state: &ClusterState, _: Version) -> Option<Piece<Registrations>> {
         let version = state.nodes_version;
         let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Alive);
-        let content = Registrations { version, nodes: state.nodes.values().map(life).collect() };
+        let nodes = state.nodes.values().map(life).collect();
+        let (rows, removed) = match state.settings.relays_from {
+            0 => Default::default(),
+            _ => {
+                let rows = state.nodes.values().map(|row| row.node.clone()).collect();
+                (rows, state.removed_since(Version::ZERO).unwrap_or_default())
+            }
+        };
+        let content = Registrations { version, nodes, rows, removed };
         Some(Piece { content, bytes: 0, version, next: None })
     }
 }
@@ -60,6 +69,8 @@ pub(crate) struct Session {
     pub(crate) waiting: Vec<(Unconfirmed, Asked)>,
     /// The round that others wait for; one that hangs is waited for by those alone that came before it.
     pub(crate) round: Option<Round>,
+    /// Heartbeats of a batch that are refused, until the others of it are answered.
+    pub(crate) refused: BTreeMap<(usize, BatchId), Vec<Heartbeat>>,
     /// When the next control turn and the next round of pushes are due, in true time.
     pub(crate) turn_at: u64,
     pub(crate) push_at: u64,
@@ -74,6 +85,7 @@ impl Session {
             pushes: 0,
             waiting: Vec::new(),
             round: None,
+            refused: BTreeMap::new(),
             turn_at: u64::MAX,
             push_at: u64::MAX,
         }

@@ -61,6 +61,10 @@ impl World {
 
     pub(crate) fn on_peer_message(&mut self, host: usize, message: PeerMessage) {
         match message {
+            PeerMessage::Replica(message) if self.says_over(host, &message) => {}
+            PeerMessage::Carry { from, heartbeat, stopping } => self.on_carry(host, from, heartbeat, stopping),
+            PeerMessage::Relayed { to, said } => self.on_relayed(host, to, said),
+            PeerMessage::Over(over) => self.coverage.over_by_peer += u64::from(self.told_over(host, over)),
             PeerMessage::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),
             PeerMessage::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after } => {
                 if !self.lives(host, source.incarnation) {
@@ -91,11 +95,11 @@ impl World {
     }
 
     /// What the process of this machine is registered as.
-    pub(super) fn life(&self, host: usize) -> Option<Life> {
+    pub(crate) fn life(&self, host: usize) -> Option<Life> {
         self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life)
     }
 
-    fn lives(&self, host: usize, incarnation: Incarnation) -> bool {
+    pub(super) fn lives(&self, host: usize, incarnation: Incarnation) -> bool {
         self.life(host).is_some_and(|life| life.incarnation == incarnation)
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod disk;
 pub(crate) mod engine;
 pub(crate) mod process;
+pub(crate) mod relaying;
 pub(crate) mod shell;
 
 mod copying;
@@ -10,6 +11,7 @@ mod drive;
 mod effect;
 mod flush;
 mod push;
+mod rounds;
 mod session;
 mod start;
 mod step;

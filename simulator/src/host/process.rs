@@ -1,6 +1,7 @@
 //! A node's process, and the machine it runs on.
 
 use super::disk::{Batch, Disk};
+use super::relaying::Relaying;
 use super::shell::MachineShell;
 use crate::clock::Clock;
 use archon_host::{AppliedPush, Held, HeldState, Partitions, UNKNOWN};
@@ -69,6 +70,8 @@ pub(crate) struct Process {
     pub(crate) reports: Reports,
     /// It was told to stop: since then it gives up its leaderships.
     pub(crate) stopping: Option<Millis>,
+    /// By which ways its heartbeats travel, and those of others that it carries.
+    pub(crate) relaying: Relaying,
 }
 
 impl Process {
@@ -96,6 +99,7 @@ impl Process {
             journal: Journal::default(),
             reports: Reports::default(),
             stopping: None,
+            relaying: Relaying::default(),
         }
     }
 

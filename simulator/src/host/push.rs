@@ -29,13 +29,14 @@ impl World {
         if matches!(taken, Pushed::Succeeded { .. }) {
             return;
         }
-        let mut news = false;
+        let (mut news, mut told) = (false, Vec::new());
         if let Some(registrations) = push.nodes.filter(|nodes| nodes.version >= process.peers_version) {
             process.peers_version = registrations.version;
             for (node, incarnation, failed) in registrations.nodes {
                 let known = shell.peers.insert(node, (incarnation, failed));
                 news |= known != Some((incarnation, failed));
             }
+            told = process.relaying.take_rows(registrations.rows, registrations.removed);
         }
         let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
         if let Some(list) = push.tables.filter(newer).filter(|_| !unreported) {
@@ -53,6 +54,7 @@ impl World {
             End::Coordinator(coordinator),
             Event::MemberMessage { coordinator, host, message: answer },
         );
+        self.perform(host, told);
         let Some(process) = &self.hosts[host].process else { return };
         let broken = broken_host(self.mutant);
         let actions = duties.map(|duties| reconcile(life.node, &process.held(), &duties, broken).actions);

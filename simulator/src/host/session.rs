@@ -43,7 +43,9 @@ impl World {
             }
             return;
         };
-        if now >= process.next_heartbeat {
+        if self.plan.relays {
+            self.keep_beating(host, life);
+        } else if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
             let stopping = process.stopping.is_some();
             let message = MemberMessage::Heartbeat { heartbeat: process.heartbeats.send(now), stopping };
@@ -106,34 +108,21 @@ impl World {
                     Again::Later => {}
                 }
             }
-            CoordinatorMessage::Lease(answer) => {
+            CoordinatorMessage::Lease { answer, relays } => {
                 let shell = process.partitions.shell_mut();
                 if shell.life.is_none() {
                     return;
                 }
+                let number = answer.number;
                 let taken = shell.grants.take(&process.heartbeats, answer, now);
                 process.answered |= taken != Taken::Foreign;
-                let Taken::Granted { withdrawn, .. } = taken else { return };
-                self.checks.leases_changed = true;
-                self.drive(host, |partitions| {
-                    partitions.lease_changed();
-                    partitions.withdrawn(withdrawn);
-                });
-                self.settle(host);
+                self.beat_answered(host, number, taken != Taken::Foreign, None, relays);
+                self.granted(host, taken);
             }
             CoordinatorMessage::Stale { incarnation } => {
                 let shell = process.partitions.shell_mut();
                 if shell.life.is_some_and(|life| life.incarnation == incarnation) {
-                    shell.life = None;
-                    shell.grants = Grants::default();
-                    process.reports.clear();
-                    process.answered = true;
-                    let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
-                    if let Some(process) = &mut self.hosts[host].process {
-                        process.boot_id = boot_id;
-                        process.registering = Registering::new(last);
-                    }
-                    self.drive(host, archon_host::Partitions::lease_changed);
+                    self.end_life(host);
                 }
             }
             CoordinatorMessage::NotLeader { leader } => {
@@ -141,7 +130,12 @@ impl World {
                 let guess = self.next_guess(host, guess, leader);
                 let Some(process) = &mut self.hosts[host].process else { return };
                 process.guess = guess;
+                self.coordinator_does_not_lead(host);
             }
+            CoordinatorMessage::Judged { by, batch, answers, relays } => {
+                self.pass_back(host, by, batch, answers, relays)
+            }
+            CoordinatorMessage::BatchRefused { batch, leader } => self.batch_refused(host, batch, leader),
             CoordinatorMessage::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
             CoordinatorMessage::Push(_)
             | CoordinatorMessage::Duties { .. }
@@ -149,13 +143,42 @@ impl World {
         }
     }
 
+    /// An answer was taken in.
+    pub(super) fn granted(&mut self, host: usize, taken: Taken) {
+        let Taken::Granted { withdrawn, .. } = taken else { return };
+        self.checks.leases_changed = true;
+        self.drive(host, |partitions| {
+            partitions.lease_changed();
+            partitions.withdrawn(withdrawn);
+        });
+        self.settle(host);
+    }
+
+    /// The life is over: the process registers anew.
+    pub(super) fn end_life(&mut self, host: usize) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let shell = process.partitions.shell_mut();
+        shell.life = None;
+        shell.grants = Grants::default();
+        process.reports.clear();
+        process.relaying.end_life();
+        process.answered = true;
+        let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
+        if let Some(process) = &mut self.hosts[host].process {
+            process.boot_id = boot_id;
+            process.registering = Registering::new(last);
+        }
+        self.drive(host, archon_host::Partitions::lease_changed);
+    }
+
     /// A new registration: stored first, then every replica forgets that it led (rule 8), then it counts.
     fn begin_life(&mut self, host: usize, node: NodeId, incarnation: Incarnation) {
-        let broken = broken_member(self.mutant);
+        let (broken, now) = (broken_member(self.mutant), self.local(host));
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
         process.heartbeats = Heartbeats::new(node, incarnation);
+        process.relaying.begin_life(self.plan.settings.timing, now, broken);
         process.reports.clear();
         let shell = process.partitions.shell_mut();
         shell.life = Some(Life { node, incarnation });

@@ -91,7 +91,7 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self, host: usize) {
-        if self.hosts[host].process.is_some() || !self.may_start(host) {
+        if self.hosts[host].process.is_some() || !self.may_start(host) || self.relays.dead == Some(host) {
             return;
         }
         let boot_id = self.new_boot_id();
@@ -113,6 +113,7 @@ impl World {
         let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
         process.guess = guess;
         process.speaks = machine.installed;
+        process.relaying.carry_for_few(self.plan.carries_few.then_some(1));
         machine.process = Some(process);
         self.checks.disks_changed = true;
         let boot = machine.boots;

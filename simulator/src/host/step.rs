@@ -71,6 +71,7 @@ impl World {
         }
         self.next_tick(host, boot);
         self.keep_session(host);
+        self.keep_relaying(host);
         self.drive(host, |partitions| {
             let _ = partitions.tick(false, FORGETTINGS_MAX);
             (0..partitions.clients_to_read()).for_each(|_| partitions.read_clients());

@@ -181,7 +181,7 @@ impl World {
                     process.answered = true;
                 }
             }
-            CoordinatorMessage::Lease(answer) => {
+            CoordinatorMessage::Lease { answer, .. } => {
                 let taken = process.it.granted(answer, now);
                 process.answered |= taken != Taken::Foreign;
             }
@@ -203,7 +203,10 @@ impl World {
                 let Some(process) = self.process_of(worker) else { return };
                 process.guess = guess;
             }
-            CoordinatorMessage::Push(_) | CoordinatorMessage::Coordinators { .. } => {}
+            CoordinatorMessage::Push(_)
+            | CoordinatorMessage::Coordinators { .. }
+            | CoordinatorMessage::Judged { .. }
+            | CoordinatorMessage::BatchRefused { .. } => {}
         }
         self.carry_on(worker);
     }

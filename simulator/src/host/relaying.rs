@@ -1,0 +1,311 @@
+//! What a machine carries for others, and what it knows of the nodes: the product's relay, whose batches, streams and clocks are the
+//! world's.
+
+use super::rounds::Round;
+use crate::check::Violation;
+use crate::event::{BatchId, Event, MemberMessage, PeerMessage};
+use crate::mutant::ShellMutant;
+use crate::network::End;
+use crate::world::World;
+use archon_host::Life;
+use archon_member::{
+    Broken, Carried, Heartbeat, LeaseAnswer, Relay, RelayEffect, ReturnAddress, Rows, Took, Towards, Ways,
+};
+use archon_replica::Message;
+use archon_types::{
+    ClusterId, Incarnation, LeaseTiming, Millis, Node, NodeId, NodeStatus, Over, RelayCandidate, RemovedNodes,
+    carried_max, relays, relays_of,
+};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Heartbeats that wait while a process has no life in which it could carry them.
+const WAITING_MAX: usize = 64;
+/// How many machines there may be: where a stream leads is the machine, and which of its processes.
+const MACHINES: u64 = 1 << 16;
+
+/// A heartbeat as a relay sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarriedBeat {
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) stopping: bool,
+    /// When it came, on the relay's clock.
+    pub(crate) came: Millis,
+}
+
+impl Carried for CarriedBeat {
+    fn node(&self) -> NodeId {
+        self.heartbeat.node()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.heartbeat.incarnation()
+    }
+
+    fn number(&self) -> u64 {
+        self.heartbeat.number()
+    }
+}
+
+/// What a relay says to a member.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    /// A coordinator's answer, or that the life is over; when the next batch leaves; and how many relays there are.
+    Answer {
+        heartbeat: Heartbeat,
+        lease: Option<LeaseAnswer>,
+        departure_ms: u64,
+        relays: usize,
+    },
+    NoCoordinator,
+    Busy,
+    Over(Over),
+}
+
+/// The rows of the nodes, as they were told last.
+#[derive(Debug, Default)]
+pub(crate) struct NodeRows {
+    nodes: BTreeMap<NodeId, Node>,
+    removed: RemovedNodes,
+    /// For how many it carries at most, where not for as many as the rows say.
+    few: Option<usize>,
+}
+
+impl NodeRows {
+    fn alive(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
+    }
+
+    /// Where a node is reached.
+    pub(super) fn address(&self, node: NodeId) -> Option<&str> {
+        self.nodes.get(&node).map(|row| row.address.as_str())
+    }
+
+    /// The relays of a member where there are so many.
+    pub(super) fn relays_of(&self, member: NodeId, count: usize) -> Vec<NodeId> {
+        let relays = relays(cluster(), self.alive().map(candidate), count);
+        let zone = self.nodes.get(&member).and_then(|node| node.zone.as_deref());
+        relays_of(member, zone, &relays)
+    }
+}
+
+impl Rows for NodeRows {
+    fn members_max(&self) -> usize {
+        self.few.unwrap_or_else(|| carried_max(self.alive().count()))
+    }
+
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+        if self.removed.contains(node) {
+            return Some(Over { node, incarnation, version: self.removed.version });
+        }
+        self.nodes.get(&node)?.over(incarnation)
+    }
+}
+
+/// The world's only cluster.
+pub(crate) fn cluster() -> ClusterId {
+    ClusterId::new(Uuid::from_u128(1))
+}
+
+pub(crate) fn candidate(node: &Node) -> RelayCandidate<'_> {
+    RelayCandidate { node: node.id, zone: node.zone.as_deref() }
+}
+
+/// What a process has to do with relays, as one and as a member.
+#[derive(Debug, Default)]
+pub(crate) struct Relaying {
+    pub(super) rows: NodeRows,
+    /// How many relays there are, as the last answer said.
+    pub(super) count: usize,
+    pub(super) ways: Ways,
+    pub(super) round: Option<Round>,
+    /// Whether a relay brought the last answer.
+    pub(crate) carried: bool,
+    relay: Option<Relay<CarriedBeat>>,
+    /// What came while there was no life.
+    waiting: Vec<(ReturnAddress, CarriedBeat)>,
+}
+
+impl Relaying {
+    pub(super) fn begin_life(&mut self, timing: LeaseTiming, now: Millis, broken: Broken) {
+        self.end_life();
+        self.ways = Ways::default().broken_by(broken);
+        self.relay = Some(Relay::new(timing, now).broken_by(broken));
+    }
+
+    pub(super) fn end_life(&mut self) {
+        (self.count, self.round, self.relay, self.carried) = (0, None, None, false);
+    }
+
+    /// Rows of nodes came. Returns what those hear of it whose life they have ended.
+    pub(super) fn take_rows(&mut self, rows: Vec<Node>, removed: RemovedNodes) -> Vec<RelayEffect<CarriedBeat>> {
+        self.rows.nodes = rows.into_iter().map(|row| (row.id, row)).collect();
+        self.rows.removed.renew(Some(removed));
+        self.relay.as_mut().map(|relay| relay.rows_changed(&self.rows)).unwrap_or_default()
+    }
+
+    /// It carries for so few and no more.
+    pub(crate) fn carry_for_few(&mut self, few: Option<usize>) {
+        self.rows.few = few;
+    }
+
+    /// The streams of members end.
+    pub(crate) fn break_streams(&mut self, streams: impl IntoIterator<Item = u64>) {
+        if let Some(relay) = &mut self.relay {
+            streams.into_iter().for_each(|stream| relay.ended(stream));
+        }
+    }
+}
+
+/// The stream of a machine's process.
+pub(crate) fn stream(host: usize, boot: u64) -> u64 {
+    boot * MACHINES + host as u64
+}
+
+impl World {
+    /// What the time that has passed makes due at a relay.
+    pub(super) fn keep_relaying(&mut self, host: usize) {
+        let now = self.local(host);
+        let Some(process) = self.hosts[host].process.as_mut().filter(|_| self.plan.relays) else { return };
+        let Some(relay) = &mut process.relaying.relay else { return };
+        let effects = relay.due(now);
+        let waiting = std::mem::take(&mut process.relaying.waiting);
+        for (from, beat) in waiting {
+            self.carry_beat(host, from, beat);
+        }
+        self.perform(host, effects);
+    }
+
+    pub(super) fn perform(&mut self, host: usize, effects: Vec<RelayEffect<CarriedBeat>>) {
+        for effect in effects {
+            match effect {
+                RelayEffect::Depart { batch, beats, towards } => self.depart(host, batch, beats, towards),
+                RelayEffect::NoCoordinator(to) => self.say_no_coordinator(host, to),
+                RelayEffect::Over(to, over) => self.tell_member(host, to, Said::Over(over)),
+            }
+        }
+    }
+
+    fn depart(&mut self, host: usize, number: u64, beats: Vec<CarriedBeat>, towards: Towards) {
+        let now = self.local(host);
+        let Some(Life { incarnation, .. }) = self.life(host) else { return };
+        self.coverage.batches_carried += 1;
+        self.coverage.beats_carried += beats.len() as u64;
+        let heartbeat_ms = self.plan.unit_ms();
+        if let Some(old) = beats.iter().find(|beat| now.since(beat.came) > heartbeat_ms) {
+            let (beat, age) = (old.heartbeat, now.since(old.came));
+            let detail = format!("host {host} passes on {beat:?} as a sign of life, which came {age} ms ago");
+            return self.judge(Err(Violation::Relayed { detail }));
+        }
+        let batch = BatchId { relay: incarnation, number };
+        let Some(guess) = self.hosts[host].process.as_ref().map(|process| process.guess) else { return };
+        self.send_up(host, guess, towards == Towards::Everybody, &MemberMessage::Beats { batch, beats });
+    }
+
+    /// A member's heartbeat is to be carried.
+    pub(super) fn on_carry(&mut self, host: usize, from: ReturnAddress, heartbeat: Heartbeat, stopping: bool) {
+        let came = self.local(host);
+        self.carry_beat(host, from, CarriedBeat { heartbeat, stopping, came });
+    }
+
+    fn carry_beat(&mut self, host: usize, from: ReturnAddress, beat: CarriedBeat) {
+        let (now, lease_ms) = (self.local(host), self.plan.settings.timing.lease_ms);
+        let alone = self.breaks(ShellMutant::RelayAnswersAlone);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let relaying = &mut process.relaying;
+        let Some(relay) = &mut relaying.relay else {
+            if relaying.waiting.len() < WAITING_MAX {
+                relaying.waiting.push((from, beat));
+            }
+            return;
+        };
+        match relay.heard(from, beat, &relaying.rows, beat.came) {
+            Took::Leaves | Took::Old => {}
+            Took::Over(over) => self.tell_member(host, from, Said::Over(over)),
+            Took::Waits if alone => {
+                let (heartbeat, lease) = (beat.heartbeat, Some(beat.heartbeat.answer(lease_ms, Vec::new())));
+                let (departure_ms, relays) = (relay.next_departure_ms(now), relaying.count);
+                self.tell_member(host, from, Said::Answer { heartbeat, lease, departure_ms, relays });
+            }
+            Took::Waits => self.say_no_coordinator(host, from),
+            Took::Busy => {
+                self.coverage.relays_busy += 1;
+                self.tell_member(host, from, Said::Busy);
+            }
+        }
+    }
+
+    /// A coordinator answered a batch of this life.
+    pub(super) fn pass_back(
+        &mut self,
+        host: usize,
+        by: usize,
+        batch: BatchId,
+        answers: Vec<(Heartbeat, Option<LeaseAnswer>)>,
+        relays: usize,
+    ) {
+        let now = self.local(host);
+        if !self.lives(host, batch.relay) {
+            return;
+        }
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(relay) = &mut process.relaying.relay else { return };
+        process.guess = by;
+        let named = answers.iter().map(|(beat, _)| (beat.node(), beat.incarnation(), beat.number()));
+        let routes = relay.answered(batch.number, named);
+        let departure_ms = relay.next_departure_ms(now);
+        for ((heartbeat, lease), to) in answers.into_iter().zip(routes) {
+            let Some(to) = to else { continue };
+            self.coverage.answers_routed += 1;
+            self.tell_member(host, to, Said::Answer { heartbeat, lease, departure_ms, relays });
+        }
+    }
+
+    /// Whoever was sent a batch of this life does not lead.
+    pub(super) fn batch_refused(&mut self, host: usize, batch: BatchId, leader: Option<usize>) {
+        let now = self.local(host);
+        let Some(guess) = self.hosts[host].process.as_ref().map(|process| process.guess) else { return };
+        let guess = self.next_guess(host, guess, leader);
+        let lives = self.lives(host, batch.relay);
+        let Some(process) = self.hosts[host].process.as_mut().filter(|_| lives) else { return };
+        process.guess = guess;
+        let Some(relay) = &mut process.relaying.relay else { return };
+        let effects = relay.refused(batch.number, now);
+        self.perform(host, effects);
+    }
+
+    fn say_no_coordinator(&mut self, host: usize, to: ReturnAddress) {
+        self.coverage.no_coordinator_told += 1;
+        self.tell_member(host, to, Said::NoCoordinator);
+    }
+
+    fn tell_member(&mut self, host: usize, to: ReturnAddress, said: Said) {
+        let Ok(member) = usize::try_from(to.stream % MACHINES) else { return };
+        self.pass_to_peer(host, member, PeerMessage::Relayed { to, said });
+    }
+
+    /// To another machine, or back to this one's own port.
+    pub(super) fn pass_to_peer(&mut self, host: usize, other: usize, message: PeerMessage) {
+        let event = Event::PeerMessage { host: other, message: Box::new(message) };
+        if other == host {
+            return self.after(1, event);
+        }
+        self.send(End::Host(host), End::Host(other), event);
+    }
+
+    /// Whoever sends this lives a life that is over, by a row that is held here: it is told so, and not listened to.
+    pub(super) fn says_over(&mut self, host: usize, message: &Message) -> bool {
+        if !self.plan.relays {
+            return false;
+        }
+        let from = Life { node: message.from.node, incarnation: message.from.incarnation };
+        let Some(process) = &self.hosts[host].process else { return false };
+        let Some(over) = process.relaying.rows.over(from.node, from.incarnation) else { return false };
+        // On the stream by which it came.
+        let sender = (0..self.hosts.len()).find(|other| self.life(*other).is_some_and(|life| life.node == from.node));
+        if let Some(sender) = sender {
+            self.pass_to_peer(host, sender, PeerMessage::Over(over));
+        }
+        true
+    }
+}

@@ -1,0 +1,236 @@
+//! Trouble with nodes that carry the heartbeats of others, and what is asked of them once it is over (rules 65 to 72).
+
+use crate::check::Violation;
+use crate::coordinator::host_of;
+use crate::event::Event;
+use crate::host::relaying::{candidate, cluster, stream};
+use crate::network::{Cut, End, Lag};
+use crate::random::Random;
+use crate::world::World;
+use archon_host::Life;
+use archon_types::{NodeStatus, relay_count, relays};
+
+/// Members whom no relay helped, from how many on it is looked at how many of them asked for themselves. One in 32 should: that most of so
+/// many do by chance does not happen.
+const UNHELPED_MIN: u64 = 24;
+
+/// Heartbeats of a round that go to coordinators: to the one that probably leads, and then to the others.
+const FIRST_ROUND: usize = 3;
+
+/// What the world keeps of those that carry heartbeats.
+#[derive(Debug)]
+pub(crate) struct Relays {
+    /// For what only some seeds have, so that the others do not change.
+    pub(crate) random: Random,
+    /// A machine that is not started any more.
+    pub(crate) dead: Option<usize>,
+    /// Whose heartbeats went straight to coordinators, where that is looked at.
+    pub(crate) direct: Vec<Life>,
+    /// Rounds in which a member was told that no coordinator answers, and no relay helped it.
+    pub(crate) unhelped: u64,
+    /// Of these, the ones in which it asked for itself.
+    pub(crate) asked: u64,
+}
+
+impl Relays {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed ^ 0x0CA2_21E5), dead: None, direct: Vec::new(), unhelped: 0, asked: 0 }
+    }
+}
+
+impl World {
+    /// The machines that relay, as the committed state has it.
+    fn relaying(&self) -> Vec<usize> {
+        let state = &self.quorum.state;
+        let alive = state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive);
+        let count = relay_count(state.nodes_alive(), state.settings.relays_from);
+        let chosen = relays(cluster(), alive.map(candidate), count);
+        let address = |node| state.node(node).map(|row| row.node.address.as_str());
+        chosen.into_iter().filter_map(|relay| address(relay.node).and_then(host_of)).collect()
+    }
+
+    /// A relay is in trouble, or its members are, or what they know of each other is old.
+    pub(crate) fn around_a_relay(&mut self, leader: usize) {
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let relaying = self.relaying();
+        let Some(relay) = self.random.pick(&relaying) else { return };
+        let coordinators = self.quorum.ends();
+        let relays: Vec<End> = relaying.iter().copied().map(End::Host).collect();
+        let away = self.random.between(unit, timeout * 3);
+        self.theme_until = self.truth + unit * 4;
+        match self.random.below(10) {
+            0 => {
+                // All of them, or one: at once, while members wait for its answers.
+                let all = self.random.below(3) == 0;
+                for relay in relaying.into_iter().filter(|other| all || *other == relay) {
+                    self.coverage.kills += 1;
+                    self.kill(relay);
+                    self.come_back(relay);
+                }
+            }
+            1 => {
+                let until = self.truth + self.random.between(unit / 2, unit * 50);
+                self.note(|| format!("relay {relay} paused until {until}"));
+                self.coverage.pauses += 1;
+                self.hosts[relay].paused_until = until;
+            }
+            2 => {
+                // Relays reach their members and no coordinator.
+                let all = self.random.below(2) == 0;
+                let cut = if all { relays } else { vec![End::Host(relay)] };
+                self.part(&cut, &coordinators, (0, away));
+            }
+            3 => {
+                // And the other way round, perhaps in one direction only.
+                let members = self.peers_of(relay);
+                let (since, until) = (self.truth, self.truth + away);
+                if self.random.below(3) > 0 {
+                    let (from, to) = (vec![End::Host(relay)], members.clone());
+                    self.network.cut(Cut { from, to, since, until });
+                }
+                self.network.cut(Cut { from: members, to: vec![End::Host(relay)], since, until });
+            }
+            4 => {
+                // A member reaches no coordinator itself, and lives by its relays; or dies of them.
+                self.part(&[End::Host(leader)], &coordinators, (0, timeout * 4));
+                let over = self.random.between(timeout, timeout * 3);
+                if self.random.below(2) == 0 {
+                    let others: Vec<End> = relays.into_iter().filter(|other| *other != End::Host(leader)).collect();
+                    self.part(&[End::Host(leader)], &others, (over, over + timeout * 2));
+                }
+            }
+            5 => {
+                // Batches or answers take long, and later ones overtake them.
+                let until = self.truth + self.random.between(unit, timeout * 2);
+                let millis = self.random.between(unit / 2, timeout * 6 / 5);
+                let (from, to) = match self.random.below(4) {
+                    0 => (relays, coordinators),
+                    1 => (coordinators, relays),
+                    2 => (relays, self.peers_of(relay)),
+                    _ => (self.peers_of(relay), relays),
+                };
+                self.network.lag(Lag { from, to, until, millis });
+            }
+            6 => {
+                // Another coordinator leads, of which relays hear late, while one of them is away.
+                self.elect_coordinator();
+                let leads = self.quorum.leader.map(End::Coordinator).into_iter().collect::<Vec<_>>();
+                let until = self.random.between(1, unit * 3);
+                self.part(&relays, &leads, (0, until));
+                if self.random.below(3) == 0 {
+                    self.kill(relay);
+                    self.come_back(relay);
+                }
+            }
+            7 => {
+                // A leader sleeps until it is failed, and wakes without a coordinator: only others can tell it.
+                let wakes = timeout + self.random.between(unit, timeout);
+                self.coverage.pauses += 1;
+                self.hosts[leader].paused_until = self.truth + wakes;
+                self.part(&[End::Host(leader)], &coordinators, (0, wakes + timeout));
+                self.theme_until = self.truth + wakes;
+            }
+            8 => {
+                // Who relays is computed from rows that are old.
+                for host in 0..self.hosts.len() {
+                    if self.random.below(2) == 0 {
+                        let until = self.truth + timeout * 4;
+                        self.after(1, Event::Deafen { host, until });
+                    }
+                }
+                self.kill(relay);
+                self.come_back(relay);
+            }
+            _ => {
+                // Answers to a leader take long, by whatever way, and when they arrive nothing more goes up.
+                let until = self.truth + timeout * 5;
+                let millis = self.random.between(timeout / 3, timeout * 4 / 5);
+                let others: Vec<End> = relays.into_iter().filter(|other| *other != End::Host(leader)).collect();
+                let from = [coordinators.clone(), others.clone()].concat();
+                let own = vec![End::Host(leader)];
+                self.network.lag(Lag { from, to: own.clone(), until, millis });
+                let silent = self.random.between(timeout / 2, timeout * 3 / 2);
+                let peers = self.peers_of(leader);
+                self.part(&own, &peers, (silent, timeout * 5));
+                let since = self.truth + silent;
+                self.network.cut(Cut { from: own, to: coordinators, since, until });
+                self.theme_until = self.truth + timeout * 2;
+            }
+        }
+        if self.random.below(4) == 0 {
+            self.break_streams(relay);
+        }
+    }
+
+    /// All streams of members to a relay end, whatever they wait for.
+    fn break_streams(&mut self, relay: usize) {
+        let boots = self.hosts.iter().filter_map(|host| Some((host.number, host.process.as_ref()?.boot)));
+        let streams: Vec<u64> = boots.map(|(host, boot)| stream(host, boot)).collect();
+        if let Some(process) = &mut self.hosts[relay].process {
+            process.relaying.break_streams(streams);
+        }
+    }
+
+    /// When faults cease one machine is dead, and nobody starts it.
+    pub(crate) fn one_stays_away(&mut self) {
+        if !self.plan.relays {
+            return;
+        }
+        let relaying = self.relaying();
+        let any = self.relays.random.index(self.hosts.len());
+        let relay = self.relays.random.pick(&relaying).filter(|_| self.relays.random.below(2) == 0);
+        let dead = relay.unwrap_or(any);
+        self.kill(dead);
+        self.relays.dead = Some(dead);
+    }
+
+    /// V: whoever is dead is failed in time, whoever carried its heartbeats.
+    pub(crate) fn notice_the_dead(&mut self) {
+        let Some(dead) = self.relays.dead else { return };
+        let millis = self.plan.settings.timing.failure_timeout_ms * 4 + 2_000;
+        self.within(millis, "the dead node", |world| {
+            let row = world.quorum.state.node_by_storage(world.hosts[dead].disk.storage);
+            let alive = row.is_some_and(|row| row.node.status == NodeStatus::Alive);
+            alive.then(|| format!("host {dead} is dead and counts as alive"))
+        });
+        self.coverage.dead_noticed += 1;
+        self.relays.dead = None;
+        self.after(1, Event::Restart { host: dead });
+    }
+
+    /// B: in the end relays carry all heartbeats, and nobody asks a coordinator itself; and of those whom none helped, few did before.
+    pub(crate) fn look_at_the_burden(&mut self) {
+        if !self.plan.relays {
+            return;
+        }
+        let Relays { unhelped, asked, .. } = self.relays;
+        if unhelped >= UNHELPED_MIN && asked * 2 > unhelped {
+            let detail =
+                format!("of {unhelped} times that no relay helped a member, {asked} times it asked for itself");
+            return self.judge(Err(Violation::Burden { detail }));
+        }
+        if self.plan.carries_few {
+            return;
+        }
+        let unit = self.plan.unit_ms();
+        self.within(unit * 40 + 2_000, "heartbeats by relays", |world| {
+            let carried =
+                |host: &crate::host::process::Host| host.process.as_ref().is_some_and(|it| it.relaying.carried);
+            let other = world.hosts.iter().find(|host| !carried(host))?;
+            Some(format!("host {} asks coordinators itself", other.number))
+        });
+        let lives: Vec<Life> = (0..self.hosts.len()).filter_map(|host| self.life(host)).collect();
+        let term = self.quorum.term;
+        self.relays.direct.clear();
+        self.run(self.truth + unit * 6);
+        // A life that has just begun does not know yet that there are relays. What was said long before may end one at any time.
+        let begun = |life: &Life| !lives.contains(life);
+        let direct = std::mem::take(&mut self.relays.direct);
+        let most = |life: &Life| if begun(life) { FIRST_ROUND } else { 0 };
+        let straight = direct.iter().find(|life| direct.iter().filter(|other| other == life).count() > most(life));
+        if let Some(life) = straight.filter(|_| self.quorum.term == term) {
+            let detail = format!("{life:?} asks coordinators itself, though its relays answer: {direct:?}");
+            self.judge(Err(Violation::Burden { detail }));
+        }
+    }
+}
