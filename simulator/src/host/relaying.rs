@@ -119,6 +119,8 @@ pub(crate) struct Relaying {
     pub(super) count: usize,
     pub(super) ways: Ways,
     pub(super) round: Option<Round>,
+    /// For how many more rounds it may ask the coordinators without trying a relay.
+    pub(super) straight: u32,
     /// Whether a relay brought the last answer.
     pub(crate) carried: bool,
     relay: Option<Relay<CarriedBeat>>,
@@ -134,7 +136,7 @@ impl Relaying {
     }
 
     pub(super) fn end_life(&mut self) {
-        (self.count, self.round, self.relay, self.carried) = (0, None, None, false);
+        (self.count, self.round, self.relay, self.carried, self.straight) = (0, None, None, false, 0);
     }
 
     /// Rows of nodes came. Returns what those hear of it whose life they have ended.

@@ -18,6 +18,9 @@ const COORDINATOR_MS: u64 = 150;
 /// Of those whom no relay helps one in so many asks for itself (rule 68).
 const ASKS_FOR_ITSELF: u64 = 32;
 
+/// For how many rounds a member whom its relays failed, and a coordinator answered, may ask without trying them.
+const STRAIGHT_ROUNDS: u32 = 10;
+
 /// A heartbeat that is tried by one way after the other.
 #[derive(Debug)]
 pub(crate) struct Round {
@@ -51,7 +54,7 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let relaying = &mut process.relaying;
         match &relaying.round {
-            Some(round) if round.given_up_at <= now => self.next_attempt(host, life),
+            Some(round) if round.given_up_at <= now => self.next_attempt(host),
             Some(_) => {}
             None if process.next_heartbeat <= now => {
                 let relays = match relaying.count {
@@ -60,16 +63,20 @@ impl World {
                 };
                 let left: VecDeque<NodeId> = relaying.ways.order(&relays).into();
                 let (tried, asked) = (left.len(), Asked::Nobody);
+                if tried == 0 && !relays.is_empty() && relaying.straight == 0 {
+                    let detail = format!("{life:?} asks coordinators itself, and {relays:?} did not fail it");
+                    return self.judge(Err(Violation::Burden { detail }));
+                }
                 let (sent, given_up_at) = (now, now);
                 let round = Round { left, tried, asked, numbers: Vec::new(), sent, given_up_at, none_answers: false };
                 relaying.round = Some(round);
-                self.next_attempt(host, life);
+                self.next_attempt(host);
             }
             None => {}
         }
     }
 
-    fn next_attempt(&mut self, host: usize, life: Life) {
+    fn next_attempt(&mut self, host: usize) {
         let (now, unit) = (self.local(host), self.plan.unit_ms());
         let all_ask = self.breaks(ShellMutant::AllAskThemselves);
         let known = self.coordinators_known_to(host);
@@ -120,7 +127,7 @@ impl World {
         }
         if process.relaying.count > 0 {
             self.coverage.beats_direct += messages.len() as u64;
-            self.relays.direct.push(life);
+            self.relays.last_direct = self.truth;
         }
         for (coordinator, message) in messages {
             let event = Event::MemberMessage { coordinator, host, message };
@@ -151,6 +158,11 @@ impl World {
         let Some(round) = relaying.round.take_if(|round| round.numbers.contains(&number)) else { return };
         let by = if let Asked::Relay(relay) = round.asked { Some(relay) } else { None };
         relaying.ways.answered_by(by);
+        relaying.straight = match by {
+            Some(_) => 0,
+            None if round.tried > 0 => STRAIGHT_ROUNDS,
+            None => relaying.straight.saturating_sub(1),
+        };
         relaying.carried = by.is_some();
         self.coverage.second_relays += u64::from(by.is_some() && round.tried == 2 && round.left.is_empty());
         let next = departure_ms.map(|departure_ms| next_by_relay(round.sent, now, departure_ms, unit));
@@ -159,11 +171,10 @@ impl World {
 
     /// A coordinator that was asked does not lead.
     pub(super) fn coordinator_does_not_lead(&mut self, host: usize) {
-        let Some(life) = self.life(host).filter(|_| self.plan.relays) else { return };
-        let Some(process) = &self.hosts[host].process else { return };
+        let Some(process) = self.hosts[host].process.as_ref().filter(|_| self.plan.relays) else { return };
         let waits = process.relaying.round.as_ref().is_some_and(|round| matches!(round.asked, Asked::Coordinator(_)));
         if waits {
-            self.next_attempt(host, life);
+            self.next_attempt(host);
         }
     }
 
@@ -191,7 +202,7 @@ impl World {
                 let Some(round) = process.relaying.round.as_mut().filter(waits) else { return };
                 if matches!(round.asked, Asked::Relay(_)) {
                     round.none_answers |= none_answers;
-                    self.next_attempt(host, life);
+                    self.next_attempt(host);
                 }
             }
             Said::Over(over) => {
