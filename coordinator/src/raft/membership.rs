@@ -5,9 +5,9 @@ use super::quorum::Quorum;
 use super::types::{Membership, TypeConfig, Voter};
 use archon_coordinator_core::{Coordinator, Members, QuorumHealth, QuorumStep};
 use archon_types::StorageId;
-use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
+use openraft::{ChangeMembers, TokioInstant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -44,6 +44,30 @@ impl Quorum {
             heard: heard.map(|voter| voter.id).collect(),
             behind: view.voters.iter().filter_map(|voter| Some((voter.id, voter.entries_behind?))).collect(),
         }
+    }
+
+    /// As [`Quorum::health`], but this one is heard only if it answers something that it is sent from now on: who died a moment ago would
+    /// pass for alive.
+    pub(crate) async fn health_if_answers(&self, id: u64, within: Duration) -> QuorumHealth {
+        let begun = <TokioInstant as openraft::Instant>::now();
+        let mut metrics = self.raft.metrics();
+        let answers = async {
+            loop {
+                let heard = metrics.borrow_watched().heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten());
+                if heard.is_some_and(|heard| *heard > begun) {
+                    return true;
+                }
+                if metrics.changed().await.is_err() {
+                    return false;
+                }
+            }
+        };
+        let answered = id == self.local_voter.id || tokio::time::timeout(within, answers).await.unwrap_or(false);
+        let mut health = self.health();
+        if !answered {
+            health.heard.remove(&id);
+        }
+        health
     }
 
     /// Whether the state knows every entry about the members that Raft goes by: steps are decided from the state.

@@ -14,14 +14,18 @@ use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
-use archon_types::{DoubtKind, ErrorDetail, ErrorKind, QuorumChange};
+use archon_types::{DoubtKind, ErrorDetail, ErrorKind, QuorumChange, generation_of};
 use bytes::Bytes;
 use futures::stream;
 use std::sync::Arc;
+use std::time::Duration;
 use tonic::Status;
 
 /// Pages of a file.
 pub(super) type Pages = stream::Iter<std::vec::IntoIter<Result<v1::SnapshotQuorumPage, Status>>>;
+
+/// How long one that is to become a voter may take to answer: as long as nobody is taken for dead.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Bytes of the file in each.
 const PAGE_BYTES: usize = 256 * 1024;
@@ -78,7 +82,12 @@ impl Admins {
             self.context().transport.check(address)?;
         }
         let session = self.context().leader(call.within).await?;
-        let health = session.quorum().health();
+        let health = match &ask {
+            QuorumAsk::Change(QuorumChange::Promote { id: comes } | QuorumChange::Replace { new: comes, .. }) => {
+                session.quorum().health_if_answers(*comes, ANSWERS_WITHIN.min(call.within)).await
+            }
+            _ => session.quorum().health(),
+        };
         if let QuorumAsk::Change(change @ QuorumChange::SetAddress { id, address }) = &ask
             && !force
         {
@@ -176,11 +185,8 @@ fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
             (DoubtKind::Unheard, state.node_name(*node), format!("it has not told of {copies} of its copies yet"))
         }
         Doubt::Behind { node, told } => {
-            let lost = told.get().saturating_sub(state.recovery.as_ref().map_or(0, |recovery| recovery.base.get()));
-            let text = format!(
-                "it was told of changes up to entry {told}: up to {lost} of them are lost, and partitions go on from the copies with \
-                 the most entries"
-            );
+            let base = state.recovery.as_ref().map_or(0, |recovery| recovery.base.get());
+            let text = behind(told.get(), base);
             (DoubtKind::Behind, state.node_name(*node), text)
         }
         Doubt::Ranges { table } => {
@@ -209,6 +215,23 @@ fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
     v1::RecoveryDoubt { kind: kind.as_str().to_owned(), subject, text, may_be_accepted: doubt.may_be_accepted() }
 }
 
+/// What a node was told that a state lacks, which goes up to `base`.
+fn behind(told: u64, base: u64) -> String {
+    let go_on = "partitions go on from the copies with the most entries";
+    match generation_of(told) {
+        // Numbers begin anew with each generation: what is between them counts nothing.
+        later if later > generation_of(base) => {
+            format!(
+                "it lived in generation {later}, of which nothing is known here: all that was decided in it is lost, and {go_on}"
+            )
+        }
+        _ => {
+            let lost = told.saturating_sub(base);
+            format!("it was told of changes up to entry {told}: up to {lost} of them are lost, and {go_on}")
+        }
+    }
+}
+
 /// What a change of the quorum waits for.
 pub(super) fn next(step: &QuorumStep) -> String {
     match step {
@@ -232,5 +255,18 @@ impl Call<'_> {
     /// Refuses whoever asks in the name of another coordinator.
     fn check_coordinator(&self, id: u64) -> Result<(), ErrorDetail> {
         self.check_name("/archon.v1.Admin/JoinQuorum", Role::Coordinator, &id.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::first_number;
+
+    #[test]
+    fn what_lies_between_two_generations_was_counted_as_lost_entries() {
+        assert!(behind(120, 100).contains("up to 20 of them"), "{}", behind(120, 100));
+        let later = behind(first_number(2) + 7, 220);
+        assert!(later.contains("generation 2") && !later.contains("999"), "{later}");
     }
 }

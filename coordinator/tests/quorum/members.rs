@@ -125,7 +125,8 @@ async fn a_learner_takes_the_place_of_the_leader() {
     let rest: Vec<u64> = voters.into_iter().filter(|id| *id != 4).collect();
     assert_eq!(quorum.change_with(Change::Demote(rest[0]), true).await, Ok(true));
     assert_eq!(quorum.changed().await, (vec![rest[1].min(4), rest[1].max(4)], vec![rest[0]]));
-    assert_eq!(quorum.change(Change::Remove(rest[1])).await, Ok(true));
+    assert!(quorum.change(Change::Remove(rest[1])).await.unwrap_err().message.contains("on one disk"));
+    assert_eq!(quorum.change_with(Change::Remove(rest[1]), true).await, Ok(true));
     assert_eq!(quorum.changed().await.0, [4]);
     let last = quorum.change(Change::Remove(4)).await.unwrap_err();
     assert!(last.message.contains("the only voter"), "{last}");
@@ -133,6 +134,29 @@ async fn a_learner_takes_the_place_of_the_leader() {
     assert_eq!(quorum.change(Change::Promote(rest[0])).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);
     commit(&quorum, "in-the-end").await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_that_had_just_died_took_the_place_of_a_voter() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let old = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    quorum.join(4, &[1, 2, 3], true).await;
+    assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
+    quorum.running.remove(&4).unwrap().stop().await;
+    // The leading one heard it less than a second ago.
+    let replace = v1::ReplaceCoordinator { old, new: 4 };
+    for change in [Change::Replace(replace), Change::Promote(4)] {
+        let refused = quorum.change(change).await.unwrap_err();
+        assert!(refused.message.contains("coordinator 4 does not answer"), "{refused}");
+    }
+    assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
+    quorum.restart(4).await;
+    wait_for("it to be heard again", SOON, || async {
+        quorum.change(Change::Promote(4)).await.map_err(|refused| refused.message)
+    })
+    .await;
     quorum.stop_all().await;
 }
 

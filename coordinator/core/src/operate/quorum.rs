@@ -63,6 +63,12 @@ pub enum QuorumRefusal {
          Have another one join first, or accept that with --force"
     )]
     LosesSpare { id: u64, voters: usize },
+    /// What is decided from then on is on one disk.
+    #[error(
+        "without coordinator {id} only one that answers is left, and what the coordinators know would be on one disk. Have \
+         another one join first, or accept that with --force"
+    )]
+    LastCopy { id: u64 },
     /// It could not do what is wanted of it.
     #[error("coordinator {id} does not answer; start it first")]
     Silent { id: u64 },
@@ -169,6 +175,9 @@ pub fn check_quorum_change(
         return Err(QuorumRefusal::Silent { id });
     }
     check_spare(health, &voters(members), &voters(&wanted), leaves, force)?;
+    // Who is replaced leaves its place to another one.
+    let less = leaves.filter(|_| comes.is_none() && !force);
+    less.map_or(Ok(()), |id| check_copies(health, members, &wanted, id))?;
     Ok(Some(command))
 }
 
@@ -212,6 +221,18 @@ fn check_spare(
         }
         _ => Ok(()),
     }
+}
+
+/// Whether more than one that answers is left to hold what is decided, where that is so now: of the voters, which decide, and of all,
+/// which copy it.
+fn check_copies(health: &QuorumHealth, before: &Members, after: &Members, id: u64) -> Result<(), QuorumRefusal> {
+    let voting = |members: &Members| voters(members).intersection(&health.heard).count();
+    let copying = |members: &Members| members.keys().filter(|id| health.heard.contains(id)).count();
+    let falls = |before: usize, after: usize| before > 1 && after == 1;
+    if falls(voting(before), voting(after)) || falls(copying(before), copying(after)) {
+        return Err(QuorumRefusal::LastCopy { id });
+    }
+    Ok(())
 }
 
 fn check_free(members: &Members, id: u64, address: &str) -> Result<(), QuorumRefusal> {

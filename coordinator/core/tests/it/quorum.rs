@@ -134,6 +134,46 @@ fn a_leader_that_is_to_go_gives_way_first() {
 }
 
 #[test]
+fn of_two_voters_one_could_leave_without_force_and_what_was_decided_was_on_one_disk() {
+    let mut bed = bed(&[1, 2]);
+    let of = health(1, &[1, 2]);
+    for change in [QuorumChange::Demote { id: 2 }, QuorumChange::Remove { id: 2 }] {
+        assert_eq!(wish(&mut bed, &of, change), Err(QuorumRefusal::LastCopy { id: 2 }));
+    }
+    let demoted = check_quorum_change(&bed.state, &of, &QuorumChange::Demote { id: 2 }, true).unwrap().unwrap();
+    bed.ok(demoted);
+    finish(&mut bed, &mut of.clone());
+    // The learner is the only other one that has a copy; once it is dead, nothing is lost with it.
+    assert_eq!(wish(&mut bed, &of, QuorumChange::Remove { id: 2 }), Err(QuorumRefusal::LastCopy { id: 2 }));
+    wish(&mut bed, &health(1, &[1]), QuorumChange::Remove { id: 2 }).unwrap();
+}
+
+#[test]
+fn a_single_coordinator_can_be_moved_to_another_one() {
+    let mut bed = bed(&[1]);
+    bed.ok(check_join(&bed.state, &newcomer(4, false)).unwrap().unwrap());
+    let mut of = health(1, &[1, 4]);
+    finish(&mut bed, &mut of);
+    wish(&mut bed, &of, QuorumChange::Replace { old: 1, new: 4 }).unwrap();
+}
+
+#[test]
+fn a_quorum_of_which_no_voter_may_fail_was_said_to_be_well() {
+    let thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 86_400_000 };
+    let found = |bed: &TestBed| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+    let few = |voters, had_more| vec![Alert::TooFewVoters { voters, had_more }];
+    assert_eq!(found(&bed(&[1, 2, 3])), []);
+    assert_eq!(found(&bed(&[1])), few(1, false));
+    let mut two = bed(&[1, 2, 3]);
+    let (left, index) = ([1, 2].map(|id| member(id, true)).into(), two.state.applied + 1);
+    members_changed(&mut two.state, index, left, false);
+    assert_eq!(found(&two), few(2, true));
+    let mut recovered = bed(&[1]);
+    recovered.state.generation = 2;
+    assert_eq!(found(&recovered), few(1, true));
+}
+
+#[test]
 fn whoever_may_not_join_is_told_what_to_do() {
     let mut bed = bed(&[1, 2, 3]);
     let mut of = health(1, &[1, 2]);
