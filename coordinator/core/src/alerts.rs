@@ -3,6 +3,7 @@
 //! it stays so is said here.
 
 use crate::controls::Bar;
+use crate::coordinators::majority;
 use crate::leases;
 use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
@@ -82,6 +83,13 @@ pub enum Alert {
         /// How many should.
         need: u32,
     },
+    /// So few coordinators vote that none of them may fail, also while all of them answer.
+    TooFewVoters {
+        /// How many vote.
+        voters: u32,
+        /// Whether there were others before: the quorum was recovered, or some have left.
+        had_more: bool,
+    },
     /// A member owns partitions, and its lease was not extended for long.
     LeaseStale {
         /// Which member.
@@ -132,6 +140,7 @@ pub enum Alert {
 pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds: Thresholds) -> Vec<Alert> {
     let mut alerts = Vec::new();
     alerts.extend(too_few_members(state, thresholds));
+    alerts.extend(too_few_voters(state));
     alerts.extend(room(None, state.nodes.eligible(), copies_wanted(state)));
     for table in state.lease_tables() {
         let members = state.participants.serving(&table.name).filter(|row| row.takes_placements());
@@ -205,6 +214,14 @@ fn too_few_members(state: &ClusterState, thresholds: Thresholds) -> Option<Alert
     };
     let have = u32::try_from(have).unwrap_or(u32::MAX);
     (have < need).then_some(Alert::TooFewMembers { table, have, need })
+}
+
+/// Whether one voter's failure ends the quorum however the others are. That one of more does not answer is said of that one.
+fn too_few_voters(state: &ClusterState) -> Option<Alert> {
+    let voters = state.coordinators.voters().len();
+    let had_more = state.generation > 1 || !state.coordinators.retired.is_empty();
+    let voters_u32 = u32::try_from(voters).unwrap_or(u32::MAX);
+    (voters > 0 && majority(voters) == voters).then_some(Alert::TooFewVoters { voters: voters_u32, had_more })
 }
 
 /// Copies of all tables that hold data.

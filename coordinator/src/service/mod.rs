@@ -8,6 +8,7 @@ mod certificates;
 mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;
+mod folded;
 mod merge;
 mod operate;
 mod orders;

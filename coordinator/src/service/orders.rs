@@ -4,6 +4,7 @@ use super::admin::{Admins, Result};
 use super::admin_tables::table_of;
 use super::call::Call;
 use super::describe::{operand, reason_now, reasons};
+use super::folded::folded;
 use super::operate::{node_of, partition_of, settable};
 use super::voters::{unreachable, unsettled, without_changes};
 use super::{events, subjects, upgrade};
@@ -61,18 +62,20 @@ impl Admins {
         });
         let (mut found, session) = found.await?;
         let term = session.term().lock();
-        let ordered = session.quorum().replicated().read(|state| {
+        let meant = session.quorum().replicated().read(|state| {
             let of_table = |(table, least): (Option<String>, u32)| {
                 let table = table.map(|name| table_of(state, &name).map(|table| table.id)).transpose()?;
                 Ok::<_, ErrorDetail>((table, least))
             };
             let members_min = members_min.map(of_table).transpose()?;
             let thresholds = Thresholds { stale_after_ms, members_min, held_for_ms };
-            found.extend(alerts(state, term.liveness(), boot_now(), thresholds).iter().map(|alert| text(state, alert)));
-            Ok::<_, ErrorDetail>(all_down_are_maintained(state))
+            let alerts = alerts(state, term.liveness(), boot_now(), thresholds);
+            found.extend(alerts.iter().map(|alert| text(state, alert)));
+            let maintained = all_down_are_maintained(state);
+            Ok::<_, ErrorDetail>(Meant { maintained, few_voters: few_voters_are_meant(&alerts) })
         })?;
         let mut alerts: Vec<(Reverse<Severity>, v1::Reason)> =
-            found.into_iter().map(|reason| (Reverse(severity(&reason, ordered)), reason)).collect();
+            folded(found).into_iter().map(|reason| (Reverse(severity(&reason, meant)), reason)).collect();
         alerts.sort_by_key(|(severity, _)| *severity);
         let more = alerts.len() > ALERTS_MAX;
         alerts.truncate(ALERTS_MAX);
@@ -89,10 +92,25 @@ fn all_down_are_maintained(state: &ClusterState) -> bool {
     state.nodes.down().all(|row| row.node.goal == NodeGoal::Maintain)
 }
 
-/// How much a reason matters. That copies are missing is as it was `ordered`, if it is only for the maintenance of their nodes.
-fn severity(reason: &v1::Reason, ordered: bool) -> Severity {
+/// Whether the quorum never had more voters than it has: whoever runs it so knows.
+fn few_voters_are_meant(alerts: &[Alert]) -> bool {
+    alerts.iter().any(|alert| matches!(alert, Alert::TooFewVoters { had_more: false, .. }))
+}
+
+/// What is as somebody wants it, though it would be worth a look elsewhere.
+#[derive(Clone, Copy, Default)]
+struct Meant {
+    /// Every node that is down is in maintenance.
+    maintained: bool,
+    /// There were never more voters.
+    few_voters: bool,
+}
+
+/// How much a reason matters. That copies are missing is meant so, if it is only for the maintenance of their nodes.
+fn severity(reason: &v1::Reason, meant: Meant) -> Severity {
     match reason.code.parse() {
-        Ok(ReasonCode::UnderReplicated) if ordered => Severity::Notice,
+        Ok(ReasonCode::UnderReplicated) if meant.maintained => Severity::Notice,
+        Ok(ReasonCode::TooFewVoters) if meant.few_voters => Severity::Notice,
         Ok(code) => code.severity(),
         Err(_) => Severity::Alarm,
     }
@@ -186,6 +204,20 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
                 message,
                 "start more, or let those serve that are cordoned or drained",
             )
+        }
+        Alert::TooFewVoters { voters, had_more } => {
+            let message = match (voters, had_more) {
+                (1, true) => {
+                    "only one coordinator is left that votes: nothing is decided while it is down, and what it knows is on one disk"
+                }
+                (1, false) => {
+                    "there is one coordinator: nothing is decided while it is down, and what it knows is on one disk"
+                }
+                _ => "two coordinators vote, and none of them may fail: nothing is decided while either is down",
+            };
+            let remedy = "have others join until three vote: `archon coordinator --id N --join H:P --data-dir DIR`; a learner that is \
+                          there already: `archon quorum promote N`";
+            reason_now(ReasonCode::TooFewVoters, Subject::Coordinators, message.to_owned(), remedy)
         }
         Alert::LeaseStale { member, for_ms } => {
             let message = format!("its lease was not extended for {:.1} s", *for_ms as f64 / 1_000.0);

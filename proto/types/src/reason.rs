@@ -86,6 +86,8 @@ words! {
         CertificateExpired = "certificate_expired",
         /// A member does not take the new certificate in its directory, and goes on with the old one.
         CertificateNotTaken = "certificate_not_taken",
+        /// So few coordinators vote that none of them may fail.
+        TooFewVoters = "too_few_voters",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",
         /// The coordinators begin anew from less than a majority, and nothing is decided of data before they were told what is true.
@@ -145,6 +147,7 @@ impl ReasonCode {
             | Self::SnapshotWaits
             | Self::CertificateExpires
             | Self::CertificateNotTaken
+            | Self::TooFewVoters
             | Self::CoordinatorUnreachable => Severity::Warning,
             Self::NotEnoughNodes
             | Self::NoParticipant

@@ -1,0 +1,73 @@
+//! Alerts of which many say the same of many partitions, as one: a node that is down would fill a screen otherwise.
+
+use archon_proto::v1;
+use archon_proto::v1::subject::About;
+use archon_types::ReasonCode;
+use archon_types::subject::Subject;
+use std::collections::BTreeMap;
+
+/// One in place of all that say of several partitions of a table that the same node is not alive. The others stay as they are, in
+/// their order.
+pub(super) fn folded(reasons: Vec<v1::Reason>) -> Vec<v1::Reason> {
+    // By table and by what is said, which names the node: where the first one stands, and how many there are.
+    let mut seen: BTreeMap<(u64, String), (usize, u32)> = BTreeMap::new();
+    let mut kept: Vec<v1::Reason> = Vec::new();
+    for reason in reasons {
+        if let Some(name) = of_partition(&reason) {
+            let table = name.table.as_ref().map_or(0, |table| table.id);
+            let (place, count) = seen.entry((table, reason.message.clone())).or_insert((kept.len(), 0));
+            *count += 1;
+            if let Some(first) = kept.get_mut(*place) {
+                first.began_at_ms = first.began_at_ms.min(reason.began_at_ms);
+                continue;
+            }
+        }
+        kept.push(reason);
+    }
+    for (place, count) in seen.into_values().filter(|(_, count)| *count > 1) {
+        let Some(reason) = kept.get_mut(place) else { continue };
+        let Some(v1::PartitionName { table: Some(table), index }) = of_partition(reason).cloned() else { continue };
+        reason.message = format!("{count} of its partitions, {index} first: {}", reason.message);
+        reason.subject = Some(Subject::Table { table_id: table.id, table: table.name }.into());
+    }
+    kept
+}
+
+/// The partition of which a node that is down has a copy that counts.
+fn of_partition(reason: &v1::Reason) -> Option<&v1::PartitionName> {
+    let About::Partition(name) = reason.subject.as_ref()?.about.as_ref()? else { return None };
+    (reason.code == ReasonCode::NoLiveReplica.as_str()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::describe::reason_now;
+    use super::*;
+
+    fn reason(table_id: u64, partition: u32, node: &str, at: u64) -> v1::Reason {
+        let subject = Subject::Partition { table_id, table: format!("t{table_id}"), partition };
+        let message = format!("a copy that counts is on {node}, which is not alive");
+        let reason = reason_now(ReasonCode::NoLiveReplica, subject, message, format!("start {node} again"));
+        v1::Reason { began_at_ms: Some(at), ..reason }
+    }
+
+    #[test]
+    fn one_dead_node_was_an_alarm_for_each_of_its_partitions() {
+        let other = reason_now(ReasonCode::NodeFailed, Subject::Cluster, "athens has stopped".to_owned(), "start it");
+        let mut all = vec![other.clone()];
+        all.extend((3..30).map(|partition| reason(1, partition, "athens", 100 - u64::from(partition))));
+        all.extend((3..30).map(|partition| reason(1, partition, "byzantium", 7)));
+        all.push(reason(2, 0, "athens", 5));
+        let told = folded(all);
+        assert_eq!(told.len(), 4, "{told:#?}");
+        assert_eq!(told[0], other);
+        assert_eq!(
+            told[1].message,
+            "27 of its partitions, 3 first: a copy that counts is on athens, which is not alive"
+        );
+        assert_eq!(told[1].subject, Some(Subject::Table { table_id: 1, table: "t1".into() }.into()));
+        assert_eq!((told[1].began_at_ms, told[1].remedy.as_deref()), (Some(71), Some("start athens again")));
+        assert!(told[2].message.contains("byzantium"));
+        assert_eq!(told[3], reason(2, 0, "athens", 5), "one alone is told as it is");
+    }
+}
