@@ -16,6 +16,9 @@ pub(crate) async fn look(store: &Store) -> Result<(), BackupError> {
     if store.read(BEGUN).await?.is_none() && !store.is_empty().await? {
         return occupied("something else is there; name an empty or a new place");
     }
+    if let Some(around) = store.enclosing().await? {
+        return occupied(&format!("it is inside the backup at {around}; name a place beside it"));
+    }
     Ok(())
 }
 

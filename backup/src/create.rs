@@ -16,6 +16,8 @@ use archon_client::{
     Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, Snapshot, SnapshotOf, TableSummary,
 };
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,11 +45,24 @@ pub struct CreateOptions {
     pub since: Option<Store>,
 }
 
+/// A table that is not in a backup of all tables, since it is not whole: a restore of it was interrupted, or goes on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct LeftOut {
+    /// Its name.
+    pub table: String,
+    /// How many files of the backup that it is restored from are written.
+    pub files_restored: u32,
+    /// Of how many.
+    pub files_total: u32,
+}
+
 /// A backup that was taken.
 #[derive(Clone, Debug)]
 pub struct Taken {
     /// What is in it.
     pub manifest: Manifest,
+    /// What is not, though all tables were to be.
+    pub left_out: Vec<LeftOut>,
     /// How many of its files were taken over from an earlier backup.
     pub files_taken_over: u32,
     /// How many bytes these have, which no node had to give.
@@ -127,6 +142,7 @@ async fn take(
     };
     let mut done = taking.done_before().await?;
     let mut clients: Option<Client> = None;
+    let mut left_out = Vec::new();
     for table in manifest.tables.iter_mut().filter(|table| table.holds_data()) {
         let name = &table.table.name;
         let own = match &clients {
@@ -134,6 +150,12 @@ async fn take(
             None => client.clone().table(name).build().await?,
         };
         if let Some((note, _)) = Note::of(&own).await? {
+            // A restore that somebody has forgotten keeps no other table from being backed up.
+            if options.tables.is_empty() {
+                left_out.push(note.left_out(name));
+                clients.get_or_insert(own);
+                continue;
+            }
             return Err(note.error(name));
         }
         let mut pieces = done.remove(&table.table.id).unwrap_or_default();
@@ -150,12 +172,13 @@ async fn take(
         table.pieces = pieces;
         clients.get_or_insert(own);
     }
+    manifest.tables.retain(|table| !left_out.iter().any(|left: &LeftOut| left.table == table.table.name));
     manifest.finished_at_ms = now_ms();
     manifest.check()?;
     store.write(MANIFEST, seal(&manifest)?).await?;
     clean(store, &manifest).await?;
     let (files_taken_over, bytes_taken_over) = taking.taken_over();
-    Ok(Taken { manifest, files_taken_over, bytes_taken_over })
+    Ok(Taken { manifest, left_out, files_taken_over, bytes_taken_over })
 }
 
 /// The number of the next file: above those of all that are there.

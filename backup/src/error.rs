@@ -25,6 +25,14 @@ pub enum BackupError {
         /// What is wrong with it.
         what: String,
     },
+    /// Files of a backup are not what was written: all that were looked at and are damaged.
+    #[error("{}", damages_text(.damages, *.files_total))]
+    DamagedFiles {
+        /// Each of them.
+        damages: Vec<Damage>,
+        /// How many files were looked at.
+        files_total: u32,
+    },
     /// A newer version wrote it.
     #[error(
         "{file} has format {found}, and this version reads up to {known}; use the version that wrote it, or a newer one"
@@ -65,6 +73,23 @@ pub enum BackupError {
         /// Its name.
         table: String,
         /// How many files are written.
+        done: u32,
+        /// Of how many.
+        total: u32,
+    },
+    /// A table is not whole, and not of the backup that it was to be gone on with.
+    #[error(
+        "table {table} is not whole, and {place} is not the backup that it is restored from: the restore that has not ended is of \
+         table {from_table} of another backup, with {total} files of it, of which {done} are written"
+    )]
+    OfAnotherBackup {
+        /// Its name.
+        table: String,
+        /// The backup that was named.
+        place: String,
+        /// What the table is called in the backup that it is restored from.
+        from_table: String,
+        /// How many files of that are written.
         done: u32,
         /// Of how many.
         total: u32,
@@ -143,8 +168,49 @@ pub enum BackupError {
     },
 }
 
+/// A file of a backup that is not what was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// The table.
+    pub table: String,
+    /// The partition, by the number that it had.
+    pub partition: u32,
+    /// Which file, and what is wrong with it.
+    pub what: String,
+}
+
+fn damages_text(damages: &[Damage], files_total: u32) -> String {
+    let text = |damage: &Damage| format!("{} (table {}, partition {})", damage.what, damage.table, damage.partition);
+    match damages {
+        [one] => text(one),
+        many => {
+            let lines: String = many.iter().map(|damage| format!("\n  {}", text(damage))).collect();
+            format!("{} of {files_total} files are damaged:{lines}", many.len())
+        }
+    }
+}
+
 impl BackupError {
     pub(crate) fn damaged(file: &str, block: Option<u64>, what: impl Into<String>) -> Self {
         Self::Damaged { file: file.to_owned(), block, what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_damaged_files_only_the_first_was_told_and_not_of_which_table() {
+        let damage = |table: &str, partition| Damage {
+            table: table.to_owned(),
+            partition,
+            what: BackupError::damaged("data/t1-000000.entries", Some(7), "why").to_string(),
+        };
+        let told = |damages| BackupError::DamagedFiles { damages, files_total: 9 }.to_string();
+        let one = told(vec![damage("big", 3)]);
+        assert_eq!(one, "data/t1-000000.entries is damaged in block 7: why (table big, partition 3)");
+        let both = told(vec![damage("big", 3), damage("imp", 0)]);
+        assert!(both.starts_with("2 of 9 files are damaged:\n") && both.contains("(table imp, partition 0)"), "{both}");
     }
 }

@@ -29,8 +29,8 @@ mod unfinished;
 mod verify;
 
 pub use block::{BLOCK_BYTES_MAX, FORMAT};
-pub use create::{CreateOptions, Taken, create};
-pub use error::BackupError;
+pub use create::{CreateOptions, LeftOut, Taken, create};
+pub use error::{BackupError, Damage};
 pub use manifest::{Manifest, Piece, TableBackup};
 pub use progress::Progress;
 pub use restore::{RestoreOptions, RestoredTable, restore};

@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::store::Store;
 use crate::unfinished::{KEY, Note, Unfinished};
-use crate::verify::{PieceReader, verify};
+use crate::verify::{PieceReader, show, verify_tables};
 use archon_client::{Admin, Client, ClientBuilder, Error, ErrorKind, Op, RangeLimits, Revision, TableSummary};
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{RANGES_FIRST_MAX, op};
@@ -58,10 +58,10 @@ pub struct RestoredTable {
     pub entries_total: u64,
 }
 
-/// Restores tables into new ones. All of the backup is verified first, and nothing is made if anything is in the way.
+/// Restores tables into new ones. All of them is verified first, and nothing is made if anything is in the way.
 ///
 /// # Errors
-/// [`BackupError::TableExists`], [`BackupError::Unfinished`], [`BackupError::Damaged`] and others before anything was changed;
+/// [`BackupError::TableExists`], [`BackupError::Unfinished`], [`BackupError::DamagedFiles`] and others before anything was changed;
 /// [`BackupError::Partial`] if a table was made and not filled: to be gone on with by [`RestoreOptions::resume`].
 pub async fn restore(
     admin: &Admin,
@@ -74,12 +74,13 @@ pub async fn restore(
         return Err(BackupError::Usage("a new name is for one table; name it".to_owned()));
     }
     // What can be said at once is said before everything is read.
-    let manifest = crate::verify::show(store).await?;
+    let manifest = show(store).await?;
     let restoring = Restoring { admin, client, store, options, progress, backup: manifest.id()? };
     let chosen = chosen(&manifest, options)?;
+    check_partitions(&chosen, options)?;
     restoring.places(&chosen).await?;
-    let verified = verify(store, &Progress::default()).await?;
-    if verified != manifest {
+    verify_tables(store, &chosen, &Progress::default()).await?;
+    if show(store).await? != manifest {
         return Err(BackupError::damaged(crate::manifest::MANIFEST, None, "it was changed while it was read"));
     }
     let places = restoring.places(&chosen).await?;
@@ -101,6 +102,22 @@ fn chosen<'a>(manifest: &'a Manifest, options: &RestoreOptions) -> Result<Vec<&'
     match &options.table {
         Some(name) => Ok(vec![manifest.named(name)?]),
         None => Ok(manifest.tables.iter().collect()),
+    }
+}
+
+/// Refuses a number of partitions where it would change nothing: a table by ranges is cut at keys.
+fn check_partitions(chosen: &[&TableBackup], options: &RestoreOptions) -> Result<(), BackupError> {
+    let by_ranges = |table: &&TableBackup| table.holds_data() && table.is_range();
+    match chosen {
+        [first, ..] if options.partitions.is_some() && chosen.iter().all(by_ranges) => {
+            let why = format!(
+                "table {} is by ranges of keys, and is cut at the keys at which it was cut; a number of partitions is for hashed keys: \
+                 leave --partitions out",
+                first.table.name
+            );
+            Err(BackupError::Usage(why))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -165,8 +182,11 @@ impl Restoring<'_> {
             Ok::<_, BackupError>((Note::of(&client).await?, client))
         };
         match read.await {
-            Ok((Some((note, revision)), _)) => match self.options.resume && note.is_of(&self.note(table)) {
-                true => Ok(Place::Begun(Box::new(there.clone()), Some((note, revision)))),
+            Ok((Some((note, revision)), _)) => match self.options.resume {
+                true if note.is_of(&self.note(table)) => {
+                    Ok(Place::Begun(Box::new(there.clone()), Some((note, revision))))
+                }
+                true => Err(note.error_of_another(&there.name, self.store.place())),
                 false => Err(note.error(&there.name)),
             },
             // It was made, and nothing written yet.

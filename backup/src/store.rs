@@ -16,6 +16,7 @@ pub(crate) use sink::Sink;
 pub(crate) use source::Source;
 
 use crate::error::BackupError;
+use crate::manifest::{BEGUN, DATA, MANIFEST};
 use crate::progress::Progress;
 use bytes::Bytes;
 use directory::Directory;
@@ -97,6 +98,16 @@ impl Store {
     pub(crate) async fn is_empty(&self) -> Result<bool, BackupError> {
         let found = self.list("").await?;
         Ok(found.iter().all(|name| name == LOCK))
+    }
+
+    /// The backup in which this place is, if it is in one: what is written there would be taken for a part of that.
+    pub(crate) async fn enclosing(&self) -> Result<Option<String>, BackupError> {
+        match &self.0 {
+            Kind::Directory(directory) => directory.enclosing(&[MANIFEST, BEGUN], DATA).await,
+            // Objects have no folders: what is below another prefix is still named in full.
+            #[cfg(feature = "object-store")]
+            Kind::Objects(_) => Ok(None),
+        }
     }
 
     /// The names in a folder, which ends in `/`, or at the top if it is empty; in order.

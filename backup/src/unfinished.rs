@@ -2,6 +2,7 @@
 //! of which backup are written. So whoever lists the table sees that it is not whole, a restore that was interrupted goes on from any
 //! machine, and of two restores of one table the later one ends the earlier.
 
+use crate::create::LeftOut;
 use crate::error::BackupError;
 use archon_client::{Bytes, Client, Error, Revision};
 use parking_lot::Mutex;
@@ -66,10 +67,23 @@ impl Note {
         self.files_done.split(',').filter_map(range).flatten().collect()
     }
 
+    /// The table as one that a backup is without.
+    pub(crate) fn left_out(&self, table: &str) -> LeftOut {
+        let files_restored = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
+        LeftOut { table: table.to_owned(), files_restored, files_total: self.files_total }
+    }
+
     /// The table as an error has it.
     pub(crate) fn error(&self, table: &str) -> BackupError {
         let done = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
         BackupError::Unfinished { table: table.to_owned(), done, total: self.files_total }
+    }
+
+    /// The table as an error has it that was to be gone on with from another backup.
+    pub(crate) fn error_of_another(&self, table: &str, place: String) -> BackupError {
+        let done = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
+        let (table, from_table) = (table.to_owned(), self.from_table.clone());
+        BackupError::OfAnotherBackup { table, place, from_table, done, total: self.files_total }
     }
 
     /// Whether it is of the same restore, whoever carries it out.

@@ -1,8 +1,8 @@
 //! Reads all of a backup, without a cluster.
 
 use crate::block::{BLOCK_HEAD_BYTES, Block, FileReader, HEAD_BYTES};
-use crate::error::BackupError;
-use crate::manifest::{BEGUN, MANIFEST, Manifest, Piece, TableBackup, unseal};
+use crate::error::{BackupError, Damage};
+use crate::manifest::{BEGUN, DATA, MANIFEST, Manifest, Piece, TableBackup, unseal};
 use crate::progress::Progress;
 use crate::store::{Source, Store};
 use archon_client::{Bytes, KeyRange};
@@ -35,6 +35,12 @@ pub async fn show(store: &Store) -> Result<Manifest, BackupError> {
         let why = match store.read(BEGUN).await? {
             Some(_) => "one was begun and is not done; `archon backup create` with the same --to goes on with it",
             None if store.is_empty().await? => "it is empty, or not there",
+            // What says which file is whose is gone, and the files are of no use without it.
+            None if !store.list(DATA).await?.is_empty() => {
+                let what = "it is lost: the files of a backup are there, and nothing else says what they hold; bring it back from a \
+                            copy of this backup, or use another backup";
+                return Err(BackupError::damaged(MANIFEST, None, what));
+            }
             None => "it has no manifest.json",
         };
         return Err(BackupError::NoBackup { place: store.place(), why: why.to_owned() });
@@ -47,20 +53,48 @@ pub async fn show(store: &Store) -> Result<Manifest, BackupError> {
 /// Reads every byte of a backup and holds it to its checksums, its counts, and the order and the place of its keys.
 ///
 /// # Errors
-/// [`BackupError::Damaged`] with the first file and block that are not as they were written; otherwise as [`show`].
+/// [`BackupError::DamagedFiles`] with all files that are not as they were written; otherwise as [`show`].
 pub async fn verify(store: &Store, progress: &Progress) -> Result<Manifest, BackupError> {
     let manifest = show(store).await?;
     progress.expect(manifest.bytes());
-    for table in &manifest.tables {
+    verify_tables(store, &manifest.tables.iter().collect::<Vec<_>>(), progress).await?;
+    Ok(manifest)
+}
+
+/// Reads every byte of some tables of a backup. A damaged file does not end it: whoever has it wants to know which others are whole.
+pub(crate) async fn verify_tables(
+    store: &Store,
+    tables: &[&TableBackup],
+    progress: &Progress,
+) -> Result<(), BackupError> {
+    let (mut damages, mut files_total) = (Vec::new(), 0);
+    for table in tables {
         for piece in &table.pieces {
-            let mut entries = PieceReader::open(store, table, piece).await?;
-            while let Some((bytes, found)) = entries.next().await? {
-                progress.came(bytes, found.len() as u64);
+            files_total += 1;
+            match verify_piece(store, table, piece, progress).await {
+                Err(error @ BackupError::Damaged { .. }) => {
+                    let (name, what) = (table.table.name.clone(), error.to_string());
+                    damages.push(Damage { table: name, partition: piece.partition, what });
+                }
+                other => other?,
             }
             progress.piece_done();
         }
     }
-    Ok(manifest)
+    if damages.is_empty() { Ok(()) } else { Err(BackupError::DamagedFiles { damages, files_total }) }
+}
+
+async fn verify_piece(
+    store: &Store,
+    table: &TableBackup,
+    piece: &Piece,
+    progress: &Progress,
+) -> Result<(), BackupError> {
+    let mut entries = PieceReader::open(store, table, piece).await?;
+    while let Some((bytes, found)) = entries.next().await? {
+        progress.came(bytes, found.len() as u64);
+    }
+    Ok(())
 }
 
 impl BackupSummary {

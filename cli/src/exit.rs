@@ -23,7 +23,8 @@ pub(crate) enum Exit {
     Unreachable = 5,
     /// The time-out passed; whether a write took effect is unknown.
     TimedOut = 6,
-    /// `rebalance plan --detailed-exitcode`: the plan has moves; `check`: somebody should look before long.
+    /// `rebalance plan --detailed-exitcode`: the plan has moves; `check`: somebody should look before long; `backup create`: a table
+    /// was left out.
     Found = 10,
     /// `check`: somebody should look now; `doctor`: something is an error.
     Alarm = 11,

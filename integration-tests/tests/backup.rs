@@ -248,6 +248,17 @@ fn what_stands_in_the_way_of_a_backup_or_a_restore_is_refused_and_nothing_is_cha
     cluster.done(&["backup", "create", "--to", &backup]);
     refused(&["backup", "create", "--to", &backup], 4, "a finished backup is there");
     refused(&["backup", "create", "--to", &in_directory(kept.path(), "")], 4, "something else is there");
+    refused(
+        &["backup", "create", "--to", &in_directory(&Path::new(&backup).join("data"), "sub")],
+        4,
+        "inside the backup",
+    );
+    let manifest = Path::new(&backup).join("manifest.json");
+    refused(&["backup", "verify", &manifest.display().to_string()], 2, "a backup is a directory");
+    let aside = Path::new(&backup).join("aside");
+    fs::rename(&manifest, &aside).expect("it is lost");
+    refused(&["backup", "verify", &backup], 1, "manifest.json is damaged: it is lost");
+    fs::rename(&aside, &manifest).expect("it is brought back");
 
     let tables = cluster.json(&["table", "list"]).expect("tables");
     refused(&["backup", "restore", &backup], 4, "--as default_restored");
@@ -351,8 +362,17 @@ fn a_restore_that_was_killed_left_a_table_that_looked_whole_and_nothing_went_on_
     assert!(listed.stdout.contains(told), "{listed:?}");
     refused(&["backup", "restore", &backup, "--table", "orders"], "of 16 files and has not ended");
     refused(&["backup", "restore", &backup, "--table", "orders"], "--resume");
-    refused(&["backup", "restore", &other, "--resume"], "is not whole");
-    refused(&["backup", "create", "--to", &in_directory(kept.path(), "half")], "table orders is not whole");
+    refused(&["backup", "restore", &other, "--resume"], "is not the backup that it is restored from");
+    refused(
+        &["backup", "create", "--to", &in_directory(kept.path(), "half"), "--table", "orders"],
+        "table orders is not whole",
+    );
+    // One that somebody has forgotten kept all other tables from being backed up.
+    let without = cluster.archon(&["backup", "create", "--to", &in_directory(kept.path(), "without")]);
+    assert!(without.code == 10 && without.stdout.contains("left out: table orders"), "{without:?}");
+    let held = cluster.json(&["backup", "show", &in_directory(kept.path(), "without")]).expect("a backup");
+    let held: Vec<&Value> = held["tables"].as_array().into_iter().flatten().map(|table| &table["table"]).collect();
+    assert!(held.contains(&&Value::from("default")) && !held.contains(&&Value::from("orders")), "{held:?}");
 
     // Somebody who should not have has written to what is there already, and deleted some.
     let (orders, done) = (of("orders"), noted().expect("files that are written"));

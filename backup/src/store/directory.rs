@@ -1,6 +1,7 @@
 //! A directory that holds a backup. A file is written beside its name and renamed.
 
 use crate::error::BackupError;
+use crate::manifest::MANIFEST;
 use archon_durable::{Lock, LockError, create_directory, private, rename, replace, temporary_path};
 use bytes::{Bytes, BytesMut};
 use std::io;
@@ -84,8 +85,33 @@ impl Directory {
         match fs::metadata(&path).await {
             Ok(found) => Ok(Some(found.len())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let place = self.place();
+                let of = self.directory.parent().filter(|_| self.directory.ends_with(MANIFEST));
+                let meant = of.map_or_else(String::new, |of| format!(", here {}", of.display()));
+                let what =
+                    format!("{place} is a file, or below one, and a backup is a directory: name the directory{meant}");
+                Err(BackupError::Usage(what))
+            }
             Err(error) => Err(failed(&path, "the file cannot be read")(error)),
         }
+    }
+
+    /// The nearest directory above that holds one of these files and this folder.
+    pub(super) async fn enclosing(&self, files: &[&str], folder: &str) -> Result<Option<String>, BackupError> {
+        let absolute = std::path::absolute(&self.directory);
+        let absolute = absolute.map_err(failed(&self.directory, "the directory cannot be found"))?;
+        for above in absolute.ancestors().skip(1) {
+            // What may not be looked at is no backup of ours.
+            let mut found = false;
+            for file in files {
+                found |= fs::try_exists(above.join(file)).await.unwrap_or(false);
+            }
+            if found && fs::try_exists(above.join(folder)).await.unwrap_or(false) {
+                return Ok(Some(above.display().to_string()));
+            }
+        }
+        Ok(None)
     }
 
     /// The names in a folder, which ends in `/`, or at the top if it is empty; in order.

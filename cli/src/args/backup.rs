@@ -12,6 +12,8 @@ pub(crate) enum BackupVerb {
     /// acknowledged before it began, and of each partition nothing but a committed prefix. The cluster goes on meanwhile. A backup
     /// that was interrupted goes on with the same --to; one that is done is never changed. By TLS it takes an admin.
     ///
+    /// Ends with 10 if a table had to be left out, since a restore into it has not ended; named with --table it is refused (exit 4).
+    ///
     /// A place is a directory, or s3://bucket/prefix or gs://bucket/prefix where archon is built with the feature object-store. Credentials
     /// are taken from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT, or
     /// GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine.
@@ -21,7 +23,8 @@ pub(crate) enum BackupVerb {
     Create(CreateBackupArgs),
     /// Read all of a backup and say whether it is as it was written; it takes no cluster.
     ///
-    /// Ends with 0 if it is, with 1 and the first file and block that are damaged if not, and with 3 if there is no finished backup.
+    /// Ends with 0 if it is, with 1 and every file that is damaged, with its table and partition, if not, and with 3 if there is no
+    /// finished backup.
     #[command(
         after_help = "Examples:\n  archon backup verify /backups/monday\n  archon backup verify /backups/monday -o json | jq .entries_total"
     )]
@@ -33,7 +36,7 @@ pub(crate) enum BackupVerb {
     Show(LookAtBackupArgs),
     /// Restore all tables of a backup, or one, into new tables of this cluster or another one.
     ///
-    /// The backup is verified first. Tables are made as they were: with as many partitions and copies, or split at the same keys; a lease
+    /// What is restored is verified first. Tables are made as they were: with as many partitions and copies, or split at the same keys; a lease
     /// table holds nothing and is made anew. A table that is there already is refused, and nothing is changed. Values keep their bytes;
     /// their revisions are new, and no write that a client repeats is known any more. A restore that was interrupted goes on with --resume;
     /// until it has ended, the table has a row that says so.
@@ -91,7 +94,7 @@ pub(crate) struct RestoreBackupArgs {
     /// The name that the table gets.
     #[arg(long = "as", value_name = "U", value_parser = name, requires = "table")]
     pub(crate) rename: Option<String>,
-    /// Among how many partitions keys are hashed, 1 to 16384, instead of as many as before.
+    /// Among how many partitions keys are hashed, 1 to 16384, instead of as many as before; not for tables by ranges.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub(crate) partitions: Option<u32>,
     /// Copies of each partition, 1 to 7, instead of as many as before.

@@ -83,7 +83,8 @@ Exit codes:
   0 done              3 not found                   5 unreachable or no quorum: retry
   1 failed            4 refused as things stand     6 time-out: a write may have happened
   2 wrong usage         (stale plan, in progress)  10 plan --detailed-exitcode: there are moves;
-                                                      check: look before long
+                                                      check: look before long;
+                                                      backup create: a table was left out
                                                    11 check: look now; doctor: an error")]
 pub(crate) struct Cli {
     /// Whom to ask and how to answer.

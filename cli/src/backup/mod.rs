@@ -8,8 +8,8 @@ use crate::documents::BackupTaken;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_backup::{
-    BackupError, BackupSummary, CreateOptions, Manifest, Progress, RestoreOptions, RestoredTable, Store, StoreTrouble,
-    TableBackup,
+    BackupError, BackupSummary, CreateOptions, LeftOut, Manifest, Progress, RestoreOptions, RestoredTable, Store,
+    StoreTrouble, TableBackup,
 };
 use archon_client::ErrorKind;
 use progress::shown;
@@ -52,14 +52,17 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
             false => failure,
         }
     })?;
+    // Whoever counts on a backup of all tables learns that one is missing, also if nobody reads what is printed.
+    let ends = if taken.left_out.is_empty() { Exit::Done } else { Exit::Found };
     let (files_taken_over, bytes_taken_over) = (taken.files_taken_over, taken.bytes_taken_over);
     if output.is_json() {
         output.json(&BackupTaken {
             summary: BackupSummary::of(&taken.manifest),
             files_taken_over,
             bytes_taken_over,
+            left_out: taken.left_out,
         })?;
-        return Ok(Exit::Done);
+        return Ok(ends);
     }
     told(&store, &taken.manifest, "backed up", output)?;
     if let Some(since) = &args.since {
@@ -67,8 +70,20 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
         let bytes = bytes_text(bytes_taken_over);
         output.line(format!("taken over from {since}: {files}, {bytes} that no node had to give"))?;
     }
+    for left in &taken.left_out {
+        output.line(left_out_text(left))?;
+    }
     output.talk(format!("next: archon backup verify {}", store.place()));
-    Ok(Exit::Done)
+    Ok(ends)
+}
+
+fn left_out_text(left: &LeftOut) -> String {
+    let LeftOut { table, files_restored, files_total } = left;
+    format!(
+        "left out: table {table}, which is not whole: a restore into it has written {files_restored} of {files_total} files and has not \
+         ended; `archon backup restore --resume` of the backup that it comes from goes on with it, `archon table drop {table} --yes` \
+         gives it up"
+    )
 }
 
 async fn verify(args: &LookAtBackupArgs, output: &Output) -> Result<Exit, Failure> {
@@ -144,10 +159,13 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
     let progress = Progress::default();
     let restored = archon_backup::restore(&admin, client, &store, &options, &progress);
     let restored = shown(restored, &progress, args.progress, output).await.map_err(|error| match &error {
-        BackupError::Damaged { .. } => {
+        BackupError::Damaged { .. } | BackupError::DamagedFiles { .. } => {
             let message = format!("{error}; nothing was restored");
-            Failure::new(Exit::Refused, message)
-                .with_remedy("restore another backup; `archon backup verify` says whether it is whole")
+            let remedy = match &args.table {
+                Some(_) => "restore another backup; `archon backup verify` says whether it is whole",
+                None => "restore another backup, or of this one the tables that are whole, each with --table; `archon backup verify` says which are not",
+            };
+            Failure::new(Exit::Refused, message).with_remedy(remedy)
         }
         _ => failure(error),
     })?;
@@ -185,6 +203,9 @@ fn failure(error: BackupError) -> Failure {
             let remedy = format!("give it another name: --table {table} --as {table}_restored");
             Failure { kind, ..refused(message) }.with_remedy(remedy)
         }
+        BackupError::OfAnotherBackup { table, .. } => refused(message).with_remedy(format!(
+            "name that backup, or give the table up: `archon table drop {table} --yes`"
+        )),
         BackupError::Unfinished { table, .. } => refused(message).with_remedy(format!(
             "`archon backup restore --resume` of the backup that it comes from goes on with it; `archon table drop {table} --yes` gives it up"
         )),

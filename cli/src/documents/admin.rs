@@ -1,6 +1,6 @@
 //! Documents of the verbs that look at a cluster or change it.
 
-use archon_backup::BackupSummary;
+use archon_backup::{BackupSummary, LeftOut};
 use archon_client::{
     DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, Quorum, RebalanceStatus, ReplicaState, Word,
 };
@@ -17,6 +17,8 @@ pub(crate) struct BackupTaken {
     pub(crate) files_taken_over: u32,
     /// How many bytes these have.
     pub(crate) bytes_taken_over: u64,
+    /// Tables that are not in it, since a restore into them has not ended; then it ends with 10.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// What a node is and holds, and what could be done to it.
