@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod drain;
 pub(crate) mod events;
+mod leaderless;
 pub(crate) mod merge;
 pub(crate) mod moves;
 pub(crate) mod node;

@@ -1,5 +1,6 @@
 //! `archon quorum …`: who the coordinators are, and changing that.
 
+use super::leaderless::{asked, without_leader};
 use super::orders::with_list;
 use super::wait::{Waited, Watched, wait};
 use super::{short_time, since};
@@ -121,10 +122,10 @@ impl Watched for Change<'_> {
 }
 
 async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let quorum = admin.quorum_of_leader().await?;
+    let (quorum, leaderless) = asked(admin).await?;
     if output.is_json() {
         output.json(&quorum)?;
-        return Ok(Exit::Done);
+        return leaderless.map_or(Ok(Exit::Done), |answer| Err(without_leader(&quorum, answer)));
     }
     let columns = [
         Column::number("ID"),
@@ -135,6 +136,9 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     ];
     let rows = quorum.coordinators.iter().map(|member| row(member, &quorum, output)).collect();
     output.rows(&columns, rows, "there are no coordinators")?;
+    if let Some(answer) = leaderless {
+        return Err(without_leader(&quorum, answer));
+    }
     if let Some(pending) = &quorum.pending {
         let next = pending.next.as_ref().map_or_else(String::new, |what| format!("; next: {what}"));
         let age = since(pending.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
@@ -188,11 +192,12 @@ async fn settle(accept_data_loss: bool, admin: &Admin, output: &Output) -> Resul
     Ok(Exit::Done)
 }
 
-fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output) -> Vec<String> {
+pub(super) fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output) -> Vec<String> {
     let role = member.role.as_str();
     let role = match member.role.known() {
         // Whom a follower takes for the leader was asked, and has not answered.
         Some(CoordinatorRole::Leader) if told_by.id != member.id => output.bad("does not answer"),
+        Some(CoordinatorRole::Unreachable) if told_by.leader_id.is_none() => output.bad("does not answer"),
         Some(CoordinatorRole::Leader) => output.bold(role),
         Some(CoordinatorRole::Unreachable) => output.bad(role),
         _ => role.to_owned(),
@@ -248,12 +253,12 @@ async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::output::Format;
     use archon_client::Word;
 
-    fn quorum(voters: u64, spare_voters: Option<u32>) -> Quorum {
+    pub(crate) fn quorum(voters: u64, spare_voters: Option<u32>) -> Quorum {
         let member = |id: u64| CoordinatorStatus {
             id,
             address: format!("127.0.0.1:710{id}"),

@@ -23,6 +23,12 @@ const CALLED: &[(&str, &str)] = &[
     ("log", "archon events"),
 ];
 
+/// Verbs of one noun that other programs have, and what is done here instead.
+const INSTEAD: &[(&str, &str, &str)] = &[
+    ("quorum", "add", "archon coordinator --id N --listen IP:PORT --join H:P --data-dir DIR"),
+    ("quorum", "join", "archon coordinator --id N --listen IP:PORT --join H:P --data-dir DIR"),
+];
+
 /// How options begin that a table by ranges has alone.
 const OF_RANGES: &[&str] = &["--split-at", "--split-above", "--merge-below"];
 
@@ -52,6 +58,14 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
         && let Some((_, here)) = CALLED.iter().find(|(called, _)| called == verb)
     {
         let tip = StyledStr::from(format!("that is `{here}` here"));
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    if let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some((.., instead)) =
+            INSTEAD.iter().find(|(noun, called, _)| called == verb && args.iter().any(|arg| arg == noun))
+    {
+        let tip = StyledStr::from(format!("a coordinator joins by itself when it is started: `{instead}`"));
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }

@@ -9,18 +9,22 @@ use std::time::Duration;
 #[derive(Subcommand, Debug)]
 pub(crate) enum QuorumVerb {
     /// List the coordinators: who leads, who votes, who lags, and what change is under way.
+    ///
+    /// Where nobody leads each is asked for itself, and it ends with 5.
     #[command(after_help = "Examples:\n  archon quorum list\n  archon quorum list -o json | jq '.spare_voters'")]
     List,
     /// Make a learner a voter, once it has the log.
     #[command(after_help = "Examples:\n  archon quorum promote 4 --wait")]
     Promote(QuorumMemberArgs),
     /// Make a voter a learner: it goes on copying the log, and its vote does not count.
+    ///
+    /// Refused (exit 4) as `remove` is.
     #[command(after_help = "Examples:\n  archon quorum demote 4 --wait")]
     Demote(QuorumVoterArgs),
     /// Have a coordinator leave, for good: its number and its data directory are of no more use, and its process ends.
     ///
-    /// Refused (exit 4) if the voters that are left could decide nothing, or, without --force, if none of them could fail any more. One
-    /// that leads hands the lead over first.
+    /// Refused (exit 4) if the voters that are left could decide nothing, or, without --force, if none of them could fail any more, which
+    /// one could before, or if only one of those that answer were left. One that leads hands the lead over first.
     #[command(
         after_help = "Examples:\n  archon quorum remove 3 --wait\n\nTo have another one in its place: archon quorum replace 3 4"
     )]
@@ -28,7 +32,7 @@ pub(crate) enum QuorumVerb {
     /// Have a learner take the place of another coordinator, which leaves for good, in one step.
     ///
     /// Start the new one first: `archon coordinator --id 4 --join H:P --learner …`. There are as many voters at every moment as before,
-    /// so nothing is lost in between, also if the old one is gone already.
+    /// so nothing is lost in between, also if the old one is gone already. Refused (exit 4) if the new one does not answer.
     #[command(after_help = "Examples:\n  archon quorum replace 3 4 --wait")]
     Replace(QuorumReplaceArgs),
     /// Tell the others that a coordinator is reached at another address.
@@ -131,7 +135,7 @@ pub(crate) struct QuorumMemberArgs {
 pub(crate) struct QuorumVoterArgs {
     #[command(flatten)]
     pub(crate) of: QuorumMemberArgs,
-    /// Do it also if no other coordinator may fail afterwards.
+    /// Do it also if no other coordinator may fail afterwards, or only one is left.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -1,0 +1,105 @@
+//! A list of the coordinators while none of them leads: a follower's word about the others is worth nothing then, so each is asked for
+//! itself.
+
+use crate::exit::{Exit, Failure};
+use crate::output::count_text;
+use archon_client::{Admin, CoordinatorRole, Error, Quorum};
+use std::time::{Duration, Instant};
+
+/// How long each coordinator may take to answer for itself.
+const EACH: Duration = Duration::from_secs(1);
+/// How long an election is waited for, where enough answer for one.
+const ELECTION: Duration = Duration::from_secs(3);
+
+/// The quorum as the one that leads tells it; or, where nobody leads, as each of those does that answer, with how many these are.
+pub(super) async fn asked(admin: &Admin) -> Result<(Quorum, Option<usize>), Failure> {
+    let begun = Instant::now();
+    loop {
+        let quorum = admin.quorum_of_leader().await?;
+        if leads(&quorum) {
+            return Ok((quorum, None));
+        }
+        let (quorum, answer) = leaderless(quorum, &admin.quorum_of_each(EACH).await);
+        let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+        if leads(&quorum) {
+            return Ok((quorum, None));
+        }
+        if answer * 2 <= voters || begun.elapsed() >= ELECTION {
+            return Ok((quorum, Some(answer)));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Whether this is the word of one that leads, and that a majority answers.
+fn leads(quorum: &Quorum) -> bool {
+    quorum.leader_id == Some(quorum.id) && quorum.spare_voters.is_some()
+}
+
+/// What each says of itself, in one list, and how many voters answer; or the word of the one that leads by now.
+fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quorum, usize) {
+    let answers: Vec<&Quorum> = each.iter().filter_map(|(_, said)| said.as_ref().ok()).collect();
+    if let Some(led) = answers.iter().find(|said| leads(said)) {
+        return ((*led).clone(), answers.len());
+    }
+    // One that is cut off from the others goes on saying that it leads.
+    let mut quorum = Quorum { leader_id: None, leader_address: None, spare_voters: None, ..quorum };
+    let mut answer = 0;
+    for member in &mut quorum.coordinators {
+        let said = answers.iter().find(|said| said.id == member.id);
+        answer += usize::from(said.is_some() && !member.learner);
+        member.role = match said {
+            Some(said) => said.role.clone(),
+            None => CoordinatorRole::Unreachable.into(),
+        };
+        member.entries_behind = None;
+    }
+    (quorum, answer)
+}
+
+/// Nobody leads.
+pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
+    let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+    let message = format!("no coordinator leads: {answer} of {} answer", count_text(voters, "voter", "voters"));
+    Failure::new(Exit::Unreachable, message).with_remedy(
+        "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::quorum::row;
+    use super::super::quorum::tests::quorum;
+    use super::*;
+    use crate::output::{Format, Output};
+    use archon_client::{ErrorKind, Word};
+
+    #[test]
+    fn without_a_majority_coordinators_that_were_killed_were_shown_as_followers() {
+        let told =
+            Quorum { id: 2, role: Word::Known(CoordinatorRole::Candidate), leader_id: Some(1), ..quorum(3, None) };
+        let killed = |address: &str| {
+            let detail = archon_client::ErrorDetail::new(ErrorKind::Unreachable, "refused");
+            (address.to_owned(), Err(Error::from(detail)))
+        };
+        let each =
+            [killed("127.0.0.1:7101"), ("127.0.0.1:7102".to_owned(), Ok(told.clone())), killed("127.0.0.1:7103")];
+        let (found, answer) = leaderless(told.clone(), &each);
+        let plain = Output::plain(Format::Table);
+        let shown: Vec<String> =
+            found.coordinators.iter().map(|member| row(member, &found, &plain)[2].clone()).collect();
+        assert_eq!(
+            (answer, &shown[..3]),
+            (1, &["does not answer", "candidate", "does not answer"].map(str::to_owned)[..])
+        );
+        let failed = without_leader(&found, answer);
+        assert_eq!(
+            (failed.exit, failed.message.as_str()),
+            (Exit::Unreachable, "no coordinator leads: 1 of 3 voters answer")
+        );
+        // Meanwhile one was elected.
+        let elected = quorum(3, Some(1));
+        let (found, _) = leaderless(told, &[("127.0.0.1:7101".to_owned(), Ok(elected.clone()))]);
+        assert_eq!((found.clone(), leads(&found)), (elected, true));
+    }
+}
