@@ -210,7 +210,8 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
         | KvVerb::Incr { key, .. } => kv::check_key(key)?,
         KvVerb::Scan(args) => kv::check_scan(args)?,
         KvVerb::Export(args) => kv::export::check(args, &output)?,
-        KvVerb::Batch { .. } | KvVerb::Import(_) => {}
+        KvVerb::Import(args) => kv::import::check(args)?,
+        KvVerb::Batch { .. } => {}
     }
     let table = match &verb {
         KvVerb::Export(args) => args.of.clone(),

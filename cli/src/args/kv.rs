@@ -161,7 +161,7 @@ pub(crate) enum RowFormat {
 }
 
 /// How rows are written, where that is said.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct FormatArgs {
     /// `jsonl` (an object of JSON on each line) or `csv`; otherwise by the file's name (.csv), or jsonl.
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]

@@ -42,7 +42,8 @@ pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> 
         return Ok(Exit::Done);
     };
     let wrong = |error: io::Error| Failure::failed(format!("writing {}: {error}", path.display()));
-    let out = BufWriter::with_capacity(BUFFER_BYTES, Destination::open(path).map_err(wrong)?);
+    let destination = Destination::open(path).map_err(|error| not_begun(path, &error))?;
+    let out = BufWriter::with_capacity(BUFFER_BYTES, destination);
     let (out, progress) = rows(args, out, client, output).await?;
     let bytes_written =
         out.into_inner().map_err(io::IntoInnerError::into_error).and_then(Destination::keep).map_err(wrong)?;
@@ -53,6 +54,19 @@ pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> 
         output.talk(format!("{} to {}", progress.text(), path.display()));
     }
     Ok(Exit::Done)
+}
+
+/// Why no file is begun, without the name that it would have had until it is whole.
+fn not_begun(path: &Path, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => "make that directory first, or name a file in one that is there",
+        _ => "name a file in a directory that you may write to",
+    };
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "its directory is not there".to_owned(),
+        kind => kind.to_string(),
+    };
+    Failure::failed(format!("writing {}: {why}", path.display())).with_remedy(remedy)
 }
 
 async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Output) -> Result<(W, Progress), Failure> {
@@ -127,6 +141,14 @@ impl Write for Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_export_into_no_directory_named_a_file_that_nobody_knows() {
+        let path = Path::new("/not-there/x.csv");
+        let failed = not_begun(path, &Destination::open(path).err().unwrap());
+        assert_eq!(failed.message, "writing /not-there/x.csv: its directory is not there");
+        assert!(failed.remedy.is_some());
+    }
 
     #[test]
     fn an_export_that_failed_left_half_a_file_under_its_name() {

@@ -35,6 +35,24 @@ enum Part {
     End,
 }
 
+/// Refuses a file in the place of the table: standard input would be read for its rows.
+///
+/// # Errors
+/// The one name is that of a file, and no file is named.
+pub(crate) fn check(args: &ImportArgs) -> Result<(), Failure> {
+    let is_file = args.file.is_none() && Path::new(&args.into).is_file();
+    match is_file {
+        true => Err(Failure::usage(
+            format!("{} is a file, and stands where the table is named", args.into),
+            format!(
+                "archon kv import TABLE {0}; if it is the table's name, and rows come by standard input: archon kv import {0} -",
+                args.into
+            ),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Checks every line.
 pub(crate) async fn dry_run(args: &ImportArgs, output: &Output) -> Result<Exit, Failure> {
     let (mut parts, mut progress) = (parts(args)?, Progress::new("checked", output));
@@ -46,7 +64,11 @@ pub(crate) async fn dry_run(args: &ImportArgs, output: &Output) -> Result<Exit, 
             None => return Err(unread(args, &progress)),
         }
     }
-    told(args, progress.rows, 0, &format!("{}; all can be imported", progress.text()), output)
+    let text = match progress.rows {
+        0 => progress.text(),
+        _ => format!("{}; all can be imported", progress.text()),
+    };
+    told(args, progress.rows, 0, &text, output)
 }
 
 /// Writes every row, some calls at once, and the rows of one key one after the other.
@@ -113,6 +135,9 @@ fn told(args: &ImportArgs, rows_read: u64, rows_written: u64, text: &str, output
     } else {
         output.talk(text);
     }
+    if rows_read == 0 {
+        output.talk(format!("warning: there are no rows in {}", shown(args)));
+    }
     Ok(Exit::Done)
 }
 
@@ -132,6 +157,9 @@ fn bad_line(args: &ImportArgs, bad: &Bad, what: &str) -> Failure {
 
 /// Reads on a thread of its own: whoever waits for a pipe keeps no write waiting.
 fn parts(args: &ImportArgs) -> Result<Receiver<Part>, Failure> {
+    if named(args).is_some_and(Path::is_dir) {
+        return Err(Failure::usage(format!("{} is a directory", shown(args)), "name a file of rows"));
+    }
     let file = open(named(args))
         .map_err(|error| Failure::usage(format!("reading {}: {error}", shown(args)), "name a file of rows"))?;
     let format = args.format.of(named(args));
@@ -256,6 +284,25 @@ fn not_written(args: &ImportArgs, failed: NotWritten, progress: &Progress) -> Fa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn args(into: &str, file: Option<&str>) -> ImportArgs {
+        ImportArgs { into: into.to_owned(), file: file.map(Into::into), format: Default::default(), dry_run: true }
+    }
+
+    #[test]
+    fn a_file_of_rows_was_taken_for_the_table_and_no_rows_were_well() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = file.path().to_str().unwrap();
+        let refused = check(&args(file, None)).unwrap_err();
+        assert!(refused.remedy.as_deref().unwrap().contains(&format!("archon kv import TABLE {file}")), "{refused}");
+        assert!(check(&args(file, Some("-"))).is_ok() && check(&args("orders", None)).is_ok());
+    }
+
+    #[test]
+    fn a_directory_was_a_line_to_be_mended() {
+        let refused = parts(&args("orders", Some("."))).unwrap_err();
+        assert_eq!((refused.exit, refused.message.as_str()), (Exit::Usage, ". is a directory"));
+    }
 
     fn parts_of(text: &str) -> Vec<Part> {
         let (sender, mut receiver) = channel(100);
