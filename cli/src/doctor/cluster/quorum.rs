@@ -72,7 +72,10 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
             format!("coordinator {} says that it leads, and cannot: of {voters} voters {heard} answer it", quorum.id)
         }
         (None, Some(voters)) => format!("no coordinator leads: {} answer, of {voters} voters", answers(each).count()),
-        (None, None) => format!("none of the coordinators at {} addresses answers", each.len()),
+        (None, None) => match each {
+            [(address, _)] => format!("no coordinator answers at {address}"),
+            each => format!("none of the coordinators at {} addresses answers", each.len()),
+        },
     };
     findings.push(Finding::error(CODE, CLUSTER, message, majority));
     findings.extend(each.iter().filter_map(|(address, said)| {

@@ -80,6 +80,10 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
             let message = format!("it is a directory for everybody's files (mode {:o})", there.mode);
             Finding::warning(CODE, about, message, format!("name one of its own by --data-dir, such as {about}/archon"))
         }
+        Some(there) if there.mode & 0o002 != 0 => {
+            let message = format!("everybody may write into it (mode {:o})", there.mode);
+            Finding::error(CODE, about, message, format!("chmod 700 {about}"))
+        }
         Some(there) if there.mode & 0o077 != 0 => {
             let message = format!("others may look into it (mode {:o})", there.mode);
             Finding::warning(CODE, about, message, format!("chmod 700 {about}"))
@@ -105,6 +109,11 @@ mod tests {
         assert_eq!(judged(Some(PRIVATE), Ok(())), Verdict::Ok);
         assert_eq!(judged(None, Ok(())), Verdict::Ok);
         assert_eq!(judged(Some(There { mode: 0o755, ..PRIVATE }), Ok(())), Verdict::Warning);
+        assert_eq!(
+            judged(Some(There { mode: 0o777, ..PRIVATE }), Ok(())),
+            Verdict::Error,
+            "everybody could put files there"
+        );
         assert_eq!(judged(Some(There { owner: 0, ..PRIVATE }), Ok(())), Verdict::Warning);
         let everybodys = judge("/tmp", &reading(Some(There { mode: 0o1777, ..PRIVATE }), Ok(())));
         assert!(!everybodys.remedy.unwrap().contains("chmod"), "/tmp must stay as it is");

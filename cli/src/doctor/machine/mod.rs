@@ -24,32 +24,38 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
     findings.push(Finding::ok(FindingCode::Version, MACHINE, format!("archon {}", env!("CARGO_PKG_VERSION"))));
     findings.push(clock::set(clock::synchronised().await, SystemTime::now()));
     findings.push(open_files::judge(open_files::read()));
+    let mut unused = None;
     match target.data_dir.clone() {
         None => findings.push(Target::unnamed(FindingCode::Directory, "data directory", "data-dir")),
         // Syncs take their time, and nobody else is to wait for them.
         Some(data_dir) => match tokio::task::spawn_blocking(move || data(&data_dir)).await {
-            Ok(found) => findings.extend(found),
+            Ok((found, is_unused)) => {
+                unused =
+                    target.data_dir.as_ref().filter(|_| is_unused).map(|directory| directory.display().to_string());
+                findings.extend(found);
+            }
             Err(error) => findings.push(Finding::not_checked(FindingCode::Directory, MACHINE, error.to_string())),
         },
     }
     if target.listen.is_empty() {
         findings.push(Target::unnamed(FindingCode::Port, "address", "listen"));
     }
-    findings.extend(port::look(target).await);
+    findings.extend(port::look(target, unused.as_deref()).await);
     findings.extend(target.tls_dirs.iter().map(|directory| certificate::look(directory, SystemTime::now())));
     findings.push(clock::steady(watch.end()));
     findings
 }
 
-/// The data directory, or where it is to be made.
-fn data(data_dir: &Path) -> Vec<Finding> {
+/// The data directory, or where it is to be made; and whether it is known that no process uses it.
+fn data(data_dir: &Path) -> (Vec<Finding>, bool) {
     let about = data_dir.display().to_string();
     let place = directory::place(data_dir);
-    let mut findings =
-        vec![directory::judge(&about, &directory::read(data_dir, &place)), lock::judge(&about, lock::read(data_dir))];
+    let lock = lock::read(data_dir);
+    let unused = matches!(lock, lock::Reading::Never | lock::Reading::Free);
+    let mut findings = vec![directory::judge(&about, &directory::read(data_dir, &place)), lock::judge(&about, lock)];
     let kind = file_system::read(&place);
     findings.push(file_system::judge(&about, &kind));
     findings.push(disk::space(&about, disk::read_space(&place)));
     findings.push(disk::syncs(&about, &kind, disk::measure(&place)));
-    findings
+    (findings, unused)
 }

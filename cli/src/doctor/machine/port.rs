@@ -20,6 +20,8 @@ enum Reading {
     Free,
     /// A member, as `node/athens`.
     Member(String),
+    /// A member, and not of this data directory, which nobody uses.
+    OfAnotherDirectory(String, String),
     /// Somebody else, and why that is no member.
     Stranger(String),
     /// A part of the member that listens at the first address.
@@ -28,8 +30,8 @@ enum Reading {
     Refused(io::Error),
 }
 
-/// Looks at each.
-pub(super) async fn look(target: &Target) -> Vec<Finding> {
+/// Looks at each. `unused`: the data directory that is looked at, if no process uses it: then who listens there is not its member.
+pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
     // Metrics and the console are HTTP: whose they are is told by who listens beside them.
     let mut beside: Option<String> = None;
@@ -37,7 +39,10 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
         let reading = match (TcpListener::bind(address), *flag, &beside) {
             (Ok(_), ..) => Reading::Free,
             (Err(error), ..) if error.kind() != io::ErrorKind::AddrInUse => Reading::Refused(error),
-            (Err(_), "listen", _) => ask(target, *address).await,
+            (Err(_), "listen", _) => match (ask(target, *address).await, unused) {
+                (Reading::Member(member), Some(unused)) => Reading::OfAnotherDirectory(member, unused.to_owned()),
+                (reading, _) => reading,
+            },
             (Err(_), _, Some(member)) => Reading::Beside(member.clone()),
             (Err(_), _, None) => Reading::Stranger("the member that should be there does not run".to_owned()),
         };
@@ -98,6 +103,12 @@ fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&s
             let expected = expected.unwrap_or("the member");
             Finding::error(CODE, &about, format!("{member} listens there, where {expected} is to"), other)
         }
+        Reading::OfAnotherDirectory(member, unused) => {
+            let message = format!(
+                "{member} listens there, and no process uses {unused}: a member that is started with that directory could not listen there"
+            );
+            Finding::error(CODE, &about, message, format!("{other}; or name the directory of {member} by --data-dir"))
+        }
         Reading::Beside(member) => {
             Finding::ok(CODE, &about, format!("somebody listens there, {member} most likely (--{flag})"))
         }
@@ -134,6 +145,13 @@ mod tests {
         assert_eq!(judged(&member(), None).verdict, Verdict::Ok);
         assert_eq!(judged(&member(), Some("node/athens")).verdict, Verdict::Ok);
         assert_eq!(judged(&member(), Some("node/delos")).verdict, Verdict::Error);
+        let of_another = Reading::OfAnotherDirectory("node/athens".to_owned(), "/data/new".to_owned());
+        let of_another = judged(&of_another, Some("node/athens"));
+        assert!(
+            of_another.verdict == Verdict::Error && of_another.message.contains("/data/new"),
+            "{}",
+            of_another.message
+        );
         let stranger = judged(&Reading::Stranger("no".to_owned()), None);
         assert_eq!(stranger.verdict, Verdict::Error);
         assert!(stranger.remedy.unwrap().contains("another --listen address"));
