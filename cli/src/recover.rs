@@ -125,7 +125,11 @@ fn document(summary: &SurvivorSummary, generation: u64, into: Option<&Path>) -> 
 fn failure(error: RecoverError) -> Failure {
     let exit = match error {
         RecoverError::Nothing { .. } => Exit::NotFound,
-        RecoverError::NotNew { .. } | RecoverError::Taken { .. } | RecoverError::Useless { .. } => Exit::Refused,
+        RecoverError::NotNew { .. }
+        | RecoverError::Taken { .. }
+        | RecoverError::InUse { .. }
+        | RecoverError::OfANode { .. }
+        | RecoverError::Useless { .. } => Exit::Refused,
         RecoverError::Address { .. } | RecoverError::NoFile { .. } => Exit::Usage,
         _ => Exit::Failed,
     };

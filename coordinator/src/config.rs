@@ -51,6 +51,18 @@ pub enum FirstStart {
     },
 }
 
+impl FirstStart {
+    /// What of this is not heeded at a later start, if it is not how the coordinator became a member: `is_founder`, of a quorum
+    /// of these `peers`, or of one that had them when it joined.
+    pub(crate) fn unheeded(&self, is_founder: bool, peers: &BTreeMap<u64, String>) -> Option<&'static str> {
+        match self {
+            Self::Join { .. } if is_founder => Some("--join"),
+            Self::Found { peers: said } if !is_founder || said != peers => Some("--peers"),
+            _ => None,
+        }
+    }
+}
+
 impl CoordinatorConfig {
     /// Where the others reach this one when it starts for the first time.
     pub(crate) fn first_address(&self) -> String {
@@ -214,6 +226,19 @@ mod tests {
             settings: Settings::default(),
             settings_said: BTreeSet::new(),
         }
+    }
+
+    #[test]
+    fn how_a_directory_was_to_become_a_member_was_passed_over_without_a_word() {
+        let founded = BTreeMap::from([(1, "a:1".to_owned())]);
+        let found = |address| found([(1, address)]).unwrap();
+        let join = FirstStart::Join { through: vec!["a:1".to_owned()], learner: false };
+        // As its unit says it at every start.
+        assert_eq!(found("a:1").unheeded(true, &founded), None);
+        assert_eq!(join.unheeded(false, &founded), None);
+        assert_eq!(found("b:1").unheeded(true, &founded), Some("--peers"));
+        assert_eq!(found("a:1").unheeded(false, &founded), Some("--peers"));
+        assert_eq!(join.unheeded(true, &founded), Some("--join"));
     }
 
     #[test]

@@ -316,6 +316,15 @@ where
     if !identity.is_started() {
         config.check_reached(&config.first_address())?;
     }
+    let unheeded = config.start.as_ref().filter(|_| identity.is_started());
+    if let Some(flag) = unheeded.and_then(|start| start.unheeded(identity.is_founder(), identity.peers())) {
+        let data_dir = config.data_dir.display();
+        tracing::warn!(
+            %data_dir,
+            "{flag} is not heeded: this data directory is a member already, and goes by what the quorum knows. To have it found or \
+             join another quorum, give it an empty --data-dir"
+        );
+    }
     let joined = match &config.start {
         Some(FirstStart::Join { through, learner }) if !identity.is_started() => {
             let address = config.first_address();

@@ -4,8 +4,9 @@
 use crate::clock::wall_now;
 use crate::error::CoordinatorError;
 use crate::identity::{Identity, IdentityError};
-use crate::raft::{Founder, read_directory, read_snapshot, write_directory};
+use crate::raft::{Founder, SnapshotError, read_directory, read_snapshot, write_directory};
 use archon_coordinator_core::{ClusterState, Coordinator, RecoveryError, begin_generation};
+use archon_durable::LockError;
 use archon_types::{PROTOCOL_FIRST, StorageId, limits::check_address};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
@@ -19,6 +20,28 @@ pub enum RecoverError {
     Nothing {
         /// What was given.
         from: PathBuf,
+    },
+    /// A process uses the directory.
+    #[error("{} is {lock}: stop that coordinator first, and see to it that it is not started again", from.display())]
+    InUse {
+        /// What was given.
+        from: PathBuf,
+        /// By whom.
+        lock: LockError,
+    },
+    /// It is a node's directory.
+    #[error("{} is a node's data directory: name a coordinator's, or a file of `archon quorum snapshot save`", from.display())]
+    OfANode {
+        /// What was given.
+        from: PathBuf,
+    },
+    /// The file is not as it was written.
+    #[error("snapshot {} is damaged ({what}): use another copy of it, or a coordinator's data directory", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What did not fit.
+        what: String,
     },
     /// What is left cannot be read.
     #[error("{} cannot be read: {why}", from.display())]
@@ -73,6 +96,18 @@ pub enum RecoverError {
     },
 }
 
+impl RecoverError {
+    /// What a coordinator that starts would say, in words for whoever looks at what is left of it.
+    fn unreadable(from: PathBuf, why: CoordinatorError) -> Self {
+        match why {
+            CoordinatorError::Identity(IdentityError::Locked { lock, .. }) => Self::InUse { from, lock },
+            CoordinatorError::Identity(IdentityError::OfANode { .. }) => Self::OfANode { from },
+            CoordinatorError::Snapshot(SnapshotError::Damaged { path, what }) => Self::Damaged { path, what },
+            why => Self::Unreadable { from, why },
+        }
+    }
+}
+
 /// What is left of a quorum.
 #[derive(Debug)]
 pub struct Survivor {
@@ -124,7 +159,7 @@ impl Survivor {
     /// # Errors
     /// [`RecoverError`]; a directory that a process uses is refused.
     pub fn read(from: &Path) -> Result<Self, RecoverError> {
-        let unreadable = |why: CoordinatorError| RecoverError::Unreadable { from: from.to_path_buf(), why };
+        let unreadable = |why: CoordinatorError| RecoverError::unreadable(from.to_path_buf(), why);
         let (state, id) = if from.is_dir() {
             let identity = Identity::of_stopped(from).map_err(|why| unreadable(why.into()))?;
             let Some(identity) = identity else { return Err(RecoverError::Nothing { from: from.to_path_buf() }) };

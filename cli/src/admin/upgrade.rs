@@ -97,7 +97,7 @@ fn summary(found: &UpgradeSummary) -> String {
         (true, waiting, _) => {
             let members = count_text(waiting, "member", "members");
             format!(
-                "{speaks}; for {newest} it waits for {members}: restart them with the new version, or remove those that are gone"
+                "{speaks}; for {newest} it waits for {members}: restart them with the new version and without --protocol-max, or remove those that are gone"
             )
         }
     }
@@ -128,7 +128,7 @@ mod tests {
         let half = found(&[(1, 2), (1, 1), (0, 0)], 1, false);
         assert_eq!(
             summary(&half),
-            "the cluster speaks protocol 1; for 2 it waits for 2 members: restart them with the new version, or remove those that are gone"
+            "the cluster speaks protocol 1; for 2 it waits for 2 members: restart them with the new version and without --protocol-max, or remove those that are gone"
         );
         let held = found(&[(1, 2), (1, 2)], 1, true);
         assert!(summary(&held).contains("held there; every member speaks 2: `archon upgrade finalize`"));

@@ -70,8 +70,8 @@ impl LocalVoter {
     pub(crate) fn check_target(&self, cluster: &[u8], target: u64, sender: u64) -> Result<(), Status> {
         if cluster != self.quorum.as_bytes() {
             return Err(Status::failed_precondition(format!(
-                "coordinator {sender} has another peer list than coordinator {}: start all with the same --peers; where a quorum runs \
-                 already, a new one joins with --join, and one from before a recovery never runs again",
+                "coordinator {sender} has another peer list than coordinator {}; those that found a quorum are all started with the same \
+                 --peers, one that joins a quorum that is there with --join instead, and one from before a recovery never again",
                 self.id
             )));
         }

@@ -299,7 +299,10 @@ pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
             ReasonCode::NotEnoughNodes,
             format!("{have} of {need} nodes have registered"),
             unserved,
-            format!("start {} more nodes", need.saturating_sub(*have)),
+            match need.saturating_sub(*have) {
+                1 => "start another node".to_owned(),
+                more => format!("start {more} more nodes"),
+            },
         ),
         Why::NoParticipant { table } => (
             ReasonCode::NoParticipant,

@@ -41,10 +41,11 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
             spare => format!("{} does not answer; {spare} more may fail", voter.address),
         };
         let id = voter.id;
-        let remedy = format!(
-            "start coordinator {id} again with its data directory; if that is lost, start another one with --join, and then \
-             `archon quorum replace {id} NEW`"
-        );
+        let lost = match voter.voter {
+            true => format!("start another one with --join, and then `archon quorum replace {id} NEW`"),
+            false => format!("`archon quorum remove {id}`"),
+        };
+        let remedy = format!("start coordinator {id} again with its data directory; if that is lost, {lost}");
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
@@ -102,5 +103,25 @@ pub(super) fn voter(voter: VoterView) -> v1::CoordinatorStatus {
         entries_behind: voter.entries_behind,
         lack: voter.lack.map(|lack| lack.to_string()),
         learner: !voter.voter,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::CoordinatorRole;
+
+    #[test]
+    fn a_dead_learner_was_to_be_replaced_where_nobody_misses_it() {
+        let away = |id, voter| VoterView { voter, ..VoterView::of(id, CoordinatorRole::Unreachable) };
+        let voters = [
+            VoterView::of(1, CoordinatorRole::Leader),
+            VoterView::of(2, CoordinatorRole::Follower),
+            away(3, true),
+            away(4, false),
+        ];
+        let remedies: Vec<String> = unreachable(&voters).into_iter().filter_map(|reason| reason.remedy).collect();
+        assert!(remedies[0].contains("archon quorum replace 3 NEW"), "{remedies:?}");
+        assert!(remedies[1].contains("archon quorum remove 4") && !remedies[1].contains("replace"), "{remedies:?}");
     }
 }

@@ -160,7 +160,11 @@ fn founders(id: u64, peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>,
     if !peers.contains_key(&id) {
         return Err(Failure::usage(
             format!("coordinator {id} is not among the peers ({})", ids(&peers)),
-            format!("add {id}=H:P to the peers, the same list on every coordinator, or correct --id"),
+            format!(
+                "to join the quorum of these, leave out peers and say --join {}; to found one with them, add {id}=H:P to the peers, the \
+                 same list on every coordinator; or correct --id",
+                peers.values().next().map_or("H:P", String::as_str)
+            ),
         ));
     }
     if peers.len() == 2 {
