@@ -357,6 +357,16 @@ fn an_orphan_of_the_demonstration_does_not_start() {
     assert!(stderr(&output).contains("has ended"), "{}", stderr(&output));
 }
 
+#[test]
+fn who_would_add_a_coordinator_was_told_to_set_an_address() {
+    for verb in ["add", "join"] {
+        let output = archon(&["quorum", verb]);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{said}");
+        assert!(said.contains("archon coordinator --id N") && !said.contains("set-address"), "{said}");
+    }
+}
+
 /// What is wrong with how a table by ranges is asked for is said of the option that is wrong.
 #[test]
 fn what_a_table_by_ranges_lacks_is_said_once() {

@@ -48,7 +48,10 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
     }
     let survivor = data(&cluster, 2);
     let used = cluster.archon(&["quorum", "recover", "--from", &survivor.display().to_string()]);
-    assert!(used.code == 1 && used.stderr.contains("in use"), "{used:?}");
+    assert!(
+        used.code == 4 && used.stderr.contains("in use") && used.stderr.contains("stop that coordinator"),
+        "{used:?}"
+    );
     assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
     let left = cluster.directory().join("left");
     std::fs::rename(&survivor, &left).expect("the directory moves");
