@@ -342,7 +342,6 @@ where
         let expected = Arc::new(identity.peers().keys().copied().collect());
         let spoken = Spoken::new(speaks, identity.protocol());
         let marks = KeptMarks::begin(&dir, id, identity.storage(), Uuid::new_v4());
-        let marks = marks.map_err(|source| IdentityError::Io { action: "write", path: dir.clone(), source })?;
         let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected, spoken, marks };
         let storage = open_storage(&dir, &local_voter)?;
         Ok((identity, storage, local_voter))

@@ -50,6 +50,8 @@ struct Inner {
     storage: StorageId,
     /// How often a process was started on this directory; zero: it is not counted.
     starts: u64,
+    /// The count that stands in the file.
+    kept_starts: u64,
     boot: BootId,
     /// Where it is kept.
     path: Option<PathBuf>,
@@ -70,29 +72,42 @@ struct State {
 }
 
 impl KeptMarks {
-    /// Counts this start, durably, and reads what was kept. Blocks.
-    pub(crate) fn begin(directory: &Path, id: u64, storage: Uuid, boot: Uuid) -> io::Result<Self> {
+    /// Counts this start, durably, and reads what was kept. It is not counted where that cannot be read or written: a coordinator is
+    /// there on a full disk, too. Blocks.
+    pub(crate) fn begin(directory: &Path, id: u64, storage: Uuid, boot: Uuid) -> Self {
         let path = directory.join(FILE);
-        let mut stored = read(&path).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %path.display(), "what was known of the other voters cannot be read, and is forgotten");
-            Stored::default()
+        let counted = read(&path).and_then(|stored| {
+            let next = Stored { starts: stored.starts.saturating_add(1), ..stored.clone() };
+            match write(&path, &next) {
+                Ok(()) => Ok((next.starts, next)),
+                Err(error) => {
+                    not_counted(&path, &error);
+                    Ok((0, stored))
+                }
+            }
         });
-        stored.starts = stored.starts.saturating_add(1);
-        write(&path, &stored)?;
+        // What cannot be read stays as it is: another count than the others know would be taken for an older copy's.
+        let (starts, stored, path) = match counted {
+            Ok((starts, stored)) => (starts, stored, Some(path)),
+            Err(error) => {
+                not_counted(&path, &error);
+                (0, Stored::default(), None)
+            }
+        };
         let marks = stored.voters.iter().map(|(id, kept)| {
             let StoredMark { storage, starts, boot, holds } = *kept;
             (*id, Mark { storage: StorageId::new(storage), starts, boot: BootId::new(boot), holds })
         });
-        let state = State { marks: Marks::new(marks), ..State::default() };
-        let (storage, starts, path) = (StorageId::new(storage), stored.starts, Some(path));
-        Ok(Self(Arc::new(Inner { id, storage, starts, boot: BootId::new(boot), path, state: Mutex::new(state) })))
+        let state = Mutex::new(State { marks: Marks::new(marks), ..State::default() });
+        let (storage, boot, kept_starts) = (StorageId::new(storage), BootId::new(boot), stored.starts);
+        Self(Arc::new(Inner { id, storage, starts, kept_starts, boot, path, state }))
     }
 
     /// Nothing is known, and nothing is kept or counted.
     #[cfg(test)]
     pub(crate) fn none(id: u64, storage: Uuid) -> Self {
         let (storage, boot) = (StorageId::new(storage), BootId::new(Uuid::nil()));
-        Self(Arc::new(Inner { id, storage, starts: 0, boot, path: None, state: Mutex::default() }))
+        Self(Arc::new(Inner { id, storage, starts: 0, kept_starts: 0, boot, path: None, state: Mutex::default() }))
     }
 
     /// What each message says: of this coordinator first.
@@ -127,10 +142,11 @@ impl KeptMarks {
     /// What another one says of this coordinator.
     fn judge_self(&self, state: &mut State, said: Mark) -> Result<(), String> {
         let Inner { id, storage, starts, boot, .. } = *self.0;
-        let overtaken = said.starts > starts || (said.starts == starts && said.boot != boot);
-        if said.storage != storage || starts == 0 || said.starts == 0 {
+        if said.storage != storage {
             return Ok(());
         }
+        let counted = starts > 0 && said.starts > 0;
+        let overtaken = counted && (said.starts > starts || (said.starts == starts && said.boot != boot));
         if overtaken {
             let why = older_copy(id, &Outdated::Start { said: starts, known: said.starts });
             state.outdated.get_or_insert_with(|| why.clone());
@@ -213,10 +229,15 @@ impl KeptMarks {
             let kept = |(id, Mark { storage, starts, boot, holds }): (u64, Mark)| {
                 (id, StoredMark { storage: storage.get(), starts, boot: boot.get(), holds })
             };
-            Stored { starts: self.0.starts, voters: state.marks.iter().map(kept).collect() }
+            Stored { starts: self.0.kept_starts, voters: state.marks.iter().map(kept).collect() }
         };
         write(path, &stored).inspect_err(|_| self.0.state.lock().changed = true)
     }
+}
+
+fn not_counted(path: &Path, error: &io::Error) {
+    let path = path.display();
+    tracing::warn!(%error, %path, "this start is not counted: an older copy of the directory would not show by it");
 }
 
 fn older_copy(id: u64, outdated: &Outdated) -> String {
@@ -255,4 +276,41 @@ fn read(path: &Path) -> io::Result<Stored> {
 
 fn write(path: &Path, stored: &Stored) -> io::Result<()> {
     archon_durable::replace(path, &serde_json::to_vec_pretty(stored).map_err(io::Error::other)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(directory: &Path) -> KeptMarks {
+        KeptMarks::begin(directory, 1, Uuid::from_u128(7), Uuid::new_v4())
+    }
+
+    #[test]
+    fn a_start_that_could_not_be_counted_kept_a_coordinator_away() {
+        let directory = tempfile::tempdir().unwrap();
+        for starts in 1..4 {
+            assert_eq!(begin(directory.path()).0.starts, starts);
+        }
+        // What is known of others is kept with the count.
+        let marks = begin(directory.path());
+        let other = v1::VoterMark {
+            id: 2,
+            storage: Bytes::copy_from_slice(&[1; 16]),
+            starts: 5,
+            boot: Bytes::copy_from_slice(&[2; 16]),
+            holds: 9,
+        };
+        marks.take(2, &[1; 16], &[other]).unwrap();
+        marks.keep().unwrap();
+        assert_eq!(begin(directory.path()).said().len(), 2);
+        // Damage is no other count: the file stays, and nothing is said.
+        let path = directory.path().join(FILE);
+        std::fs::write(&path, "{").unwrap();
+        let damaged = begin(directory.path());
+        assert_eq!((damaged.0.starts, damaged.0.path.is_none()), (0, true));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{");
+        // Nor is a directory that takes no file.
+        assert_eq!(begin(&directory.path().join("not there")).0.starts, 0);
+    }
 }

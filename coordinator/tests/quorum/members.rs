@@ -241,6 +241,16 @@ async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
     Coordinator::start(listener, config).await.unwrap()
 }
 
+/// Waits until a coordinator has kept of another one's directory what is waited for: it does so twice a second.
+async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_json::Value) -> bool) {
+    wait_for("what is known of the other's directory to be kept", SOON, || async {
+        let kept = std::fs::read_to_string(quorum.dirs[&keeper].path().join("voters.json")).unwrap_or_default();
+        let kept: serde_json::Value = serde_json::from_str(&kept).map_err(|error| error.to_string())?;
+        if fits(&kept["voters"][of.to_string()]) { Ok(()) } else { Err(kept.to_string()) }
+    })
+    .await;
+}
+
 async fn says_older_copy(started: &Coordinator) {
     let why =
         tokio::time::timeout(SOON, started.failed()).await.expect("an older copy of a directory took part").to_string();
@@ -257,15 +267,8 @@ async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_
     let old = tempfile::tempdir().unwrap();
     copy(quorum.dirs[&restored].path(), old.path());
     commit(&quorum, "precious").await;
-    // How far each log goes is told and kept twice a second.
-    wait_for("the third one to keep how far the other's log goes", SOON, || async {
-        let kept = std::fs::read_to_string(quorum.dirs[&third].path().join("voters.json")).unwrap_or_default();
-        let kept: serde_json::Value = serde_json::from_str(&kept).map_err(|error| error.to_string())?;
-        let view = quorum.view().await.map_err(|error| error.to_string())?;
-        let holds = kept["voters"][restored.to_string()]["holds"].as_u64().unwrap_or_default();
-        if holds >= view.applied_index { Ok(()) } else { Err(format!("{kept}, {}", view.applied_index)) }
-    })
-    .await;
+    let applied = quorum.view().await.unwrap().applied_index;
+    wait_kept(&quorum, third, restored, |kept| kept["holds"].as_u64() >= Some(applied)).await;
     for id in [leader, restored] {
         quorum.running.remove(&id).unwrap().stop().await;
     }
@@ -291,6 +294,7 @@ async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
     copy(quorum.dirs[&follower].path(), old.path());
     quorum.restart(follower).await;
     commit(&quorum, "since").await;
+    wait_kept(&quorum, leader, follower, |kept| kept["starts"].as_u64() == Some(2)).await;
     quorum.running.remove(&follower).unwrap().stop().await;
     let outdated = start_on(&quorum, follower, old.path()).await;
     says_older_copy(&outdated).await;
