@@ -76,13 +76,13 @@ impl KeptMarks {
     /// there on a full disk, too. Blocks.
     pub(crate) fn begin(directory: &Path, id: u64, storage: Uuid, boot: Uuid) -> Self {
         let path = directory.join(FILE);
-        let counted = read(&path).and_then(|stored| {
+        let counted = read(&path).map(|stored| {
             let next = Stored { starts: stored.starts.saturating_add(1), ..stored.clone() };
             match write(&path, &next) {
-                Ok(()) => Ok((next.starts, next)),
+                Ok(()) => (next.starts, next),
                 Err(error) => {
                     not_counted(&path, &error);
-                    Ok((0, stored))
+                    (0, stored)
                 }
             }
         });
