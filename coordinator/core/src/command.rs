@@ -20,7 +20,7 @@
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
 //! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
-//! | note a door | – | `NoteDoor` | that life goes on | an event ([`crate::doors`]) |
+//! | note a door | – | `NoteDoor` | that life goes on | an event (`doors`) |
 //! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator says so |
 //! | go on after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost told what it holds | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
