@@ -145,21 +145,17 @@ impl KeptMarks {
         if said.storage != storage {
             return Ok(());
         }
-        let counted = starts > 0 && said.starts > 0;
-        let overtaken = counted && (said.starts > starts || (said.starts == starts && said.boot != boot));
-        if overtaken {
-            let why = older_copy(id, &Outdated::Start { said: starts, known: said.starts });
-            state.outdated.get_or_insert_with(|| why.clone());
-            return Err(why);
-        }
         // What is said first is of before this start: nothing was acknowledged since.
         let first = !std::mem::replace(&mut state.is_heard, true);
-        if let Some(last) = state.began_at.filter(|last| first && *last < said.holds) {
-            let why = older_copy(id, &Outdated::Log { last, held: said.holds });
-            state.outdated.get_or_insert_with(|| why.clone());
-            return Err(why);
-        }
-        Ok(())
+        let lacks = state.began_at.filter(|last| first && *last < said.holds);
+        let outdated = match lacks {
+            _ if said.overtakes(starts, boot) => Outdated::Start { said: starts, known: said.starts },
+            Some(last) => Outdated::Log { last, held: said.holds },
+            None => return Ok(()),
+        };
+        let why = older_copy(id, &outdated);
+        state.outdated.get_or_insert_with(|| why.clone());
+        Err(why)
     }
 
     /// The log ends there as this process begins.
@@ -191,10 +187,9 @@ impl KeptMarks {
             };
             self.look(&raft);
             let this = self.clone();
-            match tokio::task::spawn_blocking(move || this.keep()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "what is known of the other voters was not kept"),
-                Err(error) => tracing::warn!(%error, "what is known of the other voters was not kept"),
+            let kept = tokio::task::spawn_blocking(move || this.keep()).await;
+            if let Err(error) = kept.map_err(io::Error::other).flatten() {
+                tracing::warn!(%error, "what is known of the other voters was not kept");
             }
             if over {
                 return;

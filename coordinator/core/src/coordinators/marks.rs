@@ -20,6 +20,15 @@ pub struct Mark {
     pub holds: u64,
 }
 
+impl Mark {
+    /// Whether a process that says that it is in this start has an older copy of the directory: a later start is known, or the same one by
+    /// another process. Who does not count says nothing by it.
+    pub fn overtakes(&self, starts: u64, boot: BootId) -> bool {
+        let both_count = self.starts > 0 && starts > 0;
+        both_count && (starts < self.starts || (starts == self.starts && boot != self.boot))
+    }
+}
+
 /// Why a voter is not heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Outdated {
@@ -66,15 +75,10 @@ impl Marks {
     /// # Errors
     /// A later start is known, or the same one by another process: its directory is an older copy.
     pub fn hear(&mut self, id: u64, storage: StorageId, starts: u64, boot: BootId) -> Result<bool, Outdated> {
-        if starts == 0 {
-            return Ok(false); // It does not count them.
-        }
-        let known = self.of(id, storage).filter(|known| known.starts > 0);
-        match known {
-            Some(known) if starts < known.starts || (starts == known.starts && boot != known.boot) => {
-                Err(Outdated::Start { said: starts, known: known.starts })
-            }
-            Some(known) if starts == known.starts => Ok(false),
+        match self.of(id, storage) {
+            Some(known) if known.overtakes(starts, boot) => Err(Outdated::Start { said: starts, known: known.starts }),
+            // It does not count them, or it is the start that is known.
+            _ if starts == 0 => Ok(false),
             _ => Ok(self.learn(id, Mark { storage, starts, boot, holds: 0 })),
         }
     }
