@@ -407,11 +407,8 @@ mod tests {
     use archon_wal::WalConfig;
     use archon_wal::disk::MemoryDisk;
 
-    #[tokio::test]
-    async fn a_refused_connection_is_not_tried_in_a_tight_loop() {
-        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        drop(free);
+    /// The network of the first coordinator of two.
+    fn network(addresses: Addresses) -> Network {
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
         let local_voter = LocalVoter {
@@ -422,8 +419,15 @@ mod tests {
             spoken: Spoken::default(),
             marks: KeptMarks::none(1, Uuid::nil()),
         };
-        let mut network =
-            Network::new(Transport::default(), local_voter, term, VoterReports::default(), Addresses::default());
+        Network::new(Transport::default(), local_voter, term, VoterReports::default(), addresses)
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_not_tried_in_a_tight_loop() {
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let mut network = network(Addresses::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;
@@ -438,19 +442,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_member_that_moved_was_called_at_its_old_address_until_another_led() {
-        let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
-        let expected = Arc::new([1, 2].into());
-        let local_voter = LocalVoter {
-            id: 1,
-            storage: Uuid::nil(),
-            quorum: Uuid::nil(),
-            expected,
-            spoken: Spoken::default(),
-            marks: KeptMarks::none(1, Uuid::nil()),
-        };
         let addresses = Addresses::default();
-        let reports = VoterReports::default();
-        let mut network = Network::new(Transport::default(), local_voter, term, reports, addresses.clone());
+        let mut network = network(addresses.clone());
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let old = free.local_addr().unwrap().to_string();
         drop(free);

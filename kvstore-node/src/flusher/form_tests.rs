@@ -24,6 +24,14 @@ fn source(rig: &Rig, config: FlusherConfig) -> Flusher {
     flusher
 }
 
+fn wait_formed(rig: &Rig, number: u64, attempt: u64) {
+    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(number, attempt)));
+}
+
+fn wait_rows_formed(rig: &Rig, number: u64, attempt: u64) {
+    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(number, attempt)));
+}
+
 fn position(rig: &Rig, number: u64) -> Option<Bytes> {
     rig.get(space(number), row::POSITION_KEY).unwrap()
 }
@@ -40,7 +48,7 @@ fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
     // The source goes on as well, beside the range.
     put(&handle, 1, 50, 0, "new");
     rig.set(|state| state.clear_steps = None);
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    wait_formed(&rig, 2, 5);
     let journal = rig.journal();
     let at = |wanted: &Note| journal.iter().position(|note| note == wanted).unwrap();
     assert!(at(&Note::Written(3, 1)) < at(&Note::Formed(2, 5)) && at(&Note::Written(1, 50)) < at(&Note::Formed(2, 5)));
@@ -74,7 +82,7 @@ fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
     rig.wait_for("the first step", |state| state.waiting);
     form(&handle, fourth(7, range(190, None))).unwrap();
     rig.set(|state| state.clear_steps = None);
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(4, 7)));
+    wait_formed(&rig, 4, 7);
     assert_eq!(values(&rig, 4).len(), 10);
     rig.set(|state| state.clear_steps = Some(0));
     form(&handle, fourth(8, range(0, None))).unwrap();
@@ -101,7 +109,7 @@ fn a_copy_that_a_restart_interrupted_is_formed_anew() {
         flusher.shutdown(TIMEOUT).unwrap();
         let flusher = rig.start(lazy());
         form(&flusher.handle(), job(6, range(100, Some(120)))).unwrap();
-        rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 6)));
+        wait_formed(&rig, 2, 6);
         flusher.shutdown(TIMEOUT).unwrap();
         assert_eq!(values(&rig, 2).into_keys().collect::<Vec<_>>(), (100..120).collect::<Vec<_>>());
     }
@@ -173,7 +181,7 @@ fn a_copy_that_had_waited_with_its_end_for_its_source_never_ended() {
     handle.form(job(5, range(180, None))).unwrap();
     handle.end_form(space(1), space(2), END).unwrap();
     rig.set(|state| state.clear_steps = None);
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    wait_formed(&rig, 2, 5);
     flusher.shutdown(TIMEOUT).unwrap();
 }
 
@@ -183,14 +191,14 @@ fn a_copy_follows_its_source_until_its_end_is_known() {
     let flusher = source(&rig, lazy());
     let handle = flusher.handle();
     handle.form(job(5, range(100, None))).unwrap();
-    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
+    wait_rows_formed(&rig, 2, 5);
     put(&handle, 1, 7, 150, "new");
     put(&handle, 1, 8, 20, "beside");
     rig.wait_for("the row", |state| state.journal.contains(&Note::Written(1, 8)));
     assert_eq!((values(&rig, 2)[&150].as_str(), position(&rig, 2)), ("new", None));
     handle.end_form(space(1), space(2), END).unwrap();
     put(&handle, 1, 9, 151, "later");
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    wait_formed(&rig, 2, 5);
     put(&handle, 1, 10, 152, "after it was told");
     rig.wait_for("the row", |state| state.journal.contains(&Note::Written(1, 10)));
     let formed = values(&rig, 2);
@@ -230,7 +238,7 @@ fn what_begins_in_a_turn_comes_after_the_rows_that_were_queued_before_it() {
     let clear = handle.clear(space(3)).unwrap();
     rig.set(|state| state.held = false);
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(3, clear)));
-    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
+    wait_rows_formed(&rig, 2, 5);
     assert!(values(&rig, 2).into_keys().eq(180..200) && values(&rig, 3).is_empty());
     flusher.shutdown(TIMEOUT).unwrap();
 }
@@ -241,7 +249,7 @@ fn a_copy_ends_behind_what_waits_for_its_source() {
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
     handle.form(job(5, range(150, None))).unwrap();
-    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(2, 5)));
+    wait_rows_formed(&rig, 2, 5);
     rig.set(|state| state.clear_steps = Some(3));
     handle.apply(space(1), Seq::new(7), clearing()).unwrap();
     rig.wait_for("the fourth step", |state| state.waiting);
@@ -249,7 +257,7 @@ fn a_copy_ends_behind_what_waits_for_its_source() {
     put(&handle, 1, 8, 180, "later");
     handle.end_form(space(1), space(2), END).unwrap();
     rig.set(|state| state.clear_steps = None);
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    wait_formed(&rig, 2, 5);
     let formed = values(&rig, 2);
     assert_eq!((formed[&180].as_str(), formed[&200].as_str()), ("later", "after"));
     flusher.shutdown(TIMEOUT).unwrap();
@@ -271,7 +279,7 @@ fn a_copy_that_nobody_waited_for_filled_the_disk_so_that_not_even_its_space_coul
     // With space again it is formed.
     handle.form(FormJob { to: space(4), ..job(6, range(0, None)) }).unwrap();
     rig.set(|state| state.tight = false);
-    rig.wait_for("the rows", |state| state.journal.contains(&Note::RowsFormed(4, 6)));
+    wait_rows_formed(&rig, 4, 6);
     flusher.shutdown(TIMEOUT).unwrap();
 }
 
@@ -289,7 +297,7 @@ fn a_copy_waits_for_space_on_the_disk() {
     }
     assert_eq!((position(&rig, 2), values(&rig, 3).len()), (None, 0));
     rig.set(|state| state.full = false);
-    rig.wait_for("the copy", |state| state.journal.contains(&Note::Formed(2, 5)));
+    wait_formed(&rig, 2, 5);
     assert_eq!(values(&rig, 2).len(), 100);
     flusher.shutdown(TIMEOUT).unwrap();
 }

@@ -113,17 +113,8 @@ pub fn keepers_of(node: RelayCandidate<'_>, keepers: &[RelayCandidate<'_>]) -> V
 mod tests {
     use super::*;
     use crate::relays::relay_count;
+    use crate::relays::tests::{candidates, cluster};
     use std::collections::BTreeMap;
-    use uuid::Uuid;
-
-    fn cluster() -> ClusterId {
-        ClusterId::new(Uuid::from_u128(7))
-    }
-
-    fn candidates(count: u64, zones: &[&'static str]) -> Vec<RelayCandidate<'static>> {
-        let zone = |number: u64| zones.get(usize::try_from(number).unwrap() % zones.len().max(1)).copied();
-        (1..=count).map(|number| RelayCandidate { node: NodeId::new(number), zone: zone(number) }).collect()
-    }
 
     #[test]
     fn every_node_has_two_keepers_that_are_not_itself_in_clusters_of_every_size() {

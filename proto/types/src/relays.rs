@@ -74,16 +74,17 @@ fn seed(cluster: ClusterId) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
     use uuid::Uuid;
 
-    fn cluster() -> ClusterId {
+    pub(crate) fn cluster() -> ClusterId {
         ClusterId::new(Uuid::from_u128(7))
     }
 
-    fn candidates(count: u64, zones: &[&'static str]) -> Vec<RelayCandidate<'static>> {
+    /// So many nodes, whose zones go round.
+    pub(crate) fn candidates(count: u64, zones: &[&'static str]) -> Vec<RelayCandidate<'static>> {
         let zone = |number: u64| zones.get(usize::try_from(number).unwrap() % zones.len().max(1)).copied();
         (1..=count).map(|number| RelayCandidate { node: NodeId::new(number), zone: zone(number) }).collect()
     }
