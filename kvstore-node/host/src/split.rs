@@ -247,7 +247,7 @@ fn is_given_up(row: &Partition, seal: &Seal) -> bool {
 
 #[cfg(test)]
 #[path = "split_tests.rs"]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(test)]
 #[path = "sealed_tests.rs"]

@@ -334,3 +334,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "split_off_tests.rs"]
+mod tests;

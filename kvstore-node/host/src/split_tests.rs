@@ -1,20 +1,19 @@
 use super::*;
-use crate::local_copy::FlushUrgency;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
-use archon_kv::{Engine, row as rows};
+use archon_kv::row as rows;
 use archon_replica::Input;
 use archon_types::{
-    Answer, ClientId, Epoch, Fact, KeyRange, Millis, Op, OpId, Partition, PartitionId, PlacementId, ReplicaState,
-    Report, RightCopy, RightStage, Seq, Split, Version,
+    Answer, ClientId, Epoch, KeyRange, Millis, Op, OpId, Partition, PartitionId, PlacementId, ReplicaState, RightCopy,
+    RightStage, Seq, Split, Version,
 };
 use bytes::Bytes;
 use uuid::Uuid;
 
-const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
+pub(crate) const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
 /// The copy of the partition that is split off.
-pub(super) const FORMED: PlacementId = PlacementId::new(20);
+pub(crate) const FORMED: PlacementId = PlacementId::new(20);
 
 archon_types::shown_by! {
     SealForgotten => a_leader_that_begins_keeps_to_what_its_log_gave_away,
@@ -27,7 +26,7 @@ archon_types::shown_by! {
 }
 
 /// The row while it is being split at `m`, in an attempt that began at version 2.
-pub(super) fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
+pub(crate) fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
     let copies = vec![RightCopy { id: FORMED, node: LIFE.node, stage: RightStage::Copying }];
     let at = Bytes::from_static(b"m");
     let split = Split { attempt: Version::new(2), at, right: RIGHT.index, copies, cut: true, position: None };
@@ -35,7 +34,7 @@ pub(super) fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) ->
 }
 
 /// The row while the copy is made and nothing is given up yet.
-fn copying(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
+pub(crate) fn copying(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
     let mut row = splitting(version, others);
     if let Some(split) = &mut row.split {
         split.cut = false;
@@ -44,38 +43,38 @@ fn copying(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
 }
 
 /// The row when the split is done.
-pub(super) fn parted(version: u64) -> Partition {
+pub(crate) fn parted(version: u64) -> Partition {
     let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::from_static(b"m")) };
     Partition { range, ..row(version, &[]) }
 }
 
-pub(super) fn configure(node: &mut Partitions<TestShell>, row: Partition) {
+pub(crate) fn configure(node: &mut Partitions<TestShell>, row: Partition) {
     assert!(node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]));
     settle(node);
 }
 
-pub(super) fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
+pub(crate) fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
     node.operate(request(op, reply));
     settle(node);
 }
 
-pub(super) fn is_answered(node: &Partitions<TestShell>, reply: &str) -> bool {
+pub(crate) fn is_answered(node: &Partitions<TestShell>, reply: &str) -> bool {
     node.shell().answers.iter().any(|(to, _)| *to == reply)
 }
 
-pub(super) fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a Refusal> {
+pub(crate) fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a Refusal> {
     node.shell().refusals.iter().find(|(to, _)| *to == reply).map(|(_, refusal)| refusal)
 }
 
 /// A leader that has given its keys from `m` on away in its log, after it took a write beyond.
-pub(super) fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
+pub(crate) fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
     let mut node = serving(Broken::by(mutant), row(1, &[]));
     ask(&mut node, put("z"), "before");
     configure(&mut node, splitting(2, &[]));
     node
 }
 
-pub(super) fn tick(node: &mut Partitions<TestShell>, at: u64) {
+pub(crate) fn tick(node: &mut Partitions<TestShell>, at: u64) {
     node.begin(Millis::new(at));
     node.tick(false, 0);
     settle(node);
@@ -167,225 +166,6 @@ fn a_page_ends_where_the_keys_are_given_away() {
     let page = node.shell().answers.iter().find(|(to, _)| *to == "scan");
     let Some((_, Ok(Answer::Page { entries, range, .. }))) = page else { panic!("{page:?}") };
     assert_eq!((entries.len(), range.end.as_deref()), (1, Some(&b"m"[..])));
-}
-
-#[test]
-fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
-    let mut node = sealed(None);
-    let job = node.shell().forms.first().cloned().expect("a job");
-    let range = KeyRange { begin: Bytes::from_static(b"m"), end: None };
-    assert_eq!((job.from, job.to, &job.range, job.attempt), (OWN, FORMED, &range, 2));
-    assert!(node.shell().engine.get(OWN, &rows::value_key(b"z")).expect("readable").is_some(), "what is to be copied");
-    node.formed(FORMED, 7);
-    assert!(node.shell().formed.is_empty(), "of another attempt");
-    node.formed(FORMED, 2);
-    let formed = node.shell_mut().formed.pop().expect("formed");
-    assert_eq!((formed.partition, node.shell().ends.clone()), (RIGHT, vec![(FORMED, formed.at)]));
-    let told = |node: &Partitions<TestShell>| {
-        node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Formed { .. })).count()
-    };
-    node.adopt(formed);
-    node.settle();
-    assert_eq!(told(&node), 0, "not on the disk yet");
-    settle(&mut node);
-    assert_eq!((told(&node), node.dormant().collect::<Vec<_>>()), (1, vec![(FORMED, RIGHT)]));
-    tick(&mut node, 1_100);
-    assert_eq!(told(&node), 1, "once for each version of the row");
-    configure(&mut node, splitting(3, &[]));
-    assert_eq!(told(&node), 2);
-    // Another partition from here on, at the position where the keys were given away.
-    let right = Partition {
-        id: RIGHT,
-        epoch: Epoch::new(3),
-        leader: Some(FORMED),
-        placements: vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }],
-        range,
-        ..row(6, &[])
-    };
-    node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: false }]);
-    settle(&mut node);
-    let local = &node.copies()[&FORMED];
-    assert!(local.serving && local.replica.last().seq >= formed.at.seq);
-}
-
-#[test]
-fn a_copy_of_which_rows_were_cleared_while_it_was_formed_was_never_begun_anew() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    configure(&mut node, copying(2, &[]));
-    assert_eq!(node.shell().forms.len(), 1);
-    node.spoilt(FORMED, 7);
-    settle(&mut node);
-    assert_eq!(node.shell().forms.len(), 1, "of another attempt");
-    node.spoilt(FORMED, 2);
-    settle(&mut node);
-    assert_eq!(node.shell().forms.len(), 2);
-}
-
-#[test]
-fn a_word_that_found_no_room_was_never_said_again() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    configure(&mut node, copying(2, &[]));
-    let told = |node: &Partitions<TestShell>| {
-        node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Mirroring { .. })).count()
-    };
-    node.shell_mut().reports_full = true;
-    node.mirroring(FORMED, 2);
-    tick(&mut node, 1_100);
-    assert_eq!(told(&node), 0);
-    node.shell_mut().reports_full = false;
-    tick(&mut node, 1_200);
-    assert_eq!(told(&node), 1);
-}
-
-#[test]
-fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    ask(&mut node, put("z"), "before");
-    configure(&mut node, copying(2, &[]));
-    for (op, reply) in [(put("m"), "put"), (get("z"), "get")] {
-        ask(&mut node, op, reply);
-        assert!(is_answered(&node, reply), "nothing is given up");
-    }
-    let shell = node.shell();
-    assert_eq!((shell.forms.len(), shell.ends.len()), (1, 0));
-    let told = |node: &Partitions<TestShell>| {
-        let fact = |report: &&Report| matches!(report.fact, Fact::Mirroring { copy: FORMED, .. });
-        node.shell().reports.iter().filter(fact).count()
-    };
-    assert_eq!((told(&node), node.copies()[&OWN].flush_urgency), (0, FlushUrgency::None));
-    node.mirroring(FORMED, 3);
-    settle(&mut node);
-    assert_eq!(told(&node), 0, "of another attempt");
-    node.mirroring(FORMED, 2);
-    settle(&mut node);
-    tick(&mut node, 1_100);
-    assert_eq!((told(&node), node.copies()[&OWN].flush_urgency), (1, FlushUrgency::Soon));
-    configure(&mut node, splitting(3, &[]));
-    assert_eq!((told(&node), node.shell().forms.len()), (2, 1));
-    let last = node.copies()[&OWN].replica.last().seq;
-    let ends: Vec<_> = node.shell().ends.iter().map(|(copy, end)| (*copy, end.seq)).collect();
-    assert_eq!(ends, [(FORMED, last)], "where its entry stands");
-    assert_eq!(node.copies()[&OWN].flush_urgency, FlushUrgency::None);
-    tick(&mut node, 1_200);
-    assert_eq!((told(&node), node.shell().ends.len()), (2, 1), "nothing is said or ended twice");
-}
-
-#[test]
-fn keys_were_given_up_while_a_copy_lacked_what_had_gathered_while_its_rows_were_copied() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    configure(&mut node, copying(2, &[]));
-    let told = |node: &Partitions<TestShell>| {
-        node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Mirroring { .. }))
-    };
-    ask(&mut node, put("z"), "gathers");
-    node.shell_mut().engine_busy = true;
-    node.mirroring(FORMED, 2);
-    for now in [1_200, 1_300, 2_000] {
-        tick(&mut node, now);
-        assert!(!told(&node), "{now}");
-    }
-    node.shell_mut().engine_busy = false;
-    tick(&mut node, 2_001);
-    assert!(told(&node), "the engine has it");
-}
-
-#[test]
-fn keys_were_given_up_to_a_copy_that_was_too_far_behind_to_be_formed_in_time() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    configure(&mut node, copying(2, &[]));
-    let told = |node: &Partitions<TestShell>| {
-        node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Mirroring { .. }))
-    };
-    node.shell_mut().lease_until = Millis::new(200_000);
-    node.shell_mut().engine_busy = true;
-    ask(&mut node, put("z"), "gathers");
-    node.mirroring(FORMED, 2);
-    // What the engine lacks was written so long ago; as time goes by more is put up with, and a second at most.
-    for (now, behind_ms) in [(1_200, 200), (3_000, 900), (60_000, 1_100), (120_000, 119_000)] {
-        node.copies.get_mut(&OWN).expect("it is open").gathering_since = Some(Millis::new(now - behind_ms));
-        tick(&mut node, now);
-        assert!(!told(&node), "{behind_ms} ms behind at {now}");
-    }
-    node.copies.get_mut(&OWN).expect("it is open").gathering_since = Some(Millis::new(119_200));
-    tick(&mut node, 120_100);
-    assert!(told(&node));
-}
-
-#[test]
-fn a_split_that_is_given_up_while_rows_are_copied_leaves_the_log_alone() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    configure(&mut node, copying(2, &[]));
-    let last = node.copies()[&OWN].replica.last();
-    configure(&mut node, row(3, &[]));
-    assert_eq!((node.copies()[&OWN].replica.last(), node.shell().stopped.clone()), (last, vec![FORMED]));
-    assert!(node.turn.splitting.is_empty(), "nothing is left to do");
-}
-
-#[test]
-fn what_was_formed_before_a_restart_is_told_of_and_not_formed_again() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    let mut found = crate::test_shell::held(RIGHT);
-    found.recovered.commit = Seq::new(10);
-    node.dormant.insert(FORMED, found);
-    configure(&mut node, splitting(2, &[]));
-    assert!(node.shell().forms.is_empty());
-    assert!(node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Formed { .. })));
-}
-
-#[test]
-fn what_is_formed_was_told_before_anybody_listened_to_a_new_life() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    node.dormant.insert(FORMED, crate::test_shell::held(RIGHT));
-    configure(&mut node, splitting(2, &[]));
-    let told = |node: &Partitions<TestShell>| {
-        node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Formed { .. })).count()
-    };
-    assert_eq!(told(&node), 1);
-    let next = Incarnation::new(LIFE.incarnation.get() + 1);
-    node.shell_mut().life.incarnation = next;
-    node.renew(crate::Life { incarnation: next, ..LIFE });
-    settle(&mut node);
-    tick(&mut node, 1_100);
-    assert_eq!(told(&node), 1, "the coordinators have not confirmed that life: they would refuse it for good");
-    node.duties(next, vec![Action::Configure { partition: splitting(2, &[]), placement: OWN }]);
-    settle(&mut node);
-    assert_eq!(told(&node), 2);
-}
-
-#[test]
-fn a_copy_that_is_deleted_or_opened_anew_is_formed_no_more() {
-    let mut node = sealed(None);
-    node.duties(LIFE.incarnation, vec![Action::Unload { partition: RIGHT, placement: FORMED }]);
-    node.formed(FORMED, 2);
-    assert!(node.shell().formed.is_empty());
-    settle(&mut node);
-    assert_eq!(node.shell().forms.len(), 1, "the row says still that it is to be formed");
-}
-
-#[test]
-fn a_copy_that_was_opened_was_formed_anew_over_its_rows_while_the_row_was_an_old_one() {
-    let mut node = sealed(None);
-    node.formed(FORMED, 2);
-    let formed = node.shell_mut().formed.pop().expect("formed");
-    node.adopt(formed);
-    settle(&mut node);
-    let placements = vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }];
-    let right = Partition { id: RIGHT, leader: Some(FORMED), placements, ..row(6, &[]) };
-    node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: false }]);
-    settle(&mut node);
-    tick(&mut node, 1_100);
-    assert_eq!(node.shell().forms.len(), 1);
-}
-
-#[test]
-fn a_copy_that_is_served_is_not_formed_whatever_an_old_row_says() {
-    let mut node = serving(Broken::default(), row(1, &[]));
-    let placements = vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }];
-    let right = Partition { id: RIGHT, leader: Some(FORMED), placements, ..row(6, &[]) };
-    node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: true }]);
-    settle(&mut node);
-    configure(&mut node, splitting(2, &[]));
-    assert!(node.shell().forms.is_empty());
 }
 
 fn nothing_is_read_of_what_was_given_away(mutant: Option<Mutant>) -> bool {
