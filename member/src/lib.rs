@@ -37,4 +37,4 @@ pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use registering::{Again, Registering};
 pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
 pub use reports::Reports;
-pub use ways::{Ways, next_by_relay};
+pub use ways::{ASKS_FOR_ITSELF, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, Ways, next_by_relay};

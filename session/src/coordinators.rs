@@ -2,6 +2,7 @@
 
 use crate::beats::{Answered, BeatStreams, Heard, Recipient, RelayAddress};
 use crate::link::Links;
+use archon_member::ASKS_FOR_ITSELF;
 use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::{detail_of, speaks_no_grpc};
 use archon_proto::convert::session::Member;
@@ -19,9 +20,6 @@ use tonic::{Code, Request, Response, Status};
 
 /// Attempts of one call after which its caller backs off.
 const ATTEMPTS_MAX: usize = 8;
-
-/// Of those whom a relay tells that no coordinator answers, one in so many asks for itself.
-const ASKS_FOR_ITSELF: u32 = 32;
 
 /// The addresses of coordinators that were learned; they change while the member runs.
 type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;

@@ -3,7 +3,7 @@
 use super::relays::Relays;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_member::{Heartbeats, LeaseAnswer, Taken, next_by_relay};
+use archon_member::{COORDINATOR_ANSWER_MS, Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::load::Load;
 use archon_security::BeatKey;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long an answer is waited for.
-const DEADLINE: Duration = Duration::from_millis(150);
+const DEADLINE: Duration = Duration::from_millis(COORDINATOR_ANSWER_MS);
 
 /// Heartbeats until the incarnation is over.
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life, key: BeatKey) -> LifeEnd {

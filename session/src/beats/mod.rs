@@ -13,7 +13,7 @@ pub(crate) use self::stream::Said;
 pub(crate) use self::streams::{Backlog, Streams};
 use crate::coordinators::NotGranted;
 use archon_frames::FrameError;
-use archon_member::{LeaseAnswer, Taken};
+use archon_member::{LeaseAnswer, RELAY_ANSWER_MS, Taken};
 use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::session::Member;
@@ -26,9 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
-
-/// How long a relay's answer is waited for: it says within 50 ms that no coordinator answers it.
-const RELAY_DEADLINE: Duration = Duration::from_millis(80);
 
 /// The streams of one life to whom it sends its heartbeats.
 #[derive(Debug)]
@@ -116,7 +113,7 @@ impl BeatStreams {
         if let Some(key) = self.key.as_ref().filter(|_| by_relay) {
             beat.proof = key.prove(&beat_statement(&beat));
         }
-        let deadline = if by_relay { RELAY_DEADLINE } else { self.deadline };
+        let deadline = if by_relay { Duration::from_millis(RELAY_ANSWER_MS) } else { self.deadline };
         let (number, until) = (beat.number, Instant::now() + deadline);
         let (outcome, answered) = oneshot::channel();
         self.asked.lock().insert(number, Asked { address: to.address().to_owned(), by_relay, outcome });

@@ -8,15 +8,9 @@ use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
 use archon_host::Life;
-use archon_member::{ReturnAddress, Taken, next_by_relay};
+use archon_member::{ASKS_FOR_ITSELF, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, ReturnAddress, Taken, next_by_relay};
 use archon_types::{Millis, NodeId, Over};
 use std::collections::VecDeque;
-
-/// How long the answer of a relay and that of a coordinator are waited for, in milliseconds.
-const RELAY_MS: u64 = 80;
-const COORDINATOR_MS: u64 = 150;
-/// Of those whom no relay helps one in so many asks for itself (rule 68).
-const ASKS_FOR_ITSELF: u64 = 32;
 
 /// For how many rounds a member whom its relays failed, and a coordinator answered, may ask without trying them.
 const STRAIGHT_ROUNDS: u32 = 10;
@@ -87,7 +81,7 @@ impl World {
         round.numbers.clear();
         if let Some(relay) = round.left.pop_front() {
             let heartbeat = process.heartbeats.send(now);
-            (round.asked, round.given_up_at) = (Asked::Relay(relay), now.plus(RELAY_MS));
+            (round.asked, round.given_up_at) = (Asked::Relay(relay), now.plus(RELAY_ANSWER_MS));
             round.numbers.push(heartbeat.number());
             let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
             let there = process.relaying.rows.address(relay).and_then(host_of);
@@ -100,7 +94,7 @@ impl World {
             Asked::Nobody | Asked::Relay(_) => {
                 if round.none_answers {
                     let random = &mut self.relays.random;
-                    let asks = random.below(ASKS_FOR_ITSELF) == 0 || all_ask;
+                    let asks = random.below(ASKS_FOR_ITSELF.into()) == 0 || all_ask;
                     self.relays.unhelped += 1;
                     self.relays.asked += u64::from(asks);
                     self.coverage.asked_for_themselves += u64::from(asks);
@@ -118,7 +112,7 @@ impl World {
                 return self.round_failed(host, pause);
             }
         };
-        (round.asked, round.given_up_at) = (asked, now.plus(COORDINATOR_MS));
+        (round.asked, round.given_up_at) = (asked, now.plus(COORDINATOR_ANSWER_MS));
         let mut messages = Vec::new();
         for coordinator in targets {
             let heartbeat = process.heartbeats.send(now);

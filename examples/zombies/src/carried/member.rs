@@ -1,15 +1,12 @@
 //! One member: its heartbeats by whatever way answers, the lease that comes of them, and the relay that it is for others.
 
 use crate::random::Random;
-use archon_member::{Carried, Grants, Heartbeat, Heartbeats, LeaseAnswer, Relay, Taken, Ways, next_by_relay};
+use archon_member::{
+    ASKS_FOR_ITSELF, COORDINATOR_ANSWER_MS, Carried, Grants, Heartbeat, Heartbeats, LeaseAnswer, RELAY_ANSWER_MS,
+    Relay, Taken, Ways, next_by_relay,
+};
 use archon_types::{Backoff, Incarnation, LeaseTiming, Millis, NodeId};
 use std::time::Duration;
-
-/// How long the answer of a relay and that of a coordinator are waited for, in milliseconds (PROTOCOL rule 67).
-const RELAY_MS: u64 = 80;
-const COORDINATOR_MS: u64 = 150;
-/// Of those whom no relay helps one in so many asks for itself (rule 68).
-const ASKS_FOR_ITSELF: u32 = 32;
 
 /// A heartbeat on its way.
 #[derive(Clone, Debug)]
@@ -100,7 +97,7 @@ impl Member {
             round.asked = to;
             round.number = beat.number();
         }
-        let waits_ms = if to.is_some() { RELAY_MS } else { COORDINATOR_MS };
+        let waits_ms = if to.is_some() { RELAY_ANSWER_MS } else { COORDINATOR_ANSWER_MS };
         Next::Send { beat: Beat(beat), to, given_up_at: now.plus(waits_ms) }
     }
 
