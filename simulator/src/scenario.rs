@@ -3,6 +3,7 @@
 use crate::random::Random;
 use archon_kv::DedupLimits;
 use archon_types::{LeaseTiming, Settings};
+use std::ops::Range;
 
 /// What a seed is after. Half of its faults bring about situations in which one sort of rule is all that helps; chance alone
 /// seldom makes two faults meet within the same tenth of a second.
@@ -104,16 +105,17 @@ const MERGES_END: u64 = 300_000_000;
 /// Seeds of which one in so many is about splits, and another about merges, from where they are drawn.
 const DRAWN_RANGES: u64 = 6;
 
+/// Whether a seed is about what these seeds are about, as an eighth of the drawn ones is, by a number of its own.
+fn is_of(seeds: Range<u64>, number: u64, seed: u64) -> bool {
+    seeds.contains(&seed) || (seed >= crate::base::DRAWN_FROM && Random::new(seed ^ number).below(8) == 0)
+}
+
 /// Seeds from there on up to here are about recoveries of the coordinators.
 const RECOVERIES_END: u64 = 400_000_000;
 
 /// Whether the coordinators of this seed lose their majority.
 fn recovers(seed: u64) -> bool {
-    match seed {
-        MERGES_END..RECOVERIES_END => true,
-        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x4EC0_74ED).below(8) == 0,
-        _ => false,
-    }
+    is_of(MERGES_END..RECOVERIES_END, 0x4EC0_74ED, seed)
 }
 
 /// Seeds from there on up to here are about upgrades.
@@ -121,11 +123,7 @@ const UPGRADES_END: u64 = 500_000_000;
 
 /// Whether members of this seed are replaced by other versions.
 fn upgrades(seed: u64) -> bool {
-    match seed {
-        RECOVERIES_END..UPGRADES_END => true,
-        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0B64_ADED).below(8) == 0,
-        _ => false,
-    }
+    is_of(RECOVERIES_END..UPGRADES_END, 0x0B64_ADED, seed)
 }
 
 /// Seeds from there on up to here are about changes of the quorum.
@@ -133,11 +131,7 @@ const QUORUM_END: u64 = 600_000_000;
 
 /// Whether the coordinators of this seed come and go.
 fn changes_quorum(seed: u64) -> bool {
-    match seed {
-        UPGRADES_END..QUORUM_END => true,
-        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0057_A7ED).below(8) == 0,
-        _ => false,
-    }
+    is_of(UPGRADES_END..QUORUM_END, 0x0057_A7ED, seed)
 }
 
 /// Seeds from there on up to here are about relays.
@@ -145,11 +139,7 @@ const RELAYS_END: u64 = 700_000_000;
 
 /// Whether nodes of this seed carry each other's heartbeats.
 fn relays(seed: u64) -> bool {
-    match seed {
-        QUORUM_END..RELAYS_END => true,
-        crate::base::DRAWN_FROM.. => Random::new(seed ^ 0x0CA2_21ED).below(8) == 0,
-        _ => false,
-    }
+    is_of(QUORUM_END..RELAYS_END, 0x0CA2_21ED, seed)
 }
 
 /// What a seed is about in which they do: one in three keeps its own theme.
