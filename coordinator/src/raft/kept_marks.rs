@@ -65,10 +65,21 @@ struct State {
     began_at: Option<u64>,
     /// Somebody has said something about this voter since: from then on its log goes on.
     is_heard: bool,
+    /// What messages say, as long as nothing is news: there are many of them.
+    said: Option<Vec<v1::VoterMark>>,
     /// Something is not kept yet.
     changed: bool,
     /// Why this coordinator is not to go on.
     outdated: Option<String>,
+}
+
+impl State {
+    /// Takes note of whether what is known has become more.
+    fn note(&mut self, news: bool) {
+        if news {
+            (self.changed, self.said) = (true, None);
+        }
+    }
 }
 
 impl KeptMarks {
@@ -112,11 +123,15 @@ impl KeptMarks {
 
     /// What each message says: of this coordinator first.
     pub(super) fn said(&self) -> Vec<v1::VoterMark> {
-        let Inner { id, storage, starts, boot, .. } = &*self.0;
-        let own = Mark { storage: *storage, starts: *starts, boot: *boot, holds: 0 };
-        let state = self.0.state.lock();
-        let others = state.marks.iter().filter(|(other, _)| other != id);
-        std::iter::once((*id, own)).chain(others).map(to_wire).collect()
+        let Inner { id, storage, starts, boot, .. } = *self.0;
+        let mut state = self.0.state.lock();
+        let State { marks, said, .. } = &mut *state;
+        let said = said.get_or_insert_with(|| {
+            let own = Mark { storage, starts, boot, holds: 0 };
+            let others = marks.iter().filter(|(other, _)| *other != id);
+            std::iter::once((id, own)).chain(others).map(to_wire).collect()
+        });
+        said.clone()
     }
 
     /// Takes in what a message says, whose sender was checked by number and directory.
@@ -131,9 +146,11 @@ impl KeptMarks {
                 self.judge_self(&mut state, mark)?;
             } else if id == sender {
                 let heard = state.marks.hear(sender, StorageId::new(storage), mark.starts, mark.boot);
-                state.changed |= heard.map_err(|outdated| older_copy(sender, &outdated))?;
+                let news = heard.map_err(|outdated| older_copy(sender, &outdated))?;
+                state.note(news);
             } else {
-                state.changed |= state.marks.learn(id, mark);
+                let news = state.marks.learn(id, mark);
+                state.note(news);
             }
         }
         Ok(())
@@ -210,7 +227,8 @@ impl KeptMarks {
             let storage = StorageId::new(voter.storage);
             let known = state.marks.of(*id, storage).copied();
             let known = known.unwrap_or(Mark { storage, starts: 0, boot: BootId::new(Uuid::nil()), holds: 0 });
-            state.changed |= state.marks.learn(*id, Mark { holds: matched.min(committed), ..known });
+            let news = state.marks.learn(*id, Mark { holds: matched.min(committed), ..known });
+            state.note(news);
         }
     }
 
