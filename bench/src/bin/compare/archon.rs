@@ -1,6 +1,7 @@
 //! Archon: three coordinators and three nodes, with a table of two copies, one of three, and one by ranges.
 
-use crate::system::{START_LIMIT, Seen, System, drive};
+use crate::report::{ARCHON, ARCHON_LIBRARY};
+use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, START_LIMIT, Seen, System, drive};
 use archon_bench::own_path;
 use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState, Transport};
 use archon_integration_tests::{Cluster, Options};
@@ -24,9 +25,11 @@ enum Kind {
 }
 
 struct ArchonSystem {
-    name: String,
+    name: &'static str,
     copies: u8,
     kind: Kind,
+    /// Whether it is used as a program of several threads uses the library.
+    library: bool,
     target: Arc<Archon>,
     cluster: Rc<Cluster>,
 }
@@ -58,30 +61,36 @@ pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<
         until("the tables with three copies", START_LIMIT, whole).await?;
         Ok::<_, anyhow::Error>(())
     })?;
-    let system = |copies: u8, kind: Kind, table: &str| {
+    let system = |name: &'static str, copies: u8, kind: Kind, table: &str| {
         let target = Archon {
             endpoints: endpoints.clone(),
             table: table.into(),
             timeout: Duration::from_secs(10),
             transport: Transport::default(),
         };
-        let ranges = if kind == Kind::Ranges { ", ranges" } else { "" };
-        let name = format!("Archon, R = {copies}{ranges}");
-        Box::new(ArchonSystem { name, copies, kind, target: Arc::new(target), cluster: Rc::clone(&cluster) })
-            as Box<dyn System>
+        let (target, cluster, library) = (Arc::new(target), Rc::clone(&cluster), name == ARCHON_LIBRARY);
+        Box::new(ArchonSystem { name, copies, kind, library, target, cluster }) as Box<dyn System>
     };
-    Ok(vec![system(2, Kind::Hashed, "default"), system(3, Kind::Hashed, "three"), system(3, Kind::Ranges, "ranges")])
+    Ok(vec![
+        system(ARCHON_LIBRARY, 2, Kind::Hashed, "default"),
+        system(ARCHON, 2, Kind::Hashed, "default"),
+        system("Archon, R = 3", 3, Kind::Hashed, "three"),
+        system("Archon, R = 3, ranges", 3, Kind::Ranges, "ranges"),
+    ])
 }
 
 impl System for ArchonSystem {
     fn name(&self) -> &str {
-        &self.name
+        self.name
     }
 
     fn shape(&self) -> String {
+        let how = match self.library {
+            true => "four clients of the library on two threads, shared by all tasks",
+            false => "one client of the library for all tasks, on one thread",
+        };
         format!(
-            "one client library for all clients, one stream per node; a write is answered when {} copies have synced it, \
-             a read is linearizable",
+            "{how}, one stream per client and node; a write is answered when {} copies have synced it, a read is linearizable",
             self.copies
         )
     }
@@ -92,7 +101,11 @@ impl System for ArchonSystem {
     }
 
     fn connections(&self, _clients: usize) -> usize {
-        1
+        if self.library { LIBRARY_CLIENTS } else { 1 }
+    }
+
+    fn threads(&self, asked: usize) -> usize {
+        if self.library { LIBRARY_THREADS } else { asked }
     }
 
     fn does(&self, mix: Mix) -> bool {

@@ -15,6 +15,7 @@ mod pipe;
 mod plot;
 mod redis;
 mod redis_benchmark;
+mod redis_rs;
 mod report;
 mod resp;
 mod system;
@@ -22,7 +23,7 @@ mod zookeeper;
 
 use anyhow::Context;
 use archon_bench::become_archon;
-use archon_load::Mix;
+use archon_load::{Distribution, Mix};
 use clap::{Parser, ValueEnum};
 use measure::Ladder;
 use report::{Machine, Report, Used};
@@ -96,6 +97,9 @@ struct Args {
     /// Bytes of each value.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     value_bytes: u32,
+    /// Choose keys by Zipf's law with this skew, as YCSB does with 0.99, instead of all alike.
+    #[arg(long, value_name = "THETA")]
+    zipf: Option<f64>,
     /// Entries per scan.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     scan_limit: u32,
@@ -124,6 +128,7 @@ fn main() -> anyhow::Result<ExitCode> {
     anyhow::ensure!(args.seconds >= 0.1 && args.seconds <= 3_600.0, "--seconds must be between 0.1 and 3600");
     anyhow::ensure!(args.warmup >= 0.0 && args.warmup <= 3_600.0, "--warmup must be between 0 and 3600");
     anyhow::ensure!(args.clients.iter().all(|clients| (1..=10_000).contains(clients)), "--clients must be 1 to 10000");
+    anyhow::ensure!(args.zipf.is_none_or(|theta| theta > 0.0 && theta < 1.0), "--zipf must be between 0 and 1");
     raise_limit()?;
     // The servers end when the comparison does, however that comes about: it runs on a thread of its own and looks at
     // STOP, so that everything is dropped in order.
@@ -185,6 +190,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
         warm_up: Duration::from_secs_f64(args.warmup),
         keys: args.keys,
         value_bytes: args.value_bytes as usize,
+        distribution: args.zipf.map_or(Distribution::Uniform, |theta| Distribution::Zipfian { theta }),
         threads: args.threads as usize,
     };
     ladder.load(&systems)?;
@@ -198,6 +204,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
         seconds: args.seconds,
         keys: args.keys,
         value_bytes: ladder.value_bytes,
+        zipf: args.zipf,
         threads: ladder.threads,
         fdatasync,
         systems: used,

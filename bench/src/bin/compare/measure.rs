@@ -3,7 +3,7 @@
 use crate::disk::{self, Syncs};
 use crate::system::{STOP, System};
 use anyhow::Context;
-use archon_load::{End, Mix, Workload, cpu_of};
+use archon_load::{Distribution, End, Mix, Workload, cpu_of};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ pub(crate) struct Ladder {
     pub(crate) warm_up: Duration,
     pub(crate) keys: u64,
     pub(crate) value_bytes: usize,
+    pub(crate) distribution: Distribution,
     pub(crate) threads: usize,
 }
 
@@ -51,13 +52,15 @@ pub(crate) fn name(mix: Mix) -> &'static str {
 
 impl Ladder {
     fn workload(&self, mix: Mix, clients: usize, system: &dyn System) -> Workload {
-        let connections = system.connections(clients).max(self.threads).min(clients);
+        let threads = system.threads(self.threads);
+        let connections = system.connections(clients).max(threads).min(clients);
         Workload {
             mix,
             keys: self.keys,
             value_bytes: self.value_bytes,
+            distribution: self.distribution,
             connections,
-            threads: self.threads.min(connections),
+            threads: threads.min(connections),
             warm_up: self.warm_up,
             end: End::After(self.length),
             ..Workload::puts(clients)

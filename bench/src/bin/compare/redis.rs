@@ -3,8 +3,9 @@
 use crate::Started;
 use crate::pipe::Pipe;
 use crate::redis_benchmark::RedisBenchmark;
+use crate::redis_rs::RedisRs;
 use crate::resp::{self, DedicatedConnection, Reply, Resp};
-use crate::system::{Seen, System, drive, now, program, until, version};
+use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, Seen, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Process, spawn};
@@ -31,10 +32,19 @@ pub(crate) struct Redis {
     shared: bool,
 }
 
-struct RedisSystem {
-    target: Arc<Redis>,
+/// How clients reach it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    OwnConnections,
+    Pipelined,
+    Library,
+}
+
+struct RedisSystem<C> {
+    target: Arc<C>,
     servers: Rc<Vec<Process>>,
     name: &'static str,
+    shape: Shape,
 }
 
 /// Starts the cluster; `None` if Redis is not installed.
@@ -75,13 +85,15 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
     anyhow::ensure!(created.status.success(), "redis-cli: {}", String::from_utf8_lossy(&created.stdout));
     let (masters, slots) = until("Redis Cluster to be whole", || whole(addresses))?;
     let servers = Rc::new(servers);
-    let [own, pipelined, its_own] = crate::report::REDIS_SHAPES;
-    let mut systems: Vec<Box<dyn System>> = [(false, own), (true, pipelined)]
-        .map(|(shared, name)| {
-            let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
-            Box::new(RedisSystem { target, servers: Rc::clone(&servers), name }) as Box<dyn System>
-        })
-        .into();
+    let [library, own, pipelined, its_own] = crate::report::REDIS_SHAPES;
+    let target = Arc::new(RedisRs::new(&masters)?);
+    let by_library = RedisSystem { target, servers: Rc::clone(&servers), name: library, shape: Shape::Library };
+    let mut systems: Vec<Box<dyn System>> = vec![Box::new(by_library)];
+    systems.extend([(Shape::OwnConnections, own), (Shape::Pipelined, pipelined)].map(|(shape, name)| {
+        let shared = shape == Shape::Pipelined;
+        let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
+        Box::new(RedisSystem { target, servers: Rc::clone(&servers), name, shape }) as Box<dyn System>
+    }));
     if let Some(program) = program("redis-benchmark") {
         let address = masters[0].clone();
         systems.push(Box::new(RedisBenchmark { program, address, servers, name: its_own }));
@@ -134,15 +146,18 @@ fn whole(addresses: &[String]) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
     Ok((masters, slots))
 }
 
-impl System for RedisSystem {
+impl<C: Connect> System for RedisSystem<C> {
     fn name(&self) -> &str {
         self.name
     }
 
     fn shape(&self) -> String {
-        let how = match self.target.shared {
-            false => "each client has a connection of its own to each master",
-            true => "all clients share one connection to each master, pipelined and coalesced",
+        let how = match self.shape {
+            Shape::OwnConnections => "each client has a connection of its own to each master",
+            Shape::Pipelined => "all clients share one connection to each master, pipelined and coalesced",
+            Shape::Library => {
+                "four clients of redis-rs on two threads, shared by all tasks, each with one pipelined connection to each master"
+            }
         };
         format!(
             "{how}; a write is answered when the master has synced it (appendfsync always), before its replica has it"
@@ -154,7 +169,15 @@ impl System for RedisSystem {
     }
 
     fn connections(&self, clients: usize) -> usize {
-        if self.target.shared { 1 } else { clients }
+        match self.shape {
+            Shape::OwnConnections => clients,
+            Shape::Pipelined => 1,
+            Shape::Library => LIBRARY_CLIENTS,
+        }
+    }
+
+    fn threads(&self, asked: usize) -> usize {
+        if self.shape == Shape::Library { LIBRARY_THREADS } else { asked }
     }
 
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {

@@ -10,6 +10,11 @@ use std::time::{Duration, Instant};
 /// Set when the reader wants the comparison to end.
 pub(crate) static STOP: AtomicBool = AtomicBool::new(false);
 
+/// How a program holds a client library: a few clients, which all its tasks share.
+pub(crate) const LIBRARY_CLIENTS: usize = 4;
+/// And the threads that they are on.
+pub(crate) const LIBRARY_THREADS: usize = 2;
+
 /// How long a system may take to start.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(90);
 /// How much longer than asked for a run may take.
@@ -29,6 +34,11 @@ pub(crate) trait System {
 
     /// Connections that so many clients share.
     fn connections(&self, clients: usize) -> usize;
+
+    /// Threads that drive it, of so many that were asked for.
+    fn threads(&self, asked: usize) -> usize {
+        asked
+    }
 
     /// Whether it is to be measured by these operations.
     fn does(&self, mix: Mix) -> bool {
