@@ -72,6 +72,7 @@ const fn word(waited_for: WaitsFor) -> &'static str {
         WaitsFor::Leadership => "leadership",
         WaitsFor::Reshaping => "reshaping",
         WaitsFor::Clients => "clients",
+        WaitsFor::Room => "room",
         WaitsFor::Confirmation => "confirmation",
     }
 }

@@ -139,9 +139,7 @@ impl<S: Shell> Turn<S> {
     }
 
     fn write(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
-        if let Err(kind) = self.room(local) {
-            return self.refuse(local, request.reply, Refusal::NoWrites(kind));
-        }
+        let Some(request) = self.wait_for_room(local, request) else { return };
         let Some(request) = self.remember(local, request) else { return };
         let Some(next) = local.replica.next_position() else {
             let refusal = self.elsewhere(local.partition);
@@ -183,6 +181,17 @@ impl<S: Shell> Turn<S> {
             }
             Err(kind) => self.refuse(local, request.reply, Refusal::NoWrites(kind)),
         }
+    }
+
+    /// Gives a write back if there is room for it; otherwise it waits, or is refused.
+    fn wait_for_room(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
+        let Err(kind) = self.room(local) else { return Some(request) };
+        let request = match kind {
+            ErrorKind::Overloaded => self.park_for(local, request, self.park_limits.room_ms, WaitsFor::Room)?,
+            _ => request,
+        };
+        self.refuse(local, request.reply, Refusal::NoWrites(kind));
+        None
     }
 
     /// What becomes of a named write whose key is another partition's: what was recorded of it here, or that nothing was done

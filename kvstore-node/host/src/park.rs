@@ -1,5 +1,6 @@
 //! Operations that wait for a leadership to settle, instead of being sent away to ask again: at the node that is about to
-//! lead until it serves, at the node that gave the leadership up until it can say who leads now.
+//! lead until it serves, at the node that gave the leadership up until it can say who leads now. Writes for which there is no room
+//! wait as well, in the order in which they came: whoever is sent away may find that others were quicker each time it comes back.
 
 use crate::local_copy::LocalCopy;
 use crate::request::{Reply as _, Request, WaitsFor};
@@ -16,13 +17,15 @@ pub struct ParkLimits {
     pub behind_ms: u64,
     /// How long a new client's operation waits until a new leader has read whom its partition remembers, in milliseconds.
     pub reading_ms: u64,
-    /// Most operations that wait for one partition's leadership; more are refused, retryably.
+    /// How long a write waits for room: until the engine, the log or followers have taken what is before it, in milliseconds.
+    pub room_ms: u64,
+    /// Most operations that wait at one partition; more are refused, retryably.
     pub parked_max: usize,
 }
 
 impl Default for ParkLimits {
     fn default() -> Self {
-        Self { settle_ms: 1_000, behind_ms: 200, reading_ms: 1_000, parked_max: 1_024 }
+        Self { settle_ms: 1_000, behind_ms: 200, reading_ms: 1_000, room_ms: 2_000, parked_max: 1_024 }
     }
 }
 

@@ -78,6 +78,32 @@ fn an_operation_that_comes_before_the_leader_serves_waits_for_that() {
     assert_eq!(answered(&partitions), ["early"]);
 }
 
+#[test]
+fn a_write_without_room_was_sent_away_again_and_again_while_others_were_quicker() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let (begun, wait_ms) = (partitions.shell().now.get(), crate::ParkLimits::default().room_ms);
+    let at = |partitions: &mut Partitions<crate::test_shell::TestShell>, ms, full| {
+        partitions.shell_mut().is_full = full;
+        partitions.begin(begun.plus(ms));
+        partitions.tick(false, 1);
+        settle(partitions);
+    };
+    partitions.shell_mut().is_full = true;
+    partitions.operate(request(put("key"), "first"));
+    partitions.operate(request(put("key"), "second"));
+    partitions.operate(request(get("key"), "read"));
+    assert_eq!(answered(&partitions), ["read"], "reads need no room");
+    at(&mut partitions, 20, true);
+    assert_eq!((refused(&partitions).len(), answered(&partitions).len()), (0, 1));
+    at(&mut partitions, 40, false);
+    assert_eq!(answered(&partitions), ["read", "first", "second"]);
+
+    partitions.shell_mut().is_full = true;
+    partitions.operate(request(put("key"), "in vain"));
+    at(&mut partitions, 40 + wait_ms, true);
+    assert_eq!(refused(&partitions), [&Refusal::NoWrites(ErrorKind::Overloaded)]);
+}
+
 /// Its row stays as it is for weeks.
 #[test]
 fn a_replica_waits_as_long_as_the_settings_say_by_now() {

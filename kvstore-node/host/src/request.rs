@@ -25,6 +25,8 @@ pub enum WaitsFor {
     Reshaping,
     /// The leader is still to read whom the partition remembers.
     Clients,
+    /// The engine, the log or followers are to take what is before it.
+    Room,
     /// The other copies are to confirm that this one still leads.
     Confirmation,
 }
@@ -44,7 +46,7 @@ pub struct Request<R> {
     pub id: Option<OpId>,
     /// The table version by which the client came here; zero if it did not say.
     pub known: Version,
-    /// Since when it has waited for the partition's leadership to settle, on the local clock.
+    /// Since when it has waited to be evaluated, on the local clock.
     pub parked_at: Option<Millis>,
     /// The epoch whose leadership was confirmed by a round that began after this read had arrived.
     pub confirmed: Option<Epoch>,

@@ -64,6 +64,8 @@ pub(crate) struct TestShell {
     /// For how long keys were sealed, each time.
     pub(crate) sealed_ms: Vec<u64>,
     pub(crate) asks: Vec<YieldAsk>,
+    /// No write finds room.
+    pub(crate) is_full: bool,
     /// No report finds room.
     pub(crate) reports_full: bool,
     /// The engine is at work on something else.
@@ -97,6 +99,7 @@ impl Default for TestShell {
             searches: Vec::new(),
             sealed_ms: Vec::new(),
             asks: Vec::new(),
+            is_full: false,
             reports_full: false,
             engine_busy: false,
         }
@@ -173,7 +176,7 @@ impl Shell for TestShell {
         Vec::new()
     }
     fn room(&self) -> Result<(), ErrorKind> {
-        Ok(())
+        if self.is_full { Err(ErrorKind::Overloaded) } else { Ok(()) }
     }
     fn logged_bytes(&self, entry: &Entry) -> u64 {
         entry.bytes.len() as u64

@@ -75,6 +75,12 @@ impl ShardShell {
             (ErrorKind::ReadOnly, None) => {
                 format!("partition {partition} takes no writes now: the log of its leader, node {node}, has no room")
             }
+            (ErrorKind::Overloaded, _) => {
+                format!(
+                    "partition {partition} has no room for more writes: the disk of node {node}, or of a follower, takes them \
+                     slower than clients bring them"
+                )
+            }
             _ => format!("partition {partition} takes no writes now on node {node}"),
         };
         ErrorDetail::new(kind, why).with_retry_after_ms(20)
