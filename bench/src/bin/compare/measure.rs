@@ -7,7 +7,14 @@ use archon_load::{Distribution, End, Mix, Workload, cpu_of};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Servers are idle once all of them together have used less than this part of a core for so long.
+const QUIET_SHARE: f64 = 0.25;
+/// Longer than what was written is gathered before it goes to an engine.
+const QUIET: Duration = Duration::from_secs(16);
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -77,7 +84,7 @@ impl Ladder {
             let written = seen.ops_with_warm_up;
             eprintln!("{}: {written} times a key was written, {:.0} per second", system.name(), seen.ops_per_second);
         }
-        Ok(())
+        settle(systems)
     }
 
     /// Measures everything.
@@ -116,10 +123,9 @@ impl Ladder {
     }
 
     fn once(&self, system: &dyn System, mix: Mix, clients: usize) -> anyhow::Result<Point> {
-        let cpu = || -> Duration { system.pids().into_iter().map(cpu_of).sum() };
-        let before = cpu();
+        let before = cpu(&[system]);
         let seen = system.run(&self.workload(mix, clients, system)).with_context(|| system.name().to_owned())?;
-        let server_cpu = cpu().saturating_sub(before);
+        let server_cpu = cpu(&[system]).saturating_sub(before);
         Ok(Point {
             system: system.name().to_owned(),
             operation: name(mix),
@@ -133,6 +139,28 @@ impl Ladder {
             rounds: vec![seen.ops_per_second],
         })
     }
+}
+
+/// CPU time of all servers of these systems.
+fn cpu(systems: &[&dyn System]) -> Duration {
+    systems.iter().flat_map(|system| system.pids()).map(cpu_of).sum()
+}
+
+/// Waits until what loading left to be done in the background is done: whoever is measured first would pay for it.
+fn settle(systems: &[Box<dyn System>]) -> anyhow::Result<()> {
+    let systems: Vec<&dyn System> = systems.iter().map(AsRef::as_ref).collect();
+    let began = Instant::now();
+    let mut quiet_since = began;
+    while quiet_since.elapsed() < QUIET && began.elapsed() < SETTLE_LIMIT {
+        anyhow::ensure!(!STOP.load(Ordering::Relaxed), "interrupted");
+        let before = cpu(&systems);
+        std::thread::sleep(LOOK);
+        if cpu(&systems).saturating_sub(before) > LOOK.mul_f64(QUIET_SHARE) {
+            quiet_since = Instant::now();
+        }
+    }
+    eprintln!("the servers were left alone for {:.0} s after that", began.elapsed().as_secs_f64());
+    Ok(())
 }
 
 /// The point in the middle by throughput, with the throughput of all.
