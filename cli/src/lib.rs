@@ -23,6 +23,7 @@ mod recover;
 mod serve;
 #[cfg(feature = "otlp")]
 mod spans;
+mod stalls;
 mod version;
 mod wanted;
 

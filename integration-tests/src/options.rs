@@ -3,6 +3,7 @@
 use crate::network::Network;
 use crate::release::Release;
 use archon_local_cluster::Layout;
+use archon_types::Failover;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ impl Options {
     /// What of it the first start of the quorum decides.
     pub(crate) const fn layout(&self) -> Layout {
         let Self { coordinators, nodes_min, partitions, replication, .. } = *self;
-        Layout { coordinators, nodes_min, partitions, replication }
+        Layout { coordinators, nodes_min, partitions, replication, failover: Failover::Standard }
     }
 
     /// The same with three copies of each of 64 partitions: what a cluster of three nodes is unless told otherwise.

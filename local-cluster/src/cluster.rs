@@ -7,6 +7,7 @@ use crate::ports::free_addresses;
 use crate::process::Process;
 use archon_client::{Admin, Right, Role, Status, Transport};
 use archon_load::{Look, Wait, wait_for, watch};
+use archon_types::Failover;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,13 @@ pub const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// The node that joins later.
 pub const LATE_NODE: &str = "ephesus";
 /// Three coordinators, and three copies of each of nine partitions.
-pub const SMALL: Layout = Layout { coordinators: 3, nodes_min: FIRST_NODES.len(), partitions: 9, replication: 3 };
+pub const SMALL: Layout = Layout {
+    coordinators: 3,
+    nodes_min: FIRST_NODES.len(),
+    partitions: 9,
+    replication: 3,
+    failover: Failover::Standard,
+};
 
 /// How often new ports are tried when somebody else took one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::process::Process;
+use archon_types::Failover;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -16,6 +17,8 @@ pub struct Layout {
     pub partitions: u32,
     /// Copies of each partition.
     pub replication: u8,
+    /// How soon others take over from a node that died.
+    pub failover: Failover,
 }
 
 /// Where a member listens, and how others reach it.
@@ -44,6 +47,7 @@ impl Layout {
         arguments.extend(words(&["--partitions", &self.partitions.to_string()]));
         arguments.extend(words(&["--replication", &self.replication.to_string()]));
         arguments.extend(words(&["--min-nodes", &self.nodes_min.to_string()]));
+        arguments.extend(words(&["--failover", self.failover.as_str()]));
         arguments.extend(["--data-dir".into(), data.into()]);
         arguments
     }

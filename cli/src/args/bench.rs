@@ -1,8 +1,10 @@
 //! Options of the verbs that measure.
 
+use super::bootstrap::failover;
 use super::parse::{duration, name, split_size};
 use archon_load::Distribution;
 use archon_load::attack::Attack;
+use archon_types::Failover;
 use clap::Subcommand;
 use serde::Serialize;
 use std::time::Duration;
@@ -143,6 +145,9 @@ pub(crate) struct LocalArgs {
     #[arg(long, value_name = "N", requires = "local", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) replication: u8,
+    /// How soon others take over from a node of it that died: `standard` or `fast`.
+    #[arg(long, value_name = "PROFILE", requires = "local", default_value = "standard", value_parser = failover)]
+    pub(crate) failover: Failover,
     /// Keep its data and logs.
     #[arg(long, requires = "local")]
     pub(crate) keep: bool,

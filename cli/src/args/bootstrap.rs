@@ -1,6 +1,6 @@
 //! The flags for the settings of the whole cluster, made of the table of settings ([`Setting`]).
 
-use archon_types::{Setting, SettingUnit, Vocabulary};
+use archon_types::{Failover, Setting, SettingUnit, UnknownWord, Vocabulary};
 use clap::{Arg, ArgMatches, Command};
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BootstrapArgs {
     said: BTreeMap<Setting, u64>,
+    failover: Option<Failover>,
 }
 
 impl BootstrapArgs {
@@ -16,6 +17,41 @@ impl BootstrapArgs {
     pub(crate) fn get(&self, setting: Setting) -> Option<u64> {
         self.said.get(&setting).copied()
     }
+
+    /// The profile of time-outs that was said.
+    pub(crate) const fn failover(&self) -> Option<Failover> {
+        self.failover
+    }
+}
+
+/// The flag, key and identifier of the profile of time-outs.
+pub(crate) const FAILOVER: &str = "failover";
+
+fn failover_flag() -> Arg {
+    let said = |profile: Failover| {
+        let timing = profile.timing();
+        format!("{}, {}, {} ms", timing.heartbeat_ms, timing.lease_ms, timing.failure_timeout_ms)
+    };
+    let help = format!(
+        "How soon others take over from a node that died, in one word for --heartbeat-ms, --lease-ms and --failure-timeout-ms: \
+         `standard` ({}) or `fast` ({}), which means twice the heartbeats, and is refused where a timer comes more than {} ms late; \
+         otherwise standard",
+        said(Failover::Standard),
+        said(Failover::Fast),
+        Failover::Fast.timing().stall_ms_trusted()
+    );
+    Arg::new(FAILOVER)
+        .long(FAILOVER)
+        .env("ARCHON_FAILOVER")
+        .hide_env_values(true)
+        .value_name("PROFILE")
+        .value_parser(failover)
+        .help(help)
+}
+
+/// A profile of time-outs.
+pub(crate) fn failover(text: &str) -> Result<Failover, String> {
+    text.parse().map_err(|error: UnknownWord| error.to_string())
 }
 
 /// The flag of a setting, without the dashes in front.
@@ -55,7 +91,7 @@ impl clap::Args for BootstrapArgs {
     fn augment_args(command: Command) -> Command {
         let command =
             command.next_help_heading("Settings of the cluster (used once, when it is created; see `archon config`)");
-        Setting::ALL.iter().fold(command, |command, setting| command.arg(flag(*setting)))
+        Setting::ALL.iter().fold(command.arg(failover_flag()), |command, setting| command.arg(flag(*setting)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -66,11 +102,14 @@ impl clap::Args for BootstrapArgs {
 impl clap::FromArgMatches for BootstrapArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let said = |setting: &Setting| Some((*setting, *matches.get_one::<u64>(setting.as_str())?));
-        Ok(Self { said: Setting::ALL.iter().filter_map(said).collect() })
+        let failover = matches.get_one::<Failover>(FAILOVER).copied();
+        Ok(Self { said: Setting::ALL.iter().filter_map(said).collect(), failover })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.said.extend(Self::from_arg_matches(matches)?.said);
+        let more = Self::from_arg_matches(matches)?;
+        self.said.extend(more.said);
+        self.failover = more.failover.or(self.failover);
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
     ReadArgs, SplitArgs, WriteOrder,
 };
-pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
+pub(crate) use bootstrap::{BootstrapArgs, FAILOVER, failover, flag_of, variable_of};
 pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, RequestArgs, ShowArgs, SignArgs, TermArgs};
 pub(crate) use config::{ConfigVerb, SetArgs};
 pub(crate) use doctor::DoctorArgs;

@@ -14,7 +14,8 @@ pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cl
     if !args.local {
         return Ok(None);
     }
-    let layout = Layout { partitions: args.partitions, replication: args.replication, ..SMALL };
+    let layout =
+        Layout { partitions: args.partitions, replication: args.replication, failover: args.failover, ..SMALL };
     let mut cluster = Cluster::new(crate::own_program()?, layout, args.keep)?;
     if args.tls {
         cluster.use_tls()?;

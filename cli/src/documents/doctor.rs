@@ -55,6 +55,8 @@ pub(crate) enum FindingCode {
     ClockSet,
     /// Whether the clock goes on evenly, without leaps.
     ClockSteady,
+    /// Whether timers come in time.
+    Timers,
     /// The data directory: whether it is there, can be written, and is private.
     Directory,
     /// Which process uses the data directory.
@@ -150,6 +152,7 @@ impl FindingCode {
             Self::Version => "Version",
             Self::ClockSet => "ClockSet",
             Self::ClockSteady => "ClockSteady",
+            Self::Timers => "Timers",
             Self::Directory => "Directory",
             Self::DirectoryLock => "DirectoryLock",
             Self::FileSystem => "FileSystem",
@@ -177,6 +180,7 @@ mod tests {
             C::Version,
             C::ClockSet,
             C::ClockSteady,
+            C::Timers,
             C::Directory,
             C::DirectoryLock,
             C::FileSystem,

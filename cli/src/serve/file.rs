@@ -217,6 +217,7 @@ pub(crate) struct CoordinatorFile {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
     pub(crate) tls_dir: Option<PathBuf>,
+    pub(crate) failover: Option<Spanned<String>>,
 }
 
 impl CoordinatorFile {
@@ -233,6 +234,7 @@ impl CoordinatorFile {
         "data_dir",
         "insecure",
         "tls_dir",
+        "failover",
     ];
 
     /// Every key that a coordinator's file may have.
@@ -338,7 +340,7 @@ mod tests {
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\n";
+        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = ''\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());

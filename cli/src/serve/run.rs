@@ -6,12 +6,14 @@ use super::service_manager::{ReadyWhen, ServiceManager};
 use super::settings::{CoordinatorSettings, node_config};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
+use crate::stalls;
 use archon_console::{Console, ConsoleConfig};
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, FirstStart, IdentityError};
 use archon_kvstore_node::engine::EngineError;
 use archon_kvstore_node::{IdentityError as NodeIdentityError, NodeError, SessionError};
 use archon_local_cluster::end_with_parent;
 use archon_security::Refusals;
+use archon_types::Failover;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +28,7 @@ fn keep_private() {
 /// `archon coordinator`
 pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
     let settings = CoordinatorSettings::resolve(args, connection)?;
+    check_timers(&settings)?;
     keep_private();
     let log = log::start(&args.log, "archon-coordinator")?;
     end_with_parent()?;
@@ -48,6 +51,22 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
         }
         outcome
     })
+}
+
+/// Refuses to found a cluster that fails over fast on a machine that lets such leases end. Whoever runs already has found out, and
+/// whoever names the time-outs one by one knows better.
+fn check_timers(settings: &CoordinatorSettings) -> Result<(), Failure> {
+    let is_new = || std::fs::read_dir(&settings.data_dir).map_or(true, |mut entries| entries.next().is_none());
+    if settings.failover != Some(Failover::Fast) || !is_new() {
+        return Ok(());
+    }
+    match stalls::too_long(settings.cluster.timing, stalls::longest(stalls::WATCHED)) {
+        None => Ok(()),
+        Some(why) => Err(Failure::usage(
+            format!("leases would end by themselves here: {why}"),
+            "say --failover standard, or give this machine processors that others do not use up",
+        )),
+    }
 }
 
 /// `archon node` without a verb.

@@ -77,6 +77,30 @@ fn unsafe_timing_is_refused_with_the_arithmetic() {
     assert!(failure.message.contains("3 × 200 ms = 600 ms >= 500 ms"), "{failure}");
 }
 
+#[test]
+fn a_profile_stands_for_the_time_outs_that_nobody_said_one_by_one() {
+    let timing = |line: &[&str]| {
+        let timing = coordinator(&[WHOLE, line].concat()).unwrap().cluster.timing;
+        (timing.heartbeat_ms, timing.lease_ms, timing.failure_timeout_ms)
+    };
+    let (by_file, own_lease) = (file("failover = 'fast'\n"), file("lease_ms = 900\n"));
+    let path = |file: &tempfile::NamedTempFile| file.path().to_str().unwrap().to_owned();
+    assert_eq!(timing(&["--failover", "fast"]), (100, 600, 750));
+    assert_eq!(timing(&["--config", &path(&by_file)]), (100, 600, 750));
+    assert_eq!(timing(&["--config", &path(&by_file), "--failover", "standard"]), (200, 1_000, 1_250));
+    assert_eq!(
+        timing(&["--config", &path(&own_lease), "--failover", "fast"]),
+        (100, 600, 750),
+        "a flag beats the file"
+    );
+    assert_eq!(timing(&["--failover", "fast", "--failure-timeout-ms", "800"]), (100, 600, 800));
+    let failure = coordinator(&[WHOLE, &["--failover", "fast", "--lease-ms", "700"]].concat()).unwrap_err();
+    assert!(failure.remedy.unwrap().contains("failure_timeout_ms is from --failover fast"));
+    let unknown = file("failover = 'swift'\n");
+    let failure = coordinator(&[WHOLE, &["--config", &path(&unknown)]].concat()).unwrap_err();
+    assert!(failure.to_string().contains("line 1") && failure.to_string().contains("fast"), "{failure}");
+}
+
 /// Two settings that do not fit each other may come from different places: each is named with its own.
 #[test]
 fn what_does_not_fit_together_is_traced_to_where_it_was_said() {
@@ -245,7 +269,14 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
     let cluster_said = as_it_is.cluster_said.clone();
     assert_eq!(
         as_it_is,
-        CoordinatorSettings { metrics_listen: None, http_listen: None, advertise: None, cluster_said, ..shown },
+        CoordinatorSettings {
+            metrics_listen: None,
+            http_listen: None,
+            advertise: None,
+            failover: None,
+            cluster_said,
+            ..shown
+        },
         "what is commented out is the default"
     );
     for key in super::file::CoordinatorFile::keys() {

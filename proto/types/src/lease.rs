@@ -4,6 +4,7 @@
 //! its *answer*, which is later. Clocks may differ in rate by [`LeaseTiming::DRIFT_PERCENT`]. So with
 //! `1.01 × lease + margin < failure time-out` the lease is over before a successor is named (PROTOCOL rules 13–16).
 
+use crate::failover::Failover;
 use crate::ids::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ pub struct LeaseTiming {
 
 impl Default for LeaseTiming {
     fn default() -> Self {
-        Self { heartbeat_ms: 200, lease_ms: 1_000, failure_timeout_ms: 1_250, margin_ms: 100 }
+        Failover::Standard.timing()
     }
 }
 

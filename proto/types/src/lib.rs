@@ -12,6 +12,7 @@ mod doors;
 pub mod duty;
 pub mod error;
 pub mod event;
+mod failover;
 pub mod generation;
 pub mod ids;
 pub mod key_range;
@@ -65,6 +66,7 @@ pub use doors::{
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use event::EventCode;
+pub use failover::Failover;
 pub use generation::{GENERATIONS_MAX, NUMBERS_PER_GENERATION, first_number, generation_of};
 pub use ids::{
     BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey, RequestId,

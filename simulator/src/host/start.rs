@@ -146,7 +146,13 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool) -> Settings {
 /// Operations wait for about as long as their clients do.
 fn park_limits(plan: &Scenario) -> ParkLimits {
     let unit_ms = plan.unit_ms();
-    ParkLimits { settle_ms: unit_ms * 3, behind_ms: unit_ms, reading_ms: unit_ms * 3, room_ms: unit_ms * 3, parked_max: 8 }
+    ParkLimits {
+        settle_ms: unit_ms * 3,
+        behind_ms: unit_ms,
+        reading_ms: unit_ms * 3,
+        room_ms: unit_ms * 3,
+        parked_max: 8,
+    }
 }
 
 /// From what the log and the engine hold to placements that may be opened.

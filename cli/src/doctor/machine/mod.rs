@@ -8,18 +8,21 @@ mod file_system;
 mod lock;
 mod open_files;
 mod port;
+mod timers;
 
 pub(super) use disk::time_text;
 
 use super::MACHINE;
 use super::target::Target;
 use crate::documents::{Finding, FindingCode};
+use crate::stalls;
 use std::path::Path;
 use std::time::SystemTime;
 
 /// Looks at everything that is named.
 pub(super) async fn look(target: &Target) -> Vec<Finding> {
     let watch = clock::Watch::begin();
+    let stall = tokio::task::spawn_blocking(|| stalls::longest(stalls::WATCHED));
     let mut findings: Vec<Finding> = target.configuration.iter().cloned().collect();
     findings.push(Finding::ok(FindingCode::Version, MACHINE, format!("archon {}", env!("CARGO_PKG_VERSION"))));
     findings.push(clock::set(clock::synchronised().await, SystemTime::now()));
@@ -42,6 +45,10 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
     }
     findings.extend(port::look(target, unused.as_deref()).await);
     findings.extend(target.tls_dirs.iter().map(|directory| certificate::look(directory, SystemTime::now())));
+    findings.push(match stall.await {
+        Ok(stall) => timers::judge(stall),
+        Err(error) => Finding::not_checked(FindingCode::Timers, MACHINE, error.to_string()),
+    });
     findings.push(clock::steady(watch.end()));
     findings
 }

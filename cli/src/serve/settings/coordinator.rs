@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
 use archon_client::Transport;
 use archon_coordinator::FirstStart;
-use archon_types::{ProtocolRange, Setting, Settings};
+use archon_types::{Failover, ProtocolRange, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) cluster: Settings,
     /// Which of them somebody has said.
     pub(crate) cluster_said: BTreeSet<Setting>,
+    /// The profile of time-outs that somebody has said.
+    pub(crate) failover: Option<Failover>,
     /// The protocols that it speaks.
     pub(crate) speaks: ProtocolRange,
     /// How it reaches others and is reached.
@@ -82,9 +84,9 @@ impl CoordinatorSettings {
             let why = format!("{http} is to be both for {flag} and for --http-listen");
             return Err(Failure::usage(why, "give the console a port of its own"));
         }
-        let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
-        let said = |setting: &Setting| args.bootstrap.get(*setting).is_some() || found.cluster.contains_key(setting);
-        let cluster_said = Setting::ALL.iter().copied().filter(said).collect();
+        let said = Said { flags: &args.bootstrap, file: &found.cluster, failover: found.failover.as_ref() };
+        let cluster = said.settings()?;
+        let cluster_said = Setting::ALL.iter().copied().filter(|setting| said.of(*setting).is_some()).collect();
         Ok(Self {
             id,
             listen,
@@ -95,6 +97,7 @@ impl CoordinatorSettings {
             data_dir,
             cluster,
             cluster_said,
+            failover: args.bootstrap.failover().or(found.failover.as_ref().map(|(profile, _)| *profile)),
             speaks: args::spoken(args.protocol_max),
             transport,
         })
@@ -204,6 +207,8 @@ pub(crate) struct FromCoordinatorFile {
     tls_dir: Option<PathBuf>,
     /// Settings of the cluster, and where in the file each stands.
     cluster: BTreeMap<Setting, (u64, String)>,
+    /// The profile of time-outs, and where it stands.
+    failover: Option<(Failover, String)>,
 }
 
 impl FromCoordinatorFile {
@@ -235,6 +240,10 @@ impl FromCoordinatorFile {
         let address = |key: &'static str, text| file.parse(key, text, args::address);
         let join =
             raw.join.as_ref().map(|list| list.iter().map(|text| address("join", text)).collect::<Result<Vec<_>, _>>());
+        let failover = raw.failover.as_ref().map(|text| {
+            let profile = file.parse(args::FAILOVER, text, args::failover)?;
+            Ok((profile, file.place(text.span().start)))
+        });
         Ok(Self {
             id: raw.id.as_ref().map(|value| file.within("id", value, 1..=u64::MAX)).transpose()?,
             listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
@@ -256,54 +265,84 @@ impl FromCoordinatorFile {
             insecure: raw.insecure.unwrap_or(false),
             tls_dir: raw.tls_dir.clone(),
             cluster: file.cluster()?,
+            failover: failover.transpose()?,
         })
     }
 }
 
-/// The settings of a new cluster, of flags, variables, file and defaults.
-fn cluster_settings(flags: &BootstrapArgs, file: &BTreeMap<Setting, (u64, String)>) -> Result<Settings, Failure> {
-    let said = |setting: Setting| flags.get(setting).or_else(|| file.get(&setting).map(|(value, _)| *value));
-    // Where a setting came from that does not fit another one.
-    let origin = |setting: Setting| match (flags.get(setting), file.get(&setting)) {
-        (Some(_), _) => {
-            format!("{} is from --{} or {}", setting.as_str(), args::flag_of(setting), args::variable_of(setting))
+/// What was said of the settings of a new cluster: a flag outweighs the file, and a setting of its own the profile that has it.
+struct Said<'a> {
+    flags: &'a BootstrapArgs,
+    file: &'a BTreeMap<Setting, (u64, String)>,
+    failover: Option<&'a (Failover, String)>,
+}
+
+impl Said<'_> {
+    /// The value that a setting was given, and where.
+    fn found(&self, setting: Setting) -> Option<(u64, String)> {
+        let by_flag = || {
+            let origin = format!("--{} or {}", args::flag_of(setting), args::variable_of(setting));
+            Some((self.flags.get(setting)?, origin))
+        };
+        let by_profile = || {
+            let profile = self.flags.failover()?;
+            Some((profile.value(setting)?, format!("--failover {}", profile.as_str())))
+        };
+        let by_profile_of_file = || {
+            let (profile, place) = self.failover?;
+            Some((profile.value(setting)?, place.clone()))
+        };
+        by_flag().or_else(by_profile).or_else(|| self.file.get(&setting).cloned()).or_else(by_profile_of_file)
+    }
+
+    fn of(&self, setting: Setting) -> Option<u64> {
+        self.found(setting).map(|(value, _)| value)
+    }
+
+    /// Where a setting came from that does not fit another one.
+    fn origin(&self, setting: Setting) -> String {
+        match self.found(setting) {
+            Some((_, from)) => format!("{} is from {from}", setting.as_str()),
+            None => format!("{} is the default", setting.as_str()),
         }
-        (None, Some((_, place))) => format!("{} is from {place}", setting.as_str()),
-        (None, None) => format!("{} is the default", setting.as_str()),
-    };
-    let mut settings = Settings::default();
-    for (setting, value) in Setting::ALL.iter().filter_map(|setting| Some((*setting, said(*setting)?))) {
-        setting.put(&mut settings, value);
     }
-    // Three copies, or as many as fit into the least cluster that was asked for.
-    let nodes_wanted = said(Setting::MinNodes);
-    if said(Setting::Replication).is_none() {
-        let three = Setting::Replication.default_value();
-        let fitting = nodes_wanted.map_or(three, |nodes| nodes.min(three));
-        Setting::Replication.put(&mut settings, fitting);
+
+    /// The settings of a new cluster.
+    fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = Settings::default();
+        for (setting, value) in Setting::ALL.iter().filter_map(|setting| Some((*setting, self.of(*setting)?))) {
+            setting.put(&mut settings, value);
+        }
+        // Three copies, or as many as fit into the least cluster that was asked for.
+        let nodes_wanted = self.of(Setting::MinNodes);
+        if self.of(Setting::Replication).is_none() {
+            let three = Setting::Replication.default_value();
+            let fitting = nodes_wanted.map_or(three, |nodes| nodes.min(three));
+            Setting::Replication.put(&mut settings, fitting);
+        }
+        if nodes_wanted.is_none() {
+            settings.nodes_min = settings.replication.into();
+        }
+        if settings.nodes_min < u32::from(settings.replication) {
+            let (replication, nodes_min) = (settings.replication, settings.nodes_min);
+            return Err(Failure::usage(
+                format!(
+                    "{replication} copies of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
+                     partitions would be assigned before there are enough"
+                ),
+                format!(
+                    "raise min_nodes to {replication}, or want fewer copies: {}; {}",
+                    self.origin(Setting::MinNodes),
+                    self.origin(Setting::Replication)
+                ),
+            ));
+        }
+        settings.check().map_err(|error| {
+            let origins: Vec<String> = error.settings().into_iter().map(|setting| self.origin(setting)).collect();
+            Failure::usage(error.to_string(), format!("change one: {}", origins.join("; ")))
+        })?;
+        Ok(settings)
     }
-    if nodes_wanted.is_none() {
-        settings.nodes_min = settings.replication.into();
-    }
-    if settings.nodes_min < u32::from(settings.replication) {
-        let (replication, nodes_min) = (settings.replication, settings.nodes_min);
-        return Err(Failure::usage(
-            format!(
-                "{replication} copies of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
-                 partitions would be assigned before there are enough"
-            ),
-            format!(
-                "raise min_nodes to {replication}, or want fewer copies: {}; {}",
-                origin(Setting::MinNodes),
-                origin(Setting::Replication)
-            ),
-        ));
-    }
-    settings.check().map_err(|error| {
-        let origins: Vec<String> = error.settings().into_iter().map(origin).collect();
-        Failure::usage(error.to_string(), format!("change one: {}", origins.join("; ")))
-    })?;
-    Ok(settings)
 }
 
 fn voters(list: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {

@@ -1,0 +1,40 @@
+//! Whether timers of this machine come in time, which leases rest on.
+
+use super::MACHINE;
+use crate::documents::{Finding, FindingCode};
+use crate::stalls;
+use archon_types::Failover;
+use std::time::Duration;
+
+/// Judges the longest that a timer came late while it was watched.
+pub(super) fn judge(seen: Duration) -> Finding {
+    const CODE: FindingCode = FindingCode::Timers;
+    let watched = format!("within {} s a timer came {} ms late at most", stalls::WATCHED.as_secs(), seen.as_millis());
+    match stalls::quickest(seen) {
+        Some(Failover::Fast) => Finding::ok(CODE, MACHINE, format!("{watched}: a cluster may fail over fast here")),
+        Some(Failover::Standard) => {
+            Finding::ok(CODE, MACHINE, format!("{watched}: enough for `--failover standard`, too much for `fast`"))
+        }
+        None => {
+            let remedy = "give members processors that others do not use up, or a longer --lease-ms and --failure-timeout-ms when the \
+                          cluster is created";
+            Finding::warning(CODE, MACHINE, format!("{watched}: a busy member may lose its lease by that"), remedy)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::Verdict;
+
+    #[test]
+    fn timers_that_come_late_are_told() {
+        let judged = |ms| judge(Duration::from_millis(ms));
+        assert_eq!(
+            (judged(3).verdict, judged(250).verdict, judged(400).verdict),
+            (Verdict::Ok, Verdict::Ok, Verdict::Warning)
+        );
+        assert!(judged(250).message.contains("too much for `fast`"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Profiles of the three time-outs: how soon others take over from a node that died, and what that asks of the machines.
+
+use crate::lease::LeaseTiming;
+use crate::setting::Setting;
+use crate::word::words;
+
+words! {
+    /// How soon others take over.
+    pub enum Failover: "profile of failover" {
+        /// Within 1.0 to 1.4 s; a process may stand still for 600 ms.
+        Standard = "standard",
+        /// Within 0.6 to 0.9 s; a process may stand still for 400 ms, and there are twice the heartbeats.
+        Fast = "fast",
+    }
+}
+
+impl Failover {
+    /// The time-outs of this profile.
+    pub const fn timing(self) -> LeaseTiming {
+        match self {
+            Self::Standard => {
+                LeaseTiming { heartbeat_ms: 200, lease_ms: 1_000, failure_timeout_ms: 1_250, margin_ms: 100 }
+            }
+            Self::Fast => LeaseTiming { heartbeat_ms: 100, lease_ms: 600, failure_timeout_ms: 750, margin_ms: 100 },
+        }
+    }
+
+    /// The value of a setting in this profile; none of those that it leaves alone.
+    pub const fn value(self, setting: Setting) -> Option<u64> {
+        let timing = self.timing();
+        match setting {
+            Setting::HeartbeatMs => Some(timing.heartbeat_ms),
+            Setting::LeaseMs => Some(timing.lease_ms),
+            Setting::FailureTimeoutMs => Some(timing.failure_timeout_ms),
+            Setting::MarginMs => Some(timing.margin_ms),
+            _ => None,
+        }
+    }
+}
+
+impl LeaseTiming {
+    /// For how long a process may stand still without its lease ending: one heartbeat is due when it begins, and the answer to the
+    /// next one takes as long as a heartbeat at most.
+    pub const fn stall_ms_max(self) -> u64 {
+        self.lease_ms.saturating_sub(2 * self.heartbeat_ms)
+    }
+
+    /// The longest stall that an idle machine may show if this timing is to hold once it has work: half of what ends a lease.
+    pub const fn stall_ms_trusted(self) -> u64 {
+        self.stall_ms_max() / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_safe_and_the_ordinary_one_is_the_default() {
+        for profile in Failover::ALL {
+            assert!(profile.timing().check().is_ok(), "{profile:?}");
+        }
+        assert_eq!(Failover::Standard.timing(), LeaseTiming::default());
+        for setting in Setting::ALL {
+            let standard = Failover::Standard.value(*setting);
+            assert!(standard.is_none_or(|value| value == setting.default_value()), "{setting:?}");
+        }
+    }
+
+    #[test]
+    fn a_stall_that_is_trusted_is_half_of_what_ends_a_lease() {
+        let stalls = |profile: Failover| (profile.timing().stall_ms_max(), profile.timing().stall_ms_trusted());
+        assert_eq!((stalls(Failover::Standard), stalls(Failover::Fast)), ((600, 300), (400, 200)));
+    }
+}
