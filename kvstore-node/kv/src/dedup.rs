@@ -21,7 +21,8 @@ use archon_types::{ClientId, ErrorDetail, ErrorKind, KeyRange, Millis, OpId, Sca
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// Outcomes of a client from which on those it is done with are looked for, so that not every operation must look.
+/// Outcomes of a client from which on those it is done with are looked for, and how many of them there may be at least: so not every
+/// operation must look, also not those of a client that has hundreds under way.
 const PURGE_FROM: u32 = 64;
 /// Rows read at once.
 const PAGE_ROWS: usize = 1_024;
@@ -160,7 +161,8 @@ fn accept(
     head.highest = head.highest.max(id.number);
     head.done_below = head.done_below.max(id.done_below);
     let mut done = Vec::new();
-    if head.outcomes >= PURGE_FROM.min(limits.outcomes_max) {
+    let done_with = head.done_below.saturating_sub(head.removed_below);
+    if head.outcomes >= limits.outcomes_max || (head.outcomes >= PURGE_FROM && done_with >= PURGE_FROM.into()) {
         let first = client_outcome_key(id.client, head.removed_below);
         let end = client_outcome_key(id.client, head.done_below);
         let page = view.page(
