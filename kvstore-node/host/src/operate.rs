@@ -243,6 +243,9 @@ impl<S: Shell> Turn<S> {
 
     pub(crate) fn room(&self, local: &LocalCopy<S>) -> Result<(), ErrorKind> {
         self.shell.room()?;
+        if local.memtable.frozen().is_some() && local.memtable.rows_bytes() >= self.park_limits.gathered_bytes_max {
+            return Err(ErrorKind::Overloaded);
+        }
         local.replica.admit()
     }
 

@@ -19,13 +19,23 @@ pub struct ParkLimits {
     pub reading_ms: u64,
     /// How long a write waits for room: until the engine, the log or followers have taken what is before it, in milliseconds.
     pub room_ms: u64,
+    /// How much gathers of one partition while what gathered before is on its way to the engine, in bytes. The more, the longer
+    /// everybody waits for the engine once there is room for nothing more: it lets go of all of it at once.
+    pub gathered_bytes_max: usize,
     /// Most operations that wait at one partition; more are refused, retryably.
     pub parked_max: usize,
 }
 
 impl Default for ParkLimits {
     fn default() -> Self {
-        Self { settle_ms: 1_000, behind_ms: 200, reading_ms: 1_000, room_ms: 2_000, parked_max: 1_024 }
+        Self {
+            settle_ms: 1_000,
+            behind_ms: 200,
+            reading_ms: 1_000,
+            room_ms: 2_000,
+            gathered_bytes_max: 32 * 1024 * 1024,
+            parked_max: 1_024,
+        }
     }
 }
 

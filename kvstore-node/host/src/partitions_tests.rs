@@ -104,6 +104,30 @@ fn a_write_without_room_was_sent_away_again_and_again_while_others_were_quicker(
     assert_eq!(refused(&partitions), [&Refusal::NoWrites(ErrorKind::Overloaded)]);
 }
 
+/// The engine had 100 MB to write before it let go of anything, and everybody waited for 20 s.
+#[test]
+fn as_much_gathered_as_memory_held_while_the_engine_was_behind() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    partitions.turn.park_limits.gathered_bytes_max = 1;
+    let write = |partitions: &mut Partitions<crate::test_shell::TestShell>, to| {
+        partitions.operate(request(put("key"), to));
+        settle(partitions);
+    };
+    for to in ["first", "second"] {
+        write(&mut partitions, to);
+    }
+    assert_eq!(answered(&partitions), ["first", "second"], "nothing is on its way to the engine");
+    partitions.copies.get_mut(&OWN).unwrap().freeze();
+    write(&mut partitions, "gathers");
+    write(&mut partitions, "waits");
+    assert_eq!(answered(&partitions), ["first", "second", "gathers"]);
+    let memtable = &mut partitions.copies.get_mut(&OWN).unwrap().memtable;
+    memtable.flushed(memtable.frozen().unwrap().upto);
+    partitions.tick(false, 1);
+    settle(&mut partitions);
+    assert_eq!(answered(&partitions).len(), 4, "the engine has taken what was before it");
+}
+
 /// Its row stays as it is for weeks.
 #[test]
 fn a_replica_waits_as_long_as_the_settings_say_by_now() {

@@ -151,6 +151,7 @@ fn park_limits(plan: &Scenario) -> ParkLimits {
         behind_ms: unit_ms,
         reading_ms: unit_ms * 3,
         room_ms: unit_ms * 3,
+        gathered_bytes_max: 1_024,
         parked_max: 8,
     }
 }
