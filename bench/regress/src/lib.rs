@@ -1,6 +1,8 @@
 //! The pure parts of what an operation costs, one operation at a time, for counting: what they allocate and how many
 //! instructions they take is the same in every run, so that a regression shows without a quiet machine.
 
+mod rows;
+
 use archon_kv::{DedupLimits, Effect, Request, View, ViewError, engine, evaluate, row};
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
@@ -34,10 +36,13 @@ pub struct HotPath {
 }
 
 /// All of them.
-pub const ALL: [HotPath; 4] = [
+pub const ALL: [HotPath; 7] = [
     HotPath { name: "puts-to-node", run: puts_to_node },
     HotPath { name: "evaluate-put", run: evaluate_put },
     HotPath { name: "commit-at-two", run: commit_at_two },
+    HotPath { name: "write-rows", run: rows::write_rows },
+    HotPath { name: "read-rows", run: rows::read_rows },
+    HotPath { name: "scan-rows", run: rows::scan_rows },
     HotPath { name: "values-to-client", run: values_to_client },
 ];
 
@@ -224,7 +229,7 @@ mod tests {
     fn every_path_is_gone_to_its_end() {
         let sum: u64 = (1..=640).sum();
         for path in ALL {
-            let expected = if path.name == "commit-at-two" { 640 } else { sum };
+            let expected = if ["commit-at-two", "scan-rows"].contains(&path.name) { 640 } else { sum };
             assert_eq!((path.run)(640), expected, "{}", path.name);
         }
     }

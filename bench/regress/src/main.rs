@@ -5,6 +5,7 @@
 //! cargo run --release -p archon-regress             compare with bench/regress/baseline.json
 //! cargo run --release -p archon-regress -- --record  after an improvement: write it anew
 //! cargo run --release -p archon-regress -- --slow evaluate-put   must fail
+//! archon-regress --against PROGRAM                  compare with an older build of it, on this machine, with this compiler
 //! ```
 //!
 //! Nothing is compared with a time of another run. Instructions depend on the compiler, so a new one needs `--record`.
@@ -16,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Share of instructions that may come on top: branches of hash maps differ a little between runs.
@@ -36,6 +37,10 @@ struct Args {
     /// Write the baseline instead of comparing with it.
     #[arg(long)]
     record: bool,
+    /// Compare instructions with those of another build of this program instead of the baseline: with the same compiler on the same
+    /// machine they are exact. Needs valgrind.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "record")]
+    against: Option<PathBuf>,
     /// Go this path twice per operation, to see the comparison fail.
     #[arg(long, value_name = "PATH")]
     slow: Option<String>,
@@ -68,10 +73,15 @@ fn main() -> anyhow::Result<ExitCode> {
     if !valgrind {
         eprintln!("valgrind is not installed: instructions are not counted, times alone are compared");
     }
+    if let Some(before) = &args.against {
+        anyhow::ensure!(valgrind, "--against counts instructions: install valgrind");
+        return against(before, args.slow.as_deref());
+    }
+    let own = std::env::current_exe()?;
     let mut found = BTreeMap::new();
     for path in &ALL {
         let times = if args.slow.as_deref() == Some(path.name) { 2 } else { 1 };
-        let instructions = if valgrind { Some(instructions(path, times)?) } else { None };
+        let instructions = if valgrind { Some(instructions(&own, path, times)?) } else { None };
         found.insert(path.name.to_owned(), Work { instructions, reference_rounds: rounds(path, times) });
     }
     if args.record {
@@ -86,6 +96,28 @@ fn main() -> anyhow::Result<ExitCode> {
     for (name, now) in &found {
         let before = baseline.get(name).with_context(|| format!("the baseline lacks {name}; --record writes it"))?;
         regressed |= compare(name, before, now);
+    }
+    Ok(if regressed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Compares with another build.
+fn against(before: &Path, slow: Option<&str>) -> anyhow::Result<ExitCode> {
+    let own = std::env::current_exe()?;
+    let mut regressed = false;
+    for path in &ALL {
+        let knows =
+            Command::new(before).args(["--only", path.name, "0"]).output().context("starting the other build")?;
+        if !knows.status.success() {
+            println!("{:<18} new", path.name);
+            continue;
+        }
+        let times = if slow == Some(path.name) { 2 } else { 1 };
+        let (was, is) = (instructions(before, path, 1)?, instructions(&own, path, times)?);
+        let more = is / was - 1.0;
+        let worse = more > INSTRUCTIONS_MORE;
+        let word = if worse { "  REGRESSED" } else { "" };
+        println!("{:<18} instructions {was:>8.0} before, {is:>8.0} now ({:+.1} %){word}", path.name, more * 100.0);
+        regressed |= worse;
     }
     Ok(if regressed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -114,13 +146,13 @@ fn compare(name: &str, before: &Work, now: &Work) -> bool {
 }
 
 /// Instructions per operation: those of many operations less those of fewer, so that starting up does not count.
-fn instructions(path: &HotPath, times: u64) -> anyhow::Result<f64> {
+fn instructions(program: &Path, path: &HotPath, times: u64) -> anyhow::Result<f64> {
     const FEW: u64 = 640;
     const MANY: u64 = 6_400;
     let collected = |count: u64| -> anyhow::Result<u64> {
         let output = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(std::env::current_exe()?)
+            .arg(program)
             .args(["--only", path.name, &(count * times).to_string()])
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

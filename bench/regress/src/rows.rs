@@ -1,0 +1,110 @@
+//! What a partition's rows take: writes that become visible, reads, pages in order.
+
+use crate::{PARTITION, TOGETHER, VALUE, id, key};
+use archon_kv::{DedupLimits, MemoryEngine, Memtable, MemtableBudget, PartitionView, Reader, Request, evaluate, row};
+use archon_proto::convert::packed::{OpPacker, unpack_ops};
+use archon_proto::v1;
+use archon_types::{Answer, ClientId, KeyRange, Millis, Op, PlacementId, Revision, ScanOrder, Seq};
+use bytes::Bytes;
+use prost::Message as _;
+use uuid::Uuid;
+
+/// Keys that a partition holds here.
+const KEYS: u64 = 1_024;
+/// Entries of one page.
+const PAGE: u32 = 64;
+const SPACE: PlacementId = PlacementId::new(1);
+const AT: Millis = Millis::new(1_000);
+const CLIENT: ClientId = ClientId::new(Uuid::from_u128(7));
+
+/// A partition at a leader: what was written since the last freezing, over an empty engine.
+struct Leader {
+    memtable: Memtable,
+    engine: MemoryEngine,
+}
+
+impl Leader {
+    fn empty() -> Self {
+        Self { memtable: Memtable::new(Seq::ZERO, MemtableBudget::default()), engine: MemoryEngine::new() }
+    }
+
+    fn loaded() -> Self {
+        let mut leader = Self::empty();
+        (1..=KEYS).for_each(|number| leader.write(number));
+        leader.commit(KEYS);
+        leader
+    }
+
+    fn view(&self, reader: Reader) -> PartitionView<'_> {
+        PartitionView::new(&self.memtable, &self.engine, SPACE, reader)
+    }
+
+    /// Evaluates a write that a client may retry, and keeps its effect.
+    fn write(&mut self, number: u64) {
+        let op = Op::Put { key: key(number % KEYS), value: Bytes::from_static(VALUE) };
+        let id = id(CLIENT, number);
+        let request = Request { op: &op, id: Some(&id) };
+        let evaluated = evaluate(request, &self.view(Reader::Newest), AT, Revision::new(number), &DedupLimits::DEFAULT);
+        if let Some(effect) = evaluated.ok().and_then(|evaluation| evaluation.effect) {
+            let (_, effect) = effect.into_entry();
+            // A position that is not the next one would leave the sum of the path too small.
+            let _ = self.memtable.push(Seq::new(number), effect);
+        }
+    }
+
+    fn commit(&mut self, upto: u64) {
+        self.memtable.commit(Seq::new(upto));
+    }
+}
+
+/// Writes at a leader, from the operation to the row that others read, 64 committed at a time.
+pub(crate) fn write_rows(count: u64) -> u64 {
+    let mut leader = Leader::empty();
+    for batch in 0..count / TOGETHER {
+        let numbers = batch * TOGETHER + 1..=(batch + 1) * TOGETHER;
+        numbers.clone().for_each(|number| leader.write(number));
+        leader.commit(*numbers.end());
+    }
+    // All of them, if every one was taken.
+    (1..=leader.memtable.last().get()).sum()
+}
+
+/// Reads at a leader, from the message that 64 came in to the values.
+pub(crate) fn read_rows(count: u64) -> u64 {
+    let leader = Leader::loaded();
+    let mut sum = 0;
+    for batch in 0..count / TOGETHER {
+        let mut packer = OpPacker::new(CLIENT);
+        for number in batch * TOGETHER..(batch + 1) * TOGETHER {
+            packer.push(number + 1, PARTITION, None, &Op::Get { key: key(number % KEYS) });
+        }
+        let message = v1::OpBatch { ops: packer.finish(), table_version: 9, ..v1::OpBatch::default() };
+        let Ok(read) = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
+        let Ok(ops) = unpack_ops(read.ops) else { continue };
+        for tagged in ops.into_iter().filter_map(|op| op.op.ok()) {
+            let Op::Get { key } = &tagged.op else { continue };
+            let Some(found) = leader.memtable.get(&row::value_key(key), Reader::Committed) else { continue };
+            let value = found.and_then(|row| row::decode_value(row).ok());
+            sum += value.map_or(0, |(value, _)| if value == VALUE { tagged.tag } else { 0 });
+        }
+    }
+    sum
+}
+
+/// Reads pages in order, from random keys, of 64 entries each: `count` entries in all.
+pub(crate) fn scan_rows(count: u64) -> u64 {
+    let leader = Leader::loaded();
+    let mut sum = 0;
+    for page in 0..count / u64::from(PAGE) {
+        // Where as many entries follow.
+        let from = page * 7_919 % (KEYS - u64::from(PAGE));
+        let keys = KeyRange { begin: key(from), ..KeyRange::ALL };
+        let scan = Op::Scan { keys, order: ScanOrder::Ascending, limit: PAGE };
+        let request = Request { op: &scan, id: None };
+        let found = evaluate(request, &leader.view(Reader::Committed), AT, Revision::ZERO, &DedupLimits::DEFAULT);
+        if let Some(Ok(Answer::Page { entries, .. })) = found.ok().map(|found| found.answer) {
+            sum += entries.len() as u64;
+        }
+    }
+    sum
+}
