@@ -2,6 +2,7 @@
 
 use crate::certificate::{Certificate, NoIdentity, NotACertificate};
 use crate::identity::Identity;
+use crate::kept::check_kept;
 use rustls::RootCertStore;
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::pem::PemObject;
@@ -55,6 +56,24 @@ pub enum CredentialsError {
         /// Its permissions.
         mode: u32,
     },
+    /// Others may change whom this process believes.
+    #[error("{}: others may write to it (mode {mode:o}), and so have this process believe whom they like; run `chmod go-w` on it, and see that what is there is yours (`archon cert show`)", path.display())]
+    OthersWrite {
+        /// The file, or the directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It is another user's, who may do the same.
+    #[error("{}: it belongs to user {owner}, who may have this process, of user {me}, believe anybody; run this as that user, or `chown` it to root or to the user of the process", path.display())]
+    OthersOwn {
+        /// The file, or the directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who this process is.
+        me: u32,
+    },
     /// What is in a file is not what should be there.
     #[error("{}: {why}", file.display())]
     Content {
@@ -93,8 +112,9 @@ impl Credentials {
     /// # Errors
     /// What is wrong with which file.
     pub fn load(directory: &Path, now: SystemTime) -> Result<Self, CredentialsError> {
-        let [authorities_file, certificate_file, key_file] =
-            [AUTHORITIES_FILE, CERTIFICATE_FILE, KEY_FILE].map(|name| directory.join(name));
+        let files = [AUTHORITIES_FILE, CERTIFICATE_FILE, KEY_FILE];
+        check_kept(directory, &files[..2])?;
+        let [authorities_file, certificate_file, key_file] = files.map(|name| directory.join(name));
         let (authorities, authorities_expire) = authorities(&authorities_file, now)?;
         let chain = certificates(&certificate_file)?;
         let certificate = read(&certificate_file, &chain[0])?;

@@ -19,6 +19,7 @@ mod credentials;
 mod error;
 mod expected;
 mod identity;
+mod kept;
 mod refusal_limit;
 mod refusals;
 pub mod rights;
@@ -41,6 +42,7 @@ pub use credentials::{
 pub use error::{COMPARE, TlsError, in_words, is_of_certificates, refused_in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
+pub use kept::check_kept;
 pub use refusals::{Refusal, RefusalRecorder, Refusals};
 pub use rights::{callers, known_calls};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};

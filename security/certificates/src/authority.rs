@@ -5,7 +5,7 @@ use crate::error::CertificatesError;
 use crate::files::{self, write};
 use crate::host::Host;
 use crate::request::Request;
-use archon_security::{AUTHORITIES_FILE, Certificate, CredentialsError, Identity, certificates, secret};
+use archon_security::{AUTHORITIES_FILE, Certificate, CredentialsError, Identity, certificates, check_kept, secret};
 use rcgen::{Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -66,6 +66,8 @@ impl Authority {
     /// What is wrong with which file.
     pub fn load(directory: &Path) -> Result<Self, CertificatesError> {
         let [certificate_file, key_file] = [AUTHORITIES_FILE, AUTHORITY_KEY_FILE].map(|name| directory.join(name));
+        // Everybody is given what is in it.
+        check_kept(directory, &[AUTHORITIES_FILE])?;
         let believed = certificates(&certificate_file).map_err(no_authority)?;
         let wrong = |file: &Path, why: String| CredentialsError::Content { file: file.to_owned(), why };
         for certificate in &believed {

@@ -92,6 +92,49 @@ fn a_key_that_others_may_read_is_refused() {
     }
 }
 
+/// Whoever could write there had members and clients believe an authority of his own.
+#[test]
+fn authorities_were_believed_that_others_could_have_written() {
+    let directory = directory(&issue(&authority(), "node/athens"));
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let usable = || Credentials::load(directory.path(), SystemTime::now());
+    for (name, right) in [("ca.crt", 0o644), ("tls.crt", 0o644), ("", 0o755)] {
+        let path = if name.is_empty() { directory.path().to_owned() } else { directory.path().join(name) };
+        for mode in [right | 0o020, right | 0o002] {
+            set(&path, mode);
+            let parts = [&*path.display().to_string(), &format!("(mode {mode:o})"), "others may write", "chmod go-w"];
+            let error = refused(directory.path(), SystemTime::now(), &parts);
+            assert!(matches!(error, CredentialsError::OthersWrite { .. }), "{error}");
+        }
+        set(&path, right);
+        assert!(usable().is_ok(), "{name} that others may read");
+    }
+    // As Kubernetes mounts secrets: anybody may make files there, and nobody may replace root's.
+    set(directory.path(), 0o1777);
+    assert!(usable().is_ok());
+    set(directory.path(), 0o700);
+    // A link to where others may write.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (file, led_to) = (directory.path().join("ca.crt"), elsewhere.path().join("ca.crt"));
+    fs::rename(&file, &led_to).unwrap();
+    std::os::unix::fs::symlink(&led_to, &file).unwrap();
+    assert!(usable().is_ok());
+    set(elsewhere.path(), 0o777);
+    refused(directory.path(), SystemTime::now(), &[&elsewhere.path().display().to_string(), "others may write"]);
+}
+
+#[test]
+fn authorities_were_believed_that_belong_to_another_user() {
+    let directory = directory(&issue(&authority(), "node/athens"));
+    let file = directory.path().join("ca.crt");
+    if std::os::unix::fs::chown(&file, Some(4_711), None).is_err() {
+        return; // Only root gives files to others.
+    }
+    let parts = ["ca.crt", "belongs to user 4711", "of user 0", "chown"];
+    let error = refused(directory.path(), SystemTime::now(), &parts);
+    assert!(matches!(error, CredentialsError::OthersOwn { .. }), "{error}");
+}
+
 #[test]
 fn a_certificate_must_name_one_of_ours_and_one_alone() {
     let now = SystemTime::now();

@@ -141,6 +141,25 @@ async fn authorities_change_without_anybody_being_refused() {
     assert!(dialled.is_err() && accepted.is_err());
 }
 
+/// Whoever could write to the directory had a running member believe an authority of his own.
+#[test]
+fn new_authorities_were_taken_from_where_everybody_may_write() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let ours = authority();
+    let (directory, tls) = open(&issue(&ours, "node/athens"));
+    let file = directory.path().join("ca.crt");
+    fs::write(&file, [ours.believed_pem(), authority().believed_pem()].concat()).unwrap();
+    for (path, open, private) in [(&*file, 0o666, 0o600), (directory.path(), 0o777, 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(open)).unwrap();
+        tls.look_now();
+        let why = tls.not_taken().unwrap();
+        assert!(why.contains(&path.display().to_string()) && why.contains("others may write"), "{why}");
+        fs::set_permissions(path, fs::Permissions::from_mode(private)).unwrap();
+    }
+    tls.look_now();
+    assert_eq!(tls.not_taken(), None);
+}
+
 /// Who had once been let in stayed in, whatever became of the authority that had vouched for it.
 #[tokio::test]
 async fn a_connection_outlived_the_authority_that_had_vouched_for_it() {
