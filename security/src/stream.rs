@@ -115,18 +115,34 @@ pub enum WriteHalf {
     Tls(tokio::io::WriteHalf<Box<TlsStream<TcpStream>>>),
 }
 
+/// Reads for as long as whoever writes is believed.
+fn read_believed(
+    from: Pin<&mut impl AsyncRead>,
+    peer: &mut VerifiedPeer,
+    context: &mut Context<'_>,
+    into: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    peer.check()?;
+    let before = into.filled().len();
+    let read = from.poll_read(context, into);
+    match &read {
+        Poll::Ready(Err(error)) => peer.heard(error),
+        Poll::Ready(Ok(())) if into.filled().len() > before => {
+            if let Err(turned_away) = peer.check_word() {
+                into.set_filled(before);
+                return Poll::Ready(Err(turned_away));
+            }
+        }
+        Poll::Ready(Ok(())) | Poll::Pending => {}
+    }
+    read
+}
+
 impl AsyncRead for ReadHalf {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().0 {
             Half::Plain(half) => Pin::new(half).poll_read(context, into),
-            Half::Tls(half, peer) => {
-                peer.check()?;
-                let read = Pin::new(half).poll_read(context, into);
-                if let Poll::Ready(Err(error)) = &read {
-                    peer.heard(error);
-                }
-                read
-            }
+            Half::Tls(half, peer) => read_believed(Pin::new(half), peer, context, into),
         }
     }
 }
@@ -135,14 +151,7 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().io {
             Io::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Io::Tls(stream, peer) => {
-                peer.check()?;
-                let read = Pin::new(stream).poll_read(context, into);
-                if let Poll::Ready(Err(error)) = &read {
-                    peer.heard(error);
-                }
-                read
-            }
+            Io::Tls(stream, peer) => read_believed(Pin::new(stream), peer, context, into),
         }
     }
 }

@@ -244,8 +244,8 @@ impl Tls {
         let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
         let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
         let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
-        let peer = self.peer(&stream)?;
-        Ok(self.stream(stream, peer, seen))
+        let (peer, ends) = self.peer(&stream)?;
+        Ok(self.stream(stream, peer, ends, seen))
     }
 
     /// Shakes hands with the process at `host`, whose certificate must say that it is reached there and that it is `expected`.
@@ -271,16 +271,16 @@ impl Tls {
         let shaken = timeout(HANDSHAKE_TIMEOUT, connecting).await;
         let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
         let stream = TlsStream::Client(shaken.map_err(|error| TlsError::of_handshake(error, Some(host)))?);
-        let peer = self.peer(&stream)?;
+        let (peer, ends) = self.peer(&stream)?;
         if !expected.is(&peer) {
             return Err(TlsError::Stranger { expected: expected.clone(), found: peer });
         }
-        Ok(self.stream(stream, peer, seen))
+        Ok(self.stream(stream, peer, ends, seen))
     }
 
     /// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to, or the one
-    /// before, if this takes up its session again: so whether it still holds is seen to here.
-    fn peer(&self, stream: &TlsStream<TcpStream>) -> Result<Identity, TlsError> {
+    /// before, if this takes up its session again: so whether it still holds is seen to here. And when it ends.
+    fn peer(&self, stream: &TlsStream<TcpStream>) -> Result<(Identity, SystemTime), TlsError> {
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
         let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
         let Certificate { subject, not_before, not_after, identity, .. } = certificate;
@@ -289,14 +289,14 @@ impl Tls {
         }
         let identity = identity.map_err(|error| TlsError::Nobody(format!("{subject}: {error}")))?;
         self.withdrawn.check(&identity, not_before).map_err(TlsError::Revoked)?;
-        Ok(identity)
+        Ok((identity, not_after))
     }
 
-    /// A connection to somebody who was believed as of that version of the authorities.
-    fn stream(&self, stream: TlsStream<TcpStream>, peer: Identity, seen: u64) -> Stream {
+    /// A connection to somebody whose certificate `ends` then, and who was believed as of that version of the authorities.
+    fn stream(&self, stream: TlsStream<TcpStream>, peer: Identity, ends: SystemTime, seen: u64) -> Stream {
         let peer = Arc::new(peer);
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let verified = VerifiedPeer::new(&self.authorities, seen, chain, &peer);
+        let verified = VerifiedPeer::new(&self.authorities, seen, chain, &peer, ends);
         Stream { io: Io::Tls(Box::new(stream), verified), peer: Some(peer) }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A handshake looks at the authorities that are believed at that moment, and at the certificates that were withdrawn. When an authority is
 //! removed, because its key was stolen or another has taken over, those whom it has let in are still connected: at their next word they
-//! are looked at again. So are all when a certificate is withdrawn.
+//! are looked at again. So are all when a certificate is withdrawn. One that ends turns away whoever has shown it, too, unless that is a
+//! coordinator or a node: those of a cluster end on one day, and all data would be out of reach in the same minute.
 
 use crate::credentials::verify;
 use crate::error::{TlsError, in_words};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// Within so long after a change those are turned away whom nobody vouches for any more, each at a moment of its own: in a change of
 /// authorities that may be nearly everybody, who connects again at once.
 const SPREAD: Duration = Duration::from_secs(20);
+/// How long whoever has shown a certificate that was withdrawn may still listen: an admin who withdraws the own one hears that it is done,
+/// for which nodes are waited for. Its next word ends the connection at once.
+const LISTENS: Duration = Duration::from_secs(4);
 
 /// The authorities that are believed now, and what of theirs counts no more, shared by a process's connections.
 #[derive(Debug)]
@@ -57,11 +61,25 @@ impl Authorities {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A moment within the spread.
-    fn some_moment(&self) -> Instant {
+    /// A time within the spread.
+    fn some_time(&self) -> Duration {
         let spread = u64::try_from(self.spread.as_millis()).unwrap_or(u64::MAX);
-        let after = RandomState::new().hash_one(0).checked_rem(spread).unwrap_or(0);
-        Instant::now() + Duration::from_millis(after)
+        Duration::from_millis(RandomState::new().hash_one(0).checked_rem(spread).unwrap_or(0))
+    }
+}
+
+/// When somebody is turned away, and why.
+#[derive(Debug)]
+struct End {
+    at: Instant,
+    /// Its next word ends it before that.
+    at_word: bool,
+    why: String,
+}
+
+impl End {
+    fn error(&self) -> io::Error {
+        io::Error::new(io::ErrorKind::PermissionDenied, self.why.clone())
     }
 }
 
@@ -74,19 +92,26 @@ pub(crate) struct VerifiedPeer {
     /// The version of the authorities that vouched for it, or did not.
     seen: u64,
     /// When it is turned away, and why, if nobody vouches for it or its certificate was withdrawn.
-    ends: Option<(Instant, String)>,
+    ends: Option<End>,
+    /// When its certificate ends.
+    not_after: SystemTime,
+    /// When it is turned away since that has ended; those of coordinators and nodes are taken for as long as they are connected.
+    expires: Option<SystemTime>,
     /// The address that was dialled, if it was, and who dialled.
     dialled: Option<(Arc<Tls>, Arc<str>)>,
 }
 
 impl VerifiedPeer {
-    /// Somebody with whom a handshake was done just now. `seen`: the version of the authorities before that.
+    /// Somebody with whom a handshake was done just now. `seen`: the version of the authorities before that; `not_after`: when its
+    /// certificate ends.
     pub(crate) fn new(
         authorities: &Arc<Authorities>,
         seen: u64,
         chain: &[CertificateDer<'_>],
         identity: &Arc<Identity>,
+        not_after: SystemTime,
     ) -> Self {
+        let ends = !identity.role().is_server();
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
         Self {
             authorities: Arc::clone(authorities),
@@ -94,6 +119,9 @@ impl VerifiedPeer {
             identity: Arc::clone(identity),
             seen,
             ends: None,
+            not_after,
+            // Those of many clients were issued together.
+            expires: ends.then(|| not_after.checked_add(authorities.some_time())).flatten(),
             dialled: None,
         }
     }
@@ -113,29 +141,43 @@ impl VerifiedPeer {
         }
     }
 
-    /// Fails once nobody vouches for it any more, or its certificate was withdrawn. Asked at each read.
+    /// Fails once nobody vouches for it any more, or its certificate was withdrawn or has ended. Asked at each read.
     pub(crate) fn check(&mut self) -> io::Result<()> {
         let version = self.authorities.version();
         if version != self.seen {
             self.seen = version;
             self.ends = self.look();
         }
+        // By the clock that dates go by, which also counts while a machine sleeps.
+        if self.expires.is_some_and(|end| SystemTime::now() >= end) {
+            let why = TlsError::Certificate(format!("that of {} has expired; renew it", self.identity));
+            self.ends = Some(End { at: Instant::now(), at_word: true, why: why.to_string() });
+        }
         match &self.ends {
-            Some((ends, why)) if Instant::now() >= *ends => {
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, why.clone()))
-            }
+            Some(end) if Instant::now() >= end.at => Err(end.error()),
             _ => Ok(()),
         }
     }
 
-    fn look(&self) -> Option<(Instant, String)> {
+    /// Fails if it is not to say anything any more. Asked at each word.
+    pub(crate) fn check_word(&self) -> io::Result<()> {
+        match &self.ends {
+            Some(end) if end.at_word => Err(end.error()),
+            _ => Ok(()),
+        }
+    }
+
+    fn look(&self) -> Option<End> {
         let withdrawn = self.chain.first().map_or(Ok(()), |shown| self.authorities.withdrawn.check_certificate(shown));
         if let Err(revoked) = withdrawn {
-            return Some((Instant::now(), TlsError::Revoked(revoked).to_string()));
+            let why = TlsError::Revoked(revoked).to_string();
+            return Some(End { at: Instant::now() + LISTENS, at_word: true, why });
         }
         let believed = Arc::clone(&self.authorities.believed.read());
-        let vouched = verify(&believed, &self.chain, &self.identity, SystemTime::now()).is_ok();
+        // Whether it still holds is another matter.
+        let at = SystemTime::now().min(self.not_after);
+        let vouched = verify(&believed, &self.chain, &self.identity, at).is_ok();
         let why = || format!("no authority in ca.crt vouches for the certificate of {} any more", self.identity);
-        (!vouched).then(|| (self.authorities.some_moment(), why()))
+        (!vouched).then(|| End { at: Instant::now() + self.authorities.some_time(), at_word: false, why: why() })
     }
 }

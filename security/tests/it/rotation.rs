@@ -1,6 +1,6 @@
 //! Files that are replaced while a process runs with them.
 
-use crate::support::{authority, echo, identity, issue, replace, shake, tls as open};
+use crate::support::{authority, echo, identity, issue, issue_until, replace, shake, tls as open};
 use archon_certificates::{Authority, Issued};
 use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls};
 use rustls::pki_types::pem::PemObject as _;
@@ -158,6 +158,39 @@ fn new_authorities_were_taken_from_where_everybody_may_write() {
     }
     tls.look_now();
     assert_eq!(tls.not_taken(), None);
+}
+
+/// An operator's certificate was good for as long as its connections stood. Those of nodes are kept: they end on one day.
+#[tokio::test]
+async fn a_connection_outlived_the_certificate_that_had_made_it() {
+    let authority = authority();
+    let (_athens, server) = open(&issue(&authority, "node/athens"));
+    let soon = |who: &str| {
+        let until = SystemTime::now() + Duration::from_secs(3);
+        issue_until(&authority, who, until)
+    };
+    let [(_watch, operator), (_sparta, node)] = ["operator/watch", "node/sparta"].map(|who| open(&soon(who)));
+    let connected = async |client: &Tls| {
+        let (dialled, accepted) = shake(client, &server, "127.0.0.1", &Expected::Servers).await;
+        (dialled.unwrap(), accepted.unwrap())
+    };
+    let (mut of_operator, mut of_node) = (connected(&operator).await, connected(&node).await);
+    echo(&mut of_operator.0, &mut of_operator.1).await.unwrap();
+    let until = tokio::time::Instant::now() + Duration::from_secs(40);
+    let error = loop {
+        assert!(tokio::time::Instant::now() < until, "still served");
+        if let Err(error) = echo(&mut of_operator.0, &mut of_operator.1).await {
+            break error;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(node.credentials().certificate.not_after < SystemTime::now(), "it was ended before its time");
+    assert!(error.to_string().contains("that of operator/watch has expired"), "{error}");
+    // Also where everybody is looked at again.
+    server.withdraw([(identity("admin/alice"), None)].into());
+    echo(&mut of_node.0, &mut of_node.1).await.unwrap();
+    let (_, accepted) = shake(&node, &server, "127.0.0.1", &Expected::Servers).await;
+    assert!(accepted.is_err(), "nobody is let in anew by it");
 }
 
 /// Who had once been let in stayed in, whatever became of the authority that had vouched for it.

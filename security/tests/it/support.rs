@@ -34,6 +34,13 @@ pub(crate) fn issue_at(authority: &Authority, who: &str, now: SystemTime) -> Iss
     authority.issue(&who, hosts, validity(who.role()), now).unwrap()
 }
 
+/// One that ends then; servers are reached at 127.0.0.1.
+pub(crate) fn issue_until(authority: &Authority, who: &str, until: SystemTime) -> Issued {
+    let who = identity(who);
+    let hosts: &[Host] = if who.role().is_server() { &["127.0.0.1".parse().unwrap()] } else { &[] };
+    authority.issue(&who, hosts, DAY, until - DAY).unwrap()
+}
+
 pub(crate) fn directory(issued: &Issued) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write_credentials(directory.path(), issued, false).unwrap();

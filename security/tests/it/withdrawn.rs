@@ -2,8 +2,9 @@
 
 use crate::support::{authority, echo, identity, issue, issue_at, shake, tls};
 use archon_security::{Expected, Tls, TlsError, WithdrawnCertificates, in_words};
-use std::time::{Duration, SystemTime};
-use tokio::io::AsyncReadExt as _;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 /// Certificates of one that begin before that moment, or all of them.
 fn withdraw(at: &Tls, who: &str, before: Option<SystemTime>) {
@@ -74,4 +75,27 @@ async fn whoever_dials_takes_a_withdrawn_certificate_of_nobody() {
     let (dialled, _) = shake(&client, &server, "127.0.0.1", &Expected::Coordinators).await;
     let error = dialled.unwrap_err();
     assert!(matches!(error, TlsError::Revoked(_)) && error.to_string().contains("coordinator/3"), "{error}");
+}
+
+/// An admin who withdrew the own certificate heard "outcome unknown".
+#[tokio::test]
+async fn whoever_withdrew_the_own_certificate_heard_no_answer() {
+    let authority = authority();
+    let (_one, server) = tls(&issue(&authority, "coordinator/1"));
+    let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
+    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
+    let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap());
+    echo(&mut dialled, &mut accepted).await.unwrap();
+    let begun = Instant::now();
+    withdraw(&server, "admin/alice", Some(SystemTime::now()));
+    // As servers do: the next word is listened for while the answer is made.
+    let mut byte = [0];
+    assert!(timeout(Duration::from_millis(100), accepted.read(&mut byte)).await.is_err(), "turned away too soon");
+    accepted.write_all(b"!").await.unwrap();
+    accepted.flush().await.unwrap();
+    assert_eq!(dialled.read_u8().await.unwrap(), b'!');
+    // Whoever only listens is turned away as well.
+    let turned_away = async { while timeout(Duration::from_millis(50), accepted.read(&mut byte)).await.is_err() {} };
+    timeout(Duration::from_secs(10), turned_away).await.expect("it listens on");
+    assert!(begun.elapsed() >= Duration::from_secs(2), "an answer that nodes are waited for would not arrive");
 }
