@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::console::Cluster;
+use crate::in_plaintext;
 use archon_client::Transport;
 use archon_security::{Caller, Stream, counted_address};
 use axum::Router;
@@ -82,6 +83,10 @@ async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) 
     let _ = connection.set_nodelay(true);
     let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_TIMEOUT));
     let Some(tls) = transport.tls() else { return Some((connection.into(), caller)) };
+    if in_plaintext::begins(&connection).await {
+        in_plaintext::turn_away(connection).await;
+        return None;
+    }
     match tls.accept(connection).await {
         Ok(stream) => {
             caller.identity = stream.peer().cloned();

@@ -11,6 +11,7 @@ mod documents;
 mod error;
 mod feed;
 mod guard;
+mod in_plaintext;
 mod page;
 
 pub use api::description;

@@ -382,7 +382,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
     let foreign = Transport::Tls(Tls::open(&foreign.expect("another authority")).expect("credentials"));
     let refused = runtime.block_on(foreign.connect(at, &Expected::Coordinators, Protocol::Grpc, TIMEOUT));
     assert!(refused.unwrap_err().to_string().contains("another cluster"), "a foreign authority");
-    assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 0);
+    assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 400);
 }
 
 /// To nodes the console is a coordinator, which asks for whoever asks it.

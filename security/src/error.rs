@@ -128,7 +128,10 @@ fn refusal(alert: &str) -> String {
             format!("no certificate authority that it believes has signed it ({alert})")
         }
         WITHDRAWN => format!("it was withdrawn ({alert})"),
-        EXPIRED => format!("it has expired ({alert}); renew it"),
+        // The alert does not tell the two apart.
+        EXPIRED => {
+            format!("it has expired, or does not hold yet by the clock there ({alert}); renew it, or set the clock")
+        }
         "CertificateRequired" => format!("it was shown none ({alert})"),
         _ => alert.to_owned(),
     }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -28,6 +29,10 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the other side may take to show who it is.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long whoever is refused may take to read why.
+const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often it is read what it had sent meanwhile.
+const UNREAD_MAX: u32 = 64;
 
 /// The credentials of a process, renewed while it runs: whoever replaces the files of the directory need not restart it.
 #[derive(Debug)]
@@ -241,9 +246,14 @@ impl Tls {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
         // How many handshakes are under way is bounded by the limit of connections. A place among them for whoever has
         // begun one would be anybody's to hold for as long as this waits.
-        let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
-        let shaken = shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))?;
-        let stream = TlsStream::Server(shaken.map_err(|error| TlsError::of_handshake(error, None))?);
+        let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await;
+        let stream = match shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))? {
+            Ok(stream) => TlsStream::Server(stream),
+            Err((error, stream)) => {
+                part(stream).await;
+                return Err(TlsError::of_handshake(error, None));
+            }
+        };
         let (peer, ends) = self.peer(&stream)?;
         Ok(self.stream(stream, peer, ends, seen))
     }
@@ -299,6 +309,20 @@ impl Tls {
         let verified = VerifiedPeer::new(&self.authorities, seen, chain, &peer, ends);
         Stream { io: Io::Tls(Box::new(stream), verified), peer: Some(peer) }
     }
+}
+
+/// Lets whoever is refused read why: a connection that is closed while something in it is unread takes back what was sent.
+async fn part(mut stream: TcpStream) {
+    let parting = async {
+        let _ = stream.shutdown().await;
+        let mut unread = [0; 1024];
+        for _ in 0..UNREAD_MAX {
+            if !stream.read(&mut unread).await.is_ok_and(|read| read > 0) {
+                return;
+            }
+        }
+    };
+    let _ = timeout(PARTING_TIMEOUT, parting).await;
 }
 
 /// Unix time; before 1970 is 1970.

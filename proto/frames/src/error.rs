@@ -44,6 +44,10 @@ impl FrameError {
         match self {
             Self::Refused(detail) => detail,
             Self::Unreadable(_) => ErrorDetail::new(ErrorKind::Internal, self.to_string()),
+            // What the library says of it names pages for programmers.
+            Self::Io(ref error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                ErrorDetail::new(ErrorKind::Unreachable, Self::Closed.to_string())
+            }
             Self::Io(ref error) => {
                 let said = in_words(error).map_or_else(|| self.to_string(), |refused| refused.to_string());
                 ErrorDetail::new(ErrorKind::Unreachable, said)
@@ -52,5 +56,18 @@ impl FrameError {
                 ErrorDetail::new(ErrorKind::Unreachable, self.to_string())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_were_told_a_page_of_a_library_for_programmers() {
+        let said =
+            "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/rustls/manual";
+        let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, said);
+        assert_eq!(FrameError::from(error).into_detail().message, "the peer closed the connection");
     }
 }

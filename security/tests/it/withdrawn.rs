@@ -1,7 +1,7 @@
 //! Certificates that were withdrawn though the authority vouches for them.
 
-use crate::support::{authority, echo, identity, issue, issue_at, shake, tls};
-use archon_security::{Expected, Tls, TlsError, WithdrawnCertificates, in_words};
+use crate::support::{authority, echo, identity, issue, issue_at, pair, shake, tls};
+use archon_security::{Expected, Protocol, Tls, TlsError, WithdrawnCertificates, in_words};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
@@ -98,4 +98,36 @@ async fn whoever_withdrew_the_own_certificate_heard_no_answer() {
     let turned_away = async { while timeout(Duration::from_millis(50), accepted.read(&mut byte)).await.is_err() {} };
     timeout(Duration::from_secs(10), turned_away).await.expect("it listens on");
     assert!(begun.elapsed() >= Duration::from_secs(2), "an answer that nodes are waited for would not arrive");
+}
+
+/// At times they heard of a reset connection: what they had sent lay unread where it was closed.
+#[tokio::test]
+async fn whoever_was_refused_lost_the_reason_among_what_it_had_sent() {
+    let authority = authority();
+    let (_athens, server) = tls(&issue(&authority, "node/athens"));
+    let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
+    withdraw(&server, "admin/alice", Some(SystemTime::now()));
+    for _ in 0..20 {
+        let (dialled, accepted) = pair().await;
+        let asked = async {
+            let connected = alice.connect(dialled, "127.0.0.1", &Expected::Servers, Protocol::Grpc).await;
+            let mut dialled = connected.unwrap();
+            // As somebody who says several things before anything is answered.
+            for _ in 0..200 {
+                let sent = async {
+                    dialled.write_all(&[7; 100]).await?;
+                    dialled.flush().await
+                };
+                if let Err(error) = sent.await {
+                    return error;
+                }
+                tokio::task::yield_now().await;
+            }
+            dialled.read_u8().await.unwrap_err()
+        };
+        let (refused, heard) = tokio::join!(server.accept(accepted), asked);
+        assert!(matches!(refused, Err(TlsError::Revoked(_))), "{refused:?}");
+        let said = in_words(&heard).unwrap_or_else(|| panic!("heard nothing but {heard}"));
+        assert!(said.to_string().contains("it was withdrawn"), "{said}");
+    }
 }
