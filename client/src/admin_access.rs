@@ -8,7 +8,8 @@ use archon_proto::convert::access::{SetAccess, Withdraw, Withdrawal};
 use archon_proto::v1;
 use archon_types::access::check_identity;
 use archon_types::limits::check_name;
-use archon_types::{ErrorDetail, Millis, Right};
+use archon_types::{ErrorDetail, ErrorKind, Millis, Right};
+use std::time::SystemTime;
 
 impl Admin {
     /// What clients may do to the rows of tables; with a name only what that client may, or what is about that table, by all that
@@ -58,10 +59,10 @@ impl Admin {
 
     /// Withdraws the certificates of `identity` (`admin/alice`) that begin before a moment, Unix time, or before now: no member lets in who
     /// shows one, and whoever is connected by one is turned away at its next word. What was withdrawn before stays so. Without `force`
-    /// one is not withdrawn by which a member talks that is at work. Waits as [`Admin::grant`] does.
+    /// one is not withdrawn by which a member talks that is at work, nor the one by which this is asked. Waits as [`Admin::grant`] does.
     ///
     /// # Errors
-    /// `InvalidArgument` if nobody can be called so, `Refused` if such a member is at work; otherwise see [`Error`].
+    /// `InvalidArgument` if nobody can be called so, `Refused` if such a member is at work, or if whoever asks would be shut out; otherwise see [`Error`].
     pub async fn withdraw_certificates(
         &self,
         identity: &str,
@@ -69,7 +70,27 @@ impl Admin {
         force: bool,
     ) -> Result<CertificatesWithdrawn, Error> {
         let change = begins_before_at_ms.map_or(Withdrawal::BeforeNow, |at| Withdrawal::Before(Millis::new(at)));
+        if !force {
+            self.check_not_own(identity, begins_before_at_ms)?;
+        }
         self.change_certificates(identity, change, force).await
+    }
+
+    /// Refuses to withdraw the certificate by which this is asked: nobody may be left who could have it count again.
+    fn check_not_own(&self, identity: &str, begins_before_at_ms: Option<u64>) -> Result<(), ErrorDetail> {
+        let Some(tls) = self.coordinator_client().links().transport().tls() else { return Ok(()) };
+        let own = tls.credentials();
+        let begins = own.certificate.not_before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        if own.identity.to_string() != identity || begins_before_at_ms.is_some_and(|moment| begins >= moment.into()) {
+            return Ok(());
+        }
+        let why = format!(
+            "{identity} is who asks, by such a certificate in {}: it would be shut out at once, and could not readmit itself. Ask by the \
+             certificate of an admin of another name (`archon cert admin NAME`), or with the new one of {identity} that --keep names; \
+             --force does it all the same",
+            tls.directory().display()
+        );
+        Err(ErrorDetail::new(ErrorKind::Refused, why))
     }
 
     /// All certificates of `identity` count again that the authority has signed and that have not expired. Waits as [`Admin::grant`]

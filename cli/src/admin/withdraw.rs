@@ -5,14 +5,22 @@ use crate::args::WithdrawArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::{Admin, CertificatesWithdrawn, WithdrawnCertificates};
-use archon_security::{CERTIFICATE_FILE, Certificate, Identity, certificates, date};
+use archon_security::{CERTIFICATE_FILE, Certificate, Identity, Role, certificates, date};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Has certificates count no more.
 pub(super) async fn withdraw(args: &WithdrawArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let begins_before = args.keep.as_deref().map(|kept| begin_of(kept, &args.identity)).transpose()?;
-    told(&admin.withdraw_certificates(&args.identity.to_string(), begins_before, args.force).await?, output)
+    let done =
+        told(&admin.withdraw_certificates(&args.identity.to_string(), begins_before, args.force).await?, output)?;
+    if args.identity.role() == Role::Admin && begins_before.is_none() {
+        // Only an admin could have them count again; who else is one nobody knows but whoever issues certificates.
+        output.talk(
+            "only an admin of another name has them count again: if none is left, issue a certificate for one (`archon cert admin NAME`)",
+        );
+    }
+    Ok(done)
 }
 
 /// Has them count again.

@@ -32,9 +32,10 @@ Examples:
     /// Have certificates count no more: a key was stolen, or whoever had it is gone.
     ///
     /// It is about all certificates of an identity that begin before now, or before the one that `--keep` names. No member lets in who
-    /// shows one, and whoever is connected by one is turned away at its next word. One that is issued later counts: `archon cert` has
-    /// them begin five minutes before they are issued, so within that time name the new one by `--keep`. Other clients are not told:
-    /// change the authority if a member's key was stolen (docs/CERTIFICATES.md).
+    /// shows one, and whoever is connected by one is turned away at its next word. One that is issued five minutes later
+    /// counts, since `archon cert` has them begin five minutes before they are issued: one that is to count sooner is issued first and named
+    /// by `--keep`, and of one that was withdrawn already `readmit` comes first. Other clients are not told: change the authority if a
+    /// member's key was stolen (docs/CERTIFICATES.md).
     #[command(after_help = "\
 Examples:
   archon access withdraw admin/alice
@@ -91,7 +92,7 @@ pub(crate) struct WithdrawArgs {
     /// The certificate that goes on counting, or its directory: only those that begin before it are withdrawn.
     #[arg(long, value_name = "PATH")]
     pub(crate) keep: Option<PathBuf>,
-    /// Also one by which a coordinator or a node talks that is at work, which is shut out by that.
+    /// Also one by which a coordinator or a node talks that is at work, or by which this is asked: who has it is shut out by that.
     #[arg(long)]
     pub(crate) force: bool,
 }

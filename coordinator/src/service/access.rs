@@ -91,6 +91,7 @@ impl Admins {
         let whose: Identity = identity.parse().map_err(|error: archon_security::IdentityError| {
             ErrorDetail::new(ErrorKind::InvalidArgument, error.to_string())
         })?;
+        let keeps = matches!(change, Withdrawal::Before(_));
         let begins_before = match change {
             Withdrawal::BeforeNow => Some(wall_now()),
             Withdrawal::Before(moment) => Some(moment),
@@ -103,6 +104,9 @@ impl Admins {
             session.quorum().replicated().read(|state| certificates::shown(state, &loads, own, &view.voters))
         };
         let decide = |state: &ClusterState, _: &Liveness| {
+            if let (Some(moment), true) = (begins_before, keeps) {
+                certificates::check_kept(&whose, moment, state.access.withdrawn().get(&identity).copied())?;
+            }
             if let (Some(moment), false) = (begins_before, force) {
                 certificates::check_not_in_use(&shown, &whose, moment)?;
             }

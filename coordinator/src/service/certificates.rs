@@ -7,9 +7,11 @@ use crate::load::Loads;
 use crate::raft::VoterView;
 use archon_coordinator_core::ClusterState;
 use archon_proto::v1;
-use archon_security::Identity;
+use archon_security::{Identity, date};
+use archon_types::access::WHENEVER;
 use archon_types::subject::Subject;
 use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Most members that are told of one by one for the same reason.
 const TOLD_MAX: usize = 5;
@@ -67,6 +69,26 @@ pub(super) fn check_not_in_use(
         );
         Err(ErrorDetail::new(ErrorKind::Refused, why))
     })
+}
+
+/// Refuses to keep a certificate of `identity` that begins at `begins` and counts no more itself: those that begin before `withdrawn` were
+/// withdrawn, and stay so until all are to count again.
+///
+/// # Errors
+/// That it counts no more, and how it would.
+pub(super) fn check_kept(identity: &Identity, begins: Millis, withdrawn: Option<Millis>) -> Result<(), ErrorDetail> {
+    let Some(withdrawn) = withdrawn.filter(|withdrawn| begins < *withdrawn) else { return Ok(()) };
+    let date = |moment: Millis| UNIX_EPOCH.checked_add(Duration::from_millis(moment.get())).map(date);
+    let which = match date(withdrawn).filter(|_| withdrawn != WHENEVER) {
+        Some(moment) => format!("as those of {identity} that begin before {moment}"),
+        None => format!("as all of {identity} are"),
+    };
+    let why = format!(
+        "the certificate that is to be kept begins {}, and is withdrawn itself, {which}: \
+         `archon access readmit {identity}` has all count again; then withdraw the others by --keep",
+        date(begins).unwrap_or_default()
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, why))
 }
 
 /// Why somebody should look at certificates. `own`: that of this coordinator, which is voter `me`; of nodes `loads` tells.
@@ -178,6 +200,22 @@ mod tests {
                 ),
             ]
         );
+    }
+
+    #[test]
+    fn a_certificate_that_was_withdrawn_itself_was_said_to_be_kept() {
+        let alice: Identity = "admin/alice".parse().unwrap();
+        let judged = |withdrawn: Option<Millis>| {
+            check_kept(&alice, Millis::new(DAY), withdrawn).err().map(|error| (error.kind, error.message))
+        };
+        for before in [None, Some(Millis::new(DAY)), Some(Millis::new(1))] {
+            assert_eq!(judged(before), None, "{before:?}");
+        }
+        for after in [Millis::new(DAY + 1), WHENEVER] {
+            let (kind, said) = judged(Some(after)).unwrap();
+            assert_eq!(kind, ErrorKind::Refused);
+            assert!(said.contains("is withdrawn itself") && said.contains("archon access readmit admin/alice"), "{said}");
+        }
     }
 
     #[test]
