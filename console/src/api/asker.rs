@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::error::ApiError;
 use crate::guard::{check_role, forbidden};
-use archon_client::{Admin, Client, Right};
+use archon_client::{Admin, Client, ErrorKind, Right};
 use archon_security::Caller;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -67,8 +67,17 @@ impl Asker {
         self.may(&call)?;
         if let Some(client) = self.caller.client() {
             // To nodes the console is a coordinator, which may whatever those may whom it asks for.
-            let access = self.shared.cluster.admin.access(Some(client), Some(table)).await?;
-            let has = access.may.and_then(|right| right.known());
+            let admin = &self.shared.cluster.admin;
+            let has = match admin.access(Some(client), Some(table)).await {
+                Ok(access) => access.may.and_then(|right| right.known()),
+                // Which tables there are is told to nobody who may not read them all.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let rights = admin.access(Some(client), None).await?.rights;
+                    let to_every = rights.iter().filter(|right| right.table_id.is_none());
+                    to_every.filter_map(|right| right.may.known()).max()
+                }
+                Err(error) => return Err(error.into()),
+            };
             self.caller.check_right(has, right, table, &call).map_err(|detail| forbidden(detail.message))?;
         }
         Ok(self.shared.cluster.rows(table).await?)

@@ -6,12 +6,14 @@ use archon_coordinator_core::{table_piece, table_ready};
 use archon_proto::v1;
 use archon_proto::v1::table_server::Table;
 use archon_security::Caller;
-use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Version};
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, TableId, Version};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 const CALL: &str = "/archon.v1.Table/GetTable";
+/// No table has this number: what a client may do to it is what it may do to every table.
+const NO_TABLE: TableId = TableId::new(u64::MAX);
 /// Longest poll.
 const WAIT_MAX_MS: u32 = 30_000;
 
@@ -69,6 +71,18 @@ impl Tables {
             check_named(request.cluster.as_ref(), state)?;
             let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
             let table = state.table_by_name(name).map(|table| table.id);
+            let check_right = |table: TableId| {
+                let has = caller.client().and_then(|client| state.access.right(client, table));
+                if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {
+                    // It may have been granted just now.
+                    return Err(quorum.not_leading());
+                }
+                caller.check_right(has, Right::Read, name, CALL)
+            };
+            if table.is_none() && since == Version::ZERO {
+                // Which tables there are is told to nobody who may not read them all.
+                check_right(NO_TABLE)?;
+            }
             // Whoever held the table as of an older version learns by this one that it was dropped.
             let table = table.ok_or_else(|| {
                 ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}"))
@@ -77,12 +91,7 @@ impl Tables {
             if !state.is_lease(table) {
                 // Where ranges begin is a matter of rows. Who owns a lease everybody may know.
                 caller.check_routes(name, CALL)?;
-                let has = caller.client().and_then(|client| state.access.right(client, table));
-                if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {
-                    // It may have been granted just now.
-                    return Err(quorum.not_leading());
-                }
-                caller.check_right(has, Right::Read, name, CALL)?;
+                check_right(table)?;
             }
             if !request.unassigned {
                 table_ready(state, table)?;
