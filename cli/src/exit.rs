@@ -149,7 +149,7 @@ impl From<archon_client::Error> for Failure {
         let remedy = match error.kind() {
             _ if says_how(error.kind(), &failure.message) => None,
             ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
-            ErrorKind::Unreachable if is_of_certificates(&failure.message) => Some(COMPARE),
+            ErrorKind::Unreachable | ErrorKind::Refused if is_of_certificates(&failure.message) => Some(COMPARE),
             kind => remedy_for(kind),
         };
         match remedy {
@@ -298,6 +298,8 @@ mod tests {
             let text = Failure::from(Error::from(ErrorDetail::new(ErrorKind::Unreachable, said))).to_string();
             assert!(text.contains(next), "{text}");
         }
+        let refused = ErrorDetail::new(ErrorKind::Refused, "its certificate is refused: why");
+        assert!(Failure::from(Error::from(refused)).to_string().contains("archon cert show DIR"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_g
 use archon_proto::convert::ids::check_address;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::{Caller, Expected, ON_BEHALF_OF, Transport, is_of_certificates};
+use archon_security::{Caller, Expected, ON_BEHALF_OF, TlsError, Transport, is_refused_for_good};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -172,7 +172,7 @@ impl CoordinatorClient {
             let mut asked: Vec<String> = Vec::new();
             let mut waiting = self.candidates();
             let mut round = Round::default();
-            let mut hopeless = true;
+            let (mut hopeless, mut refused) = (true, false);
             while let Some(address) = waiting.pop_front() {
                 if asked.contains(&address) {
                     continue;
@@ -196,6 +196,7 @@ impl CoordinatorClient {
                 };
                 round.note(asked.last().map_or("", String::as_str), who);
                 hopeless &= matches!(verdict, Verdict::Hopeless);
+                refused |= is_refused_for_good(&detail.message);
                 match verdict {
                     Verdict::Final => return Err(detail.into()),
                     Verdict::Hopeless => {}
@@ -208,7 +209,9 @@ impl CoordinatorClient {
                     last = Some((weight, detail));
                 }
             }
-            if let Some((_, detail)) = last.take_if(|_| hopeless) {
+            // Whoever is stopped would say the same as those that refuse one side's certificate.
+            let given_up = hopeless || (refused && round.answer.is_empty());
+            if let Some((_, detail)) = last.take_if(|_| given_up) {
                 return Err(detail.into());
             }
             whole = round;
@@ -303,6 +306,13 @@ impl CoordinatorClient {
         if detail.kind == ErrorKind::DeadlineExceeded {
             detail.kind = ErrorKind::Unreachable;
         }
+        // The other side's certificate is looked at before anything is said, and this one's before anything of it is read. One that is
+        // withdrawn meanwhile ends a connection on which something may have been done.
+        let is_own = || detail.message.contains(&TlsError::Refused(String::new()).to_string());
+        if is_refused_for_good(&detail.message) && (never_sent(&status) || is_own()) {
+            detail.kind = ErrorKind::Refused;
+            return Err(Failed { detail, verdict: Verdict::Hopeless, sent: false, who: Who::Silent });
+        }
         Err(Failed { detail, verdict, sent: !never_sent(&status), who: Who::Silent })
     }
 
@@ -350,7 +360,7 @@ fn weight(detail: &ErrorDetail, who: Who) -> u8 {
         (Who::Other, _) => 0,
         (_, ErrorKind::NoQuorum) => 3,
         // One that is stopped explains nothing where others run and do not take this certificate.
-        (_, ErrorKind::Unreachable) if is_of_certificates(&detail.message) => 2,
+        (Who::Silent, ErrorKind::Refused) => 2,
         (_, ErrorKind::Unreachable) => 1,
         // Who leads has looked into it; whoever points at it knows nothing.
         (Who::Answers, kind) if kind != ErrorKind::NotCoordinatorLeader => 3,
@@ -370,8 +380,8 @@ mod tests {
 
     #[test]
     fn a_coordinator_that_was_stopped_hid_that_the_others_refuse_the_certificate() {
-        let [stopped, refuses] = ["Connection refused", "it refuses this process's certificate: UnknownCA"]
-            .map(|said| weight(&ErrorDetail::new(ErrorKind::Unreachable, said), Who::Silent));
+        let [stopped, refuses] = [ErrorKind::Unreachable, ErrorKind::Refused]
+            .map(|kind| weight(&ErrorDetail::new(kind, "why"), Who::Silent));
         assert!(stopped < refuses);
     }
 

@@ -236,11 +236,13 @@ impl<'a> Call<'a> {
                 }
             }
             Attempt::Lost { sent, detail } => {
-                self.lost |= sent && !self.op.is_read();
+                // Whoever may not send operations there was refused before any of the stream was done.
+                let refused = detail.kind == ErrorKind::Refused;
+                self.lost |= sent && !refused && !self.op.is_read();
                 self.leave(connection);
                 let asked_ms = detail.retry_after_ms;
-                // Whatever broke the stream, this operation was not refused: it is tried again with the same name.
-                if !sent && !may_pass(detail.kind) {
+                // Whatever else broke the stream, this operation was not refused: it is tried again with the same name.
+                if refused || (!sent && !may_pass(detail.kind)) {
                     return Next::Done(Err(self.fail(detail)));
                 }
                 self.last = Some(detail);

@@ -7,6 +7,7 @@ use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind,
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
+use archon_security::is_refused_for_good;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, RemovedNodes, Version};
 use parking_lot::RwLock;
@@ -280,6 +281,8 @@ impl Task {
                 let mut detail = of_node(&address, error);
                 if foreign {
                     detail.kind = ErrorKind::Unreachable;
+                } else if is_refused_for_good(&detail.message) {
+                    detail.kind = ErrorKind::Refused;
                 }
                 Err(detail)
             }

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::retry::Backoff;
 use crate::shared::Shared;
 use arc_swap::{ArcSwap, Guard};
+use archon_security::is_refused_for_good;
 use archon_types::{ErrorDetail, ErrorKind, Holds, NodeStatus, PartitionTable, TableDelta, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -71,6 +72,9 @@ impl TableCache {
             };
             if shared.stop.is_cancelled() {
                 return Err(Error::Closed);
+            }
+            if is_refused_for_good(&detail.message) {
+                return Err(ErrorDetail::new(ErrorKind::Refused, detail.message).into());
             }
             if !may_pass(detail.kind) {
                 return Err(detail.into());

@@ -61,7 +61,7 @@ fn whoever_has_no_certificate_of_the_cluster_is_told_so_and_gets_nothing() {
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
     let foreign = foreign.expect("another authority");
     let (code, said) = archon_as(&cluster, Some(&foreign), &["status", "--timeout", "2s"]);
-    assert!(code == Some(5) && said.contains("is it of another cluster?"), "{code:?}: {said}");
+    assert!(code == Some(4) && said.contains("is it of another cluster?"), "{code:?}: {said}");
 }
 
 #[test]

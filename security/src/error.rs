@@ -115,6 +115,12 @@ fn reason(why: &CertificateError, host: Option<&str>) -> String {
     }
 }
 
+/// Of the other side's certificate.
+const REFUSED: &str = "its certificate is refused";
+/// Of this side's.
+const REFUSES: &str = "it refuses this process's certificate";
+/// Of the other side.
+const PLAINTEXT: &str = "it speaks plaintext, no TLS";
 /// Of a certificate that holds no more: the alert's name.
 const EXPIRED: &str = "CertificateExpired";
 /// Of one that was withdrawn: the library knows lists of its own, and for ours it sends what is left.
@@ -146,7 +152,16 @@ pub fn refused_in_words(text: &str) -> Option<TlsError> {
 
 /// Whether what somebody was told is that one side does not take the other's certificate.
 pub fn is_of_certificates(text: &str) -> bool {
-    ["its certificate is refused", "it refuses this process's certificate"].iter().any(|said| text.contains(said))
+    [REFUSED, REFUSES].iter().any(|said| text.contains(said))
+}
+
+/// Whether what somebody was told is final until somebody changes a certificate, `ca.crt` or a switch: one side does not take the other's
+/// certificate, or speaks no TLS. It is found out before the other side has read anything.
+pub fn is_refused_for_good(text: &str) -> bool {
+    // Alerts of other names may come later.
+    const FINAL: [&str; 6] = [EXPIRED, WITHDRAWN, "UnknownCA", "DecryptError", "BadCertificate", "CertificateRequired"];
+    let refused = text.split_once(REFUSES).is_some_and(|(_, why)| FINAL.iter().any(|alert| why.contains(alert)));
+    refused || text.contains(REFUSED) || text.contains(PLAINTEXT)
 }
 
 /// What to do then.
@@ -176,5 +191,23 @@ mod tests {
         assert!(is_of_certificates(&TlsError::Certificate("why".into()).to_string()));
         assert!(refused_in_words("Connection refused (os error 111)").is_none());
         assert!(!is_of_certificates("127.0.0.1:7101: Connection refused (os error 111)"));
+    }
+
+    #[test]
+    fn what_changes_by_nobody_s_waiting_was_tried_again() {
+        let refused = |alert: &str| TlsError::Refused(refusal(alert)).to_string();
+        for said in [
+            refused("CertificateExpired"),
+            refused("CertificateUnknown"),
+            refused("UnknownCA"),
+            refused("CertificateRequired"),
+            TlsError::Certificate("why".into()).to_string(),
+            TlsError::Plaintext.to_string(),
+        ] {
+            assert!(is_refused_for_good(&format!("127.0.0.1:7101: {said}")), "{said}");
+        }
+        for said in [refused("InternalError"), TlsError::Silent(Duration::from_secs(5)).to_string(), "closed".into()] {
+            assert!(!is_refused_for_good(&said), "{said}");
+        }
     }
 }

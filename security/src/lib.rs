@@ -39,7 +39,7 @@ pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
 pub use credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates, secret,
 };
-pub use error::{COMPARE, TlsError, in_words, is_of_certificates, refused_in_words};
+pub use error::{COMPARE, TlsError, in_words, is_of_certificates, is_refused_for_good, refused_in_words};
 pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
 pub use kept::check_kept;

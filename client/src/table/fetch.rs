@@ -7,7 +7,7 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::{check_address, cluster_id};
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::Expected;
+use archon_security::{Expected, is_refused_for_good};
 use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, TableDelta, TablePiece, Version};
 use futures::stream::{FuturesUnordered, StreamExt};
 use rand::seq::SliceRandom;
@@ -98,8 +98,12 @@ pub(super) async fn fetch_any(
                     tried.push(leader.clone());
                     waiting.push_front(leader.clone());
                 }
-                // An answer says more than a connection that could not be made.
-                if failure.as_ref().is_none_or(|held| held.kind == ErrorKind::Unreachable) {
+                // An answer says more than a connection that could not be made, and a certificate that is refused more than nobody.
+                let weight = |detail: &ErrorDetail| match is_refused_for_good(&detail.message) {
+                    true => 1,
+                    false => 2 * u8::from(detail.kind != ErrorKind::Unreachable),
+                };
+                if failure.as_ref().is_none_or(|held| weight(held) < 2 && weight(&detail) >= weight(held)) {
                     failure = Some(detail);
                 }
             }

@@ -4,6 +4,7 @@ use super::CLUSTER;
 use crate::admin::quorum::spare_text;
 use crate::documents::{Finding, FindingCode};
 use archon_client::{CoordinatorRole, Error, ErrorKind, Quorum};
+use archon_security::{COMPARE, is_of_certificates};
 
 /// As the alert `ArchonCoordinatorBehind`: so many entries, and a coordinator would be given a snapshot.
 const BEHIND_MAX: u64 = 10_000;
@@ -59,6 +60,10 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
     let refused =
         each.iter().find_map(|(_, said)| said.as_ref().err().filter(|error| error.kind() == ErrorKind::Refused));
     if let (Some(error), None) = (refused, answers(each).next()) {
+        if is_of_certificates(&error.to_string()) {
+            let message = format!("these credentials are not those of this cluster, or count no more: {error}");
+            return vec![Finding::error(CODE, CLUSTER, message, COMPARE)];
+        }
         let message =
             format!("these credentials may not ask ({error}); say --tls-dir with those of an operator or admin");
         return vec![Finding::not_checked(CODE, CLUSTER, message)];
@@ -153,6 +158,8 @@ mod tests {
         assert_eq!(judged(vec![silent()]).len(), 2);
         let refused = || Err(ErrorDetail::new(ErrorKind::Refused, "node/athens may not").into());
         assert_eq!(judged(vec![refused(), refused(), silent()]), [(CLUSTER.to_owned(), Verdict::NotChecked)]);
+        let foreign = || Err(ErrorDetail::new(ErrorKind::Refused, "it refuses this process's certificate: x").into());
+        assert_eq!(judged(vec![foreign(), silent()]), [(CLUSTER.to_owned(), Verdict::Error)]);
         let mut cut_off = quorum(1, Some(1), &[0; 3], Some(0));
         cut_off.coordinators[1..].iter_mut().for_each(|member| member.role = CoordinatorRole::Unreachable.into());
         let found = judged(vec![Ok(cut_off), silent(), silent()]);
