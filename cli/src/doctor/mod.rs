@@ -7,7 +7,7 @@ mod machine;
 mod target;
 
 use crate::args::{Connection, DoctorArgs};
-use crate::documents::{Diagnosis, Finding, Verdict};
+use crate::documents::{Diagnosis, Finding, FindingCode, Verdict};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use target::Target;
@@ -63,15 +63,32 @@ fn sum_text(diagnosis: &Diagnosis, output: &Output) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let (errors, warnings) = (count(Verdict::Error), count(Verdict::Warning));
     let wrong = format!("{errors} error{}, {warnings} warning{}", plural(errors), plural(warnings));
-    let wrong = if errors + warnings == 0 { output.good("nothing is wrong") } else { output.bad(&wrong) };
+    let unseen = |finding: &Finding| finding.code == FindingCode::Quorum && finding.verdict == Verdict::NotChecked;
+    let wrong = match (errors + warnings, diagnosis.findings.iter().any(unseen)) {
+        // Whoever may not ask has not heard that all is well.
+        (0, true) => "nothing was seen of the cluster, and nothing else is wrong".to_owned(),
+        (0, false) => output.good("nothing is wrong"),
+        _ => output.bad(&wrong),
+    };
     format!("{wrong}; {} ok, {} not checked", count(Verdict::Ok), count(Verdict::NotChecked))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::FindingCode;
     use crate::output::Format;
+
+    #[test]
+    fn whoever_was_refused_was_told_that_nothing_is_wrong() {
+        let plain = Output::plain(Format::Table);
+        let sum = |finding| {
+            sum_text(&Diagnosis::of(vec![Finding::ok(FindingCode::Version, MACHINE, "0.1.0"), finding]), &plain)
+        };
+        let refused = Finding::not_checked(FindingCode::Quorum, CLUSTER, "these credentials may not ask");
+        assert_eq!(sum(refused), "nothing was seen of the cluster, and nothing else is wrong; 1 ok, 1 not checked");
+        let unnamed = Finding::not_checked(FindingCode::Directory, MACHINE, "no data directory is named");
+        assert_eq!(sum(unnamed), "nothing is wrong; 1 ok, 1 not checked");
+    }
 
     #[test]
     fn each_finding_says_what_was_seen_where_and_what_to_do() {

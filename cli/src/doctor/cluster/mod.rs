@@ -13,6 +13,8 @@ use crate::connect;
 use crate::documents::{Finding, FindingCode};
 use crate::exit::Failure;
 use archon_client::{Admin, CheckThresholds, Transport};
+use archon_security::Credentials;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// How long each coordinator may take to answer for itself.
@@ -28,11 +30,20 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
         .and_then(|transport| Ok((transport, connect::admin(&target.connection)?)));
     match reached {
         Ok((transport, admin)) => ask(&transport, &admin).await,
+        // What is wrong with them is told of this machine.
+        Err(_) if target.connection.tls_dir.as_deref().is_some_and(is_unusable) => {
+            let why = "these credentials cannot be used, so nobody was asked";
+            vec![Finding::not_checked(FindingCode::Quorum, CLUSTER, why)]
+        }
         Err(Failure { message, remedy, .. }) => {
             let remedy = remedy.unwrap_or_else(|| "correct the options, or what the file says".to_owned());
             vec![Finding::error(FindingCode::Configuration, CLUSTER, message, remedy)]
         }
     }
+}
+
+fn is_unusable(credentials: &Path) -> bool {
+    Credentials::load(credentials, SystemTime::now()).is_err()
 }
 
 async fn ask(transport: &Transport, admin: &Admin) -> Vec<Finding> {

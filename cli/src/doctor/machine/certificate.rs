@@ -16,7 +16,10 @@ fn judge(about: &str, found: Result<CertificateCheck, Failure>, now: SystemTime)
     let check = match found {
         Ok(check) => check,
         Err(failure) => {
-            let remedy = failure.remedy.unwrap_or_else(|| "`archon cert` makes and shows credentials".to_owned());
+            let again = format!(
+                "mend it and look again, as the user of the process: `archon cert check {about}`; docs/CERTIFICATES.md, What goes wrong"
+            );
+            let remedy = failure.remedy.unwrap_or(again);
             return Finding::error(CODE, about, failure.message, remedy);
         }
     };

@@ -24,6 +24,8 @@ enum Reading {
     OfAnotherDirectory(String, String),
     /// Somebody else, and why that is no member.
     Stranger(String),
+    /// Somebody, who cannot be asked who that is.
+    Unasked(String),
     /// A part of the member that listens at the first address.
     Beside(String),
     /// It cannot be listened on.
@@ -34,7 +36,7 @@ enum Reading {
 pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
     // Metrics and the console are HTTP: whose they are is told by who listens beside them.
-    let mut beside: Option<String> = None;
+    let (mut beside, mut unasked): (Option<String>, Option<String>) = (None, None);
     for (flag, address) in &target.listen {
         let reading = match (TcpListener::bind(address), *flag, &beside) {
             (Ok(_), ..) => Reading::Free,
@@ -44,12 +46,16 @@ pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> 
                 (reading, _) => reading,
             },
             (Err(_), _, Some(member)) => Reading::Beside(member.clone()),
+            (Err(_), _, None) if unasked.is_some() => Reading::Unasked(unasked.clone().unwrap_or_default()),
             (Err(_), _, None) => Reading::Stranger("the member that should be there does not run".to_owned()),
         };
         if let Reading::Member(member) = &reading
             && target.member.as_ref().is_none_or(|expected| expected == member)
         {
             beside = Some(member.clone());
+        }
+        if let Reading::Unasked(why) = &reading {
+            unasked = Some(why.clone());
         }
         findings.push(judge(flag, *address, &reading, target.member.as_deref()));
     }
@@ -66,7 +72,8 @@ async fn ask(target: &Target, address: SocketAddr) -> Reading {
     let address = SocketAddr::new(host, address.port()).to_string();
     let transport = match connect::transport(&target.connection) {
         Ok(transport) => transport,
-        Err(failure) => return Reading::Stranger(failure.message),
+        // They say nothing about who listens there, and are a finding of their own.
+        Err(_) => return Reading::Unasked("these credentials cannot be used".to_owned()),
     };
     // The credentials of a node may not ask it what it counts, and see whose certificate it shows.
     if transport.tls().is_some() {
@@ -112,6 +119,7 @@ fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&s
         Reading::Beside(member) => {
             Finding::ok(CODE, &about, format!("somebody listens there, {member} most likely (--{flag})"))
         }
+        Reading::Unasked(why) => Finding::not_checked(CODE, &about, format!("who listens there: {why}")),
         Reading::Stranger(why) => {
             let message = format!("somebody listens there who does not answer as a member of a cluster does: {why}");
             Finding::error(CODE, &about, message, other)
@@ -155,6 +163,11 @@ mod tests {
         let stranger = judged(&Reading::Stranger("no".to_owned()), None);
         assert_eq!(stranger.verdict, Verdict::Error);
         assert!(stranger.remedy.unwrap().contains("another --listen address"));
+        let unasked = judged(&Reading::Unasked("these credentials cannot be used".to_owned()), Some("node/athens"));
+        assert!(
+            unasked.verdict == Verdict::NotChecked && unasked.remedy.is_none(),
+            "a healthy member was to be stopped"
+        );
         let elsewhere = judged(&Reading::Refused(io::ErrorKind::AddrNotAvailable.into()), None);
         assert!(elsewhere.verdict == Verdict::Error && elsewhere.remedy.unwrap().contains("--advertise"));
     }
