@@ -248,6 +248,17 @@ fn check_secret(_: &Path) -> Result<(), CredentialsError> {
     Ok(())
 }
 
+/// Which of several authorities has signed a certificate, whether it still holds or not: two of one cluster may be called the same.
+pub fn authority_of(certificate: &CertificateDer<'static>, authorities: &[CertificateDer<'static>]) -> Option<usize> {
+    let said = Certificate::read(certificate).ok()?;
+    let identity = said.identity.ok()?;
+    authorities.iter().position(|authority| {
+        let mut store = RootCertStore::empty();
+        let added = store.add(authority.clone()).is_ok();
+        added && verify(&Arc::new(store), std::slice::from_ref(certificate), &identity, said.not_after).is_ok()
+    })
+}
+
 /// Whether the authorities vouch for a chain, as whoever is dialled by it will ask, and whoever dials it if it is a server's.
 pub(crate) fn verify(
     authorities: &Arc<RootCertStore>,

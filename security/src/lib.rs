@@ -37,7 +37,7 @@ pub use rustls::pki_types::CertificateDer;
 
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
 pub use credentials::{
-    AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, certificates, secret,
+    AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, authority_of, certificates, secret,
 };
 pub use error::{COMPARE, TlsError, in_words, is_of_certificates, is_refused_for_good, refused_in_words};
 pub use expected::Expected;

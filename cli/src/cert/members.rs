@@ -1,14 +1,14 @@
 //! `archon cert members`: what each member of a cluster shows to whoever connects.
 
 use super::show::ends_soon;
-use super::summary::{self, until_text, whose};
+use super::summary::{self, authority_text, until_text, whose};
 use crate::args::Connection;
 use crate::connect;
 use crate::documents::{CertificateSummary, MemberCertificates, ShownCertificate};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Admin, NodeStatus, Transport};
-use archon_security::{Expected, Identity, Protocol, Role};
+use archon_security::{AUTHORITIES_FILE, CertificateDer, Expected, Identity, Protocol, Role, certificates};
 use futures::{StreamExt as _, stream};
 use std::time::{Duration, SystemTime};
 
@@ -36,7 +36,8 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
     if output.is_json() {
         output.json(&found)?;
     } else {
-        output.rows(&columns(), found.members.iter().map(|one| row(one, now)).collect(), "")?;
+        let believed = believed(&transport);
+        output.rows(&columns(), found.members.iter().map(|one| row(one, now, &believed)).collect(), "")?;
     }
     let (wrong, soon) = (
         found.members.iter().filter(|one| one.problem.is_some()).count(),
@@ -86,8 +87,15 @@ pub(crate) async fn shown_at(transport: &Transport, address: &str) -> Result<Cer
     let connected = transport.connect(address, &Expected::Servers, Protocol::Grpc, TIMEOUT).await;
     connected.map_err(|error| error.to_string()).and_then(|stream| {
         let der = stream.peer_certificate().ok_or_else(|| "it shows no certificate".to_owned())?;
-        summary::of(address, der).map_err(|error| error.to_string())
+        let shown = summary::of(address, der).map_err(|error| error.to_string())?;
+        Ok(summary::signed_by(shown, der, &believed(transport)))
     })
+}
+
+/// The authorities that whoever looks believes.
+fn believed(transport: &Transport) -> Vec<CertificateDer<'static>> {
+    let file = transport.tls().map(|tls| tls.directory().join(AUTHORITIES_FILE));
+    file.and_then(|file| certificates(&file).ok()).unwrap_or_default()
 }
 
 /// What one of them shows.
@@ -104,11 +112,12 @@ async fn shown(transport: &Transport, member: Identity, address: String, now: Sy
     ShownCertificate { member: member.to_string(), address, certificate, ends_soon, problem }
 }
 
-fn columns() -> [Column; 4] {
-    [Column::text("MEMBER"), Column::text("ADDRESS"), Column::text("CERTIFICATE"), Column::text("LOOK")]
+fn columns() -> [Column; 5] {
+    ["MEMBER", "ADDRESS", "CERTIFICATE", "AUTHORITY", "LOOK"].map(Column::text)
 }
 
-fn row(one: &ShownCertificate, now: SystemTime) -> Vec<String> {
+fn row(one: &ShownCertificate, now: SystemTime, believed: &[CertificateDer<'static>]) -> Vec<String> {
+    let authority = one.certificate.as_ref().map_or_else(|| "-".to_owned(), |shown| authority_text(shown, believed));
     let holds = |certificate: &CertificateSummary| until_text(certificate, now);
     let certificate = one.certificate.as_ref().map_or_else(|| "-".to_owned(), holds);
     let look = match (&one.problem, one.ends_soon) {
@@ -116,5 +125,5 @@ fn row(one: &ShownCertificate, now: SystemTime) -> Vec<String> {
         (None, true) => "renew it".to_owned(),
         (None, false) => String::new(),
     };
-    vec![one.member.clone(), one.address.clone(), certificate, look]
+    vec![one.member.clone(), one.address.clone(), certificate, authority, look]
 }

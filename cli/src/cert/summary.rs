@@ -4,7 +4,9 @@ use super::{hosts_text, path_text};
 use crate::documents::CertificateSummary;
 use crate::exit::Failure;
 use archon_certificates::fingerprint;
-use archon_security::{Certificate, CertificateDer, CredentialsError, NotACertificate, certificates, date};
+use archon_security::{
+    AUTHORITIES_FILE, Certificate, CertificateDer, CredentialsError, NotACertificate, authority_of, certificates, date,
+};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +16,9 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 pub(super) fn all(file: &Path) -> Result<Vec<CertificateSummary>, Failure> {
     let content = |error: NotACertificate| CredentialsError::Content { file: file.to_owned(), why: error.to_string() };
     let read = |der| -> Result<CertificateSummary, Failure> { Ok(of(&path_text(file), der).map_err(content)?) };
-    certificates(file)?.iter().map(read).collect()
+    let beside = file.with_file_name(AUTHORITIES_FILE);
+    let authorities = certificates(&beside).unwrap_or_default();
+    certificates(file)?.iter().map(|der| Ok(signed_by(read(der)?, der, &authorities))).collect()
 }
 
 /// The certificate that was found at `place`: in a file, or at a member.
@@ -26,11 +30,35 @@ pub(super) fn of(place: &str, der: &CertificateDer<'_>) -> Result<CertificateSum
         is_authority: said.is_authority,
         holder: printable(&said.subject),
         issuer: printable(&said.issuer),
+        authority_fingerprint: None,
         hosts: said.hosts.iter().map(|host| printable(host)).collect(),
         begins_at_ms: milliseconds(said.not_before),
         expires_at_ms: milliseconds(said.not_after),
         fingerprint: fingerprint(der),
     })
+}
+
+/// Says which of `authorities` has signed it.
+pub(super) fn signed_by(
+    mut of: CertificateSummary,
+    der: &CertificateDer<'static>,
+    authorities: &[CertificateDer<'static>],
+) -> CertificateSummary {
+    let found = authority_of(der, authorities).and_then(|place| authorities.get(place));
+    of.authority_fingerprint = found.filter(|_| !of.is_authority).map(fingerprint);
+    of
+}
+
+/// Which authority has signed it, shortly, of those that are believed: `A1:B2:C3:D4… (1 of 2)`.
+pub(super) fn authority_text(of: &CertificateSummary, authorities: &[CertificateDer<'static>]) -> String {
+    const SHOWN: usize = "A1:B2:C3:D4".len();
+    let Some(signed) = &of.authority_fingerprint else { return "-".to_owned() };
+    let place = authorities.iter().position(|authority| fingerprint(authority) == *signed);
+    let short = format!("{}…", signed.get(..SHOWN).unwrap_or(signed));
+    match (place, authorities.len()) {
+        (Some(place), count @ 2..) => format!("{short} ({} of {count})", place + 1),
+        _ => short,
+    }
 }
 
 /// The first certificate in a file, which is its holder's.
@@ -105,6 +133,9 @@ pub(super) fn text(certificate: &CertificateSummary, now: SystemTime) -> String 
     let mut lines = vec![format!("{}: {}", certificate.file, whose(certificate))];
     let mut say = |what: &str, text: &str| lines.push(format!("  {what:<12} {text}"));
     say("issuer", &certificate.issuer);
+    if let Some(authority) = &certificate.authority_fingerprint {
+        say("", &format!("SHA-256 {authority}"));
+    }
     if !certificate.hosts.is_empty() {
         say("hosts", &hosts_text(&certificate.hosts));
     }
@@ -145,6 +176,27 @@ mod tests {
         let now = time_of(1_790_000_000_400);
         let end = time_of(1_790_000_000_000) + Duration::from_secs(90 * DAY_SECONDS);
         assert_eq!(distance_text(end, now), "in 90 days");
+    }
+
+    #[test]
+    fn which_of_two_authorities_of_one_name_has_signed_could_not_be_seen() {
+        use archon_certificates::{Authority, write_credentials};
+        let now = SystemTime::now();
+        let [old, new] = [(), ()].map(|()| Authority::create("shop", now).expect("an authority"));
+        let directory = tempfile::tempdir().expect("a directory");
+        let alice = "admin/alice".parse().expect("an identity");
+        let mut issued = new.issue(&alice, &[], Duration::from_secs(DAY_SECONDS), now).expect("a certificate");
+        issued.authorities_pem = [old.believed_pem(), new.believed_pem()].concat();
+        write_credentials(directory.path(), &issued, false).expect("written");
+        let shown = first(&directory.path().join("tls.crt")).expect("a certificate");
+        let authorities = all(&directory.path().join("ca.crt")).expect("two");
+        assert_eq!(authorities[0].holder, authorities[1].holder);
+        assert_eq!(shown.authority_fingerprint.as_ref(), Some(&authorities[1].fingerprint));
+        assert!(text(&shown, now).contains(&authorities[1].fingerprint), "{}", text(&shown, now));
+        let believed = certificates(&directory.path().join("ca.crt")).expect("two");
+        let said = authority_text(&shown, &believed);
+        assert!(said.starts_with(&authorities[1].fingerprint[..11]) && said.ends_with("… (2 of 2)"), "{said}");
+        assert!(authority_text(&shown, &believed[1..]).ends_with('…'), "of one there is nothing to tell");
     }
 
     #[test]

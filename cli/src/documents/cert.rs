@@ -16,6 +16,9 @@ pub(crate) struct CertificateSummary {
     pub(crate) holder: String,
     /// Who issued it, for people.
     pub(crate) issuer: String,
+    /// SHA-256 of the authority that has signed it, of those in the `ca.crt` beside it or of whoever looks; null of an authority, and if it
+    /// is none of them. Two authorities of one cluster may be called the same.
+    pub(crate) authority_fingerprint: Option<String>,
     /// Names and addresses under which its holder is reached; those who are not reached by others have none.
     pub(crate) hosts: Vec<String>,
     /// From when it holds. Unix time.

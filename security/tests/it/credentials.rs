@@ -136,6 +136,22 @@ fn authorities_were_believed_that_belong_to_another_user() {
 }
 
 #[test]
+fn two_authorities_of_one_name_could_not_be_told_apart() {
+    use archon_security::{authority_of, certificates};
+    let (old, new) = (authority(), authority());
+    let both = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&both, [old.believed_pem(), new.believed_pem()].concat()).unwrap();
+    let both = certificates(both.path()).unwrap();
+    for (issuer, who, place) in
+        [(&old, "node/athens", Some(0)), (&new, "client/shop", Some(1)), (&authority(), "client/shop", None)]
+    {
+        let directory = directory(&issue_at(issuer, who, SystemTime::now() - 120 * DAY));
+        let shown = certificates(&directory.path().join("tls.crt")).unwrap();
+        assert_eq!(authority_of(&shown[0], &both), place, "{who}");
+    }
+}
+
+#[test]
 fn a_certificate_must_name_one_of_ours_and_one_alone() {
     let now = SystemTime::now();
     let host = || SanType::DnsName("athens".try_into().unwrap());

@@ -69,6 +69,7 @@ mod tests {
             is_authority: false,
             holder: String::new(),
             issuer: String::new(),
+            authority_fingerprint: None,
             hosts: Vec::new(),
             begins_at_ms: 0,
             expires_at_ms: 0,

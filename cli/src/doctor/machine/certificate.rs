@@ -43,6 +43,7 @@ mod tests {
             is_authority: false,
             holder: "CN=athens".to_owned(),
             issuer: "CN=shop".to_owned(),
+            authority_fingerprint: None,
             hosts: Vec::new(),
             begins_at_ms: 0,
             expires_at_ms: 2_000_000_000_000,
