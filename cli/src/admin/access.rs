@@ -74,6 +74,7 @@ fn verb(right: Option<Right>) -> &'static str {
 fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
     let client = client_text(changed.client.as_deref());
     let table = changed.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
+    let still = changed.may.as_ref().filter(|_| revoke).and_then(|right| right.known()).filter(|right| *right >= asked);
     let said = match (revoke, changed.changed) {
         (false, true) => format!("{client} may {} {table}", asked.verb()),
         (false, false) => {
@@ -86,10 +87,15 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
                 "what was granted to {client} for {table} is taken back{left}; see `archon access list` for other rights"
             )
         }
+        (true, true) if changed.granted.is_some() && still.is_none() => {
+            format!(
+                "{client} may not {} {table} any more, and goes on reading it; `revoke read` ends that",
+                asked.verb()
+            )
+        }
         (true, true) => format!("{client} may not {} {table} any more", asked.verb()),
         (true, false) => format!("nothing of that was granted to {client} for {table}"),
     };
-    let still = changed.may.as_ref().filter(|_| revoke).and_then(|right| right.known()).filter(|right| *right >= asked);
     let still = still.map_or_else(String::new, |right| {
         format!(", but goes on to {} it by what was granted to every client or for every table", right.verb())
     });
@@ -140,6 +146,11 @@ mod tests {
     fn a_right_taken_back_that_a_wider_one_still_gives_was_told_as_gone() {
         let taken = AccessChanged { granted: None, ..changed() };
         assert_eq!(text(&taken, Right::Write, true), "client/shop may not write to table orders any more");
+        let reads = AccessChanged { granted: Some(Word::Known(Right::Read)), ..changed() };
+        assert_eq!(
+            text(&reads, Right::Write, true),
+            "client/shop may not write to table orders any more, and goes on reading it; `revoke read` ends that"
+        );
         let still = AccessChanged { may: Some(Word::Known(Right::Write)), ..taken.clone() };
         assert!(text(&still, Right::Write, true).contains("but goes on to write to it"));
         let reads = AccessChanged { may: Some(Word::Known(Right::Read)), ..taken };
