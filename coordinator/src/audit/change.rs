@@ -5,7 +5,9 @@ use archon_proto::v1::change_quorum_request::Change as Quorum;
 use archon_proto::v1::create_table_request::Partitioning;
 use archon_proto::v1::order_request::Order;
 use archon_proto::v1::set_access_request::Change as Access;
+use archon_security::date;
 use archon_types::text::shown_key;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A request that changes the cluster.
 pub(crate) trait Change {
@@ -105,7 +107,10 @@ change! {
     WithdrawRequest: |it| it.identity.clone(), wants match (it.readmit, it.begins_before_ms) {
         (true, _) => "all certificates count again".to_owned(),
         (false, None) => "certificates that begin before now count no more".to_owned(),
-        (false, Some(moment)) => format!("certificates that begin before {moment} ms count no more"),
+        (false, Some(moment)) => {
+            let begins = UNIX_EPOCH.checked_add(Duration::from_millis(moment));
+            format!("certificates that begin before {} count no more", begins.map(date).unwrap_or_default())
+        }
     };
     JoinQuorumRequest: |it| coordinator(it.id), wants {
         format!("join at {} as a {}", it.address, if it.learner { "learner" } else { "voter" })
