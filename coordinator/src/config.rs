@@ -22,7 +22,8 @@ pub struct CoordinatorConfig {
     /// Where the others reach this one, `host:port`; otherwise where `start` says, or where it was reached until now. A member
     /// that says another address than the quorum knows has it changed.
     pub advertise: Option<String>,
-    /// How it becomes a member when its data directory is new; of no account afterwards, when the log says who the members are.
+    /// How it becomes a member when its data directory is new. Afterwards the log says who the members are; peers say where those are
+    /// looked for then that do not answer where the log has them.
     pub start: Option<FirstStart>,
     /// Where vote, log and snapshots live.
     pub data_dir: PathBuf,
@@ -52,18 +53,26 @@ pub enum FirstStart {
 }
 
 impl FirstStart {
-    /// What of this is not heeded at a later start, if it is not how the coordinator became a member: `is_founder`, of a quorum
-    /// of these `peers`, or of one that had them when it joined.
-    pub(crate) fn unheeded(&self, is_founder: bool, peers: &BTreeMap<u64, String>) -> Option<&'static str> {
+    /// What of this is not heeded at a later start, if it is not how the coordinator became a member: whether it founded a quorum.
+    pub(crate) const fn unheeded(&self, is_founder: bool) -> Option<&'static str> {
         match self {
             Self::Join { .. } if is_founder => Some("--join"),
-            Self::Found { peers: said } if !is_founder || said != peers => Some("--peers"),
             _ => None,
         }
     }
 }
 
 impl CoordinatorConfig {
+    /// Where members are looked for that do not answer where the log has them; where this one is, if that is not said otherwise.
+    pub(crate) fn hints(&self) -> BTreeMap<u64, String> {
+        let Some(FirstStart::Found { peers }) = &self.start else { return BTreeMap::new() };
+        let mut hints = peers.clone();
+        if self.advertise.is_some() {
+            hints.remove(&self.id);
+        }
+        hints
+    }
+
     /// Where the others reach this one when it starts for the first time.
     pub(crate) fn first_address(&self) -> String {
         let founded = match &self.start {
@@ -230,15 +239,19 @@ mod tests {
 
     #[test]
     fn how_a_directory_was_to_become_a_member_was_passed_over_without_a_word() {
-        let founded = BTreeMap::from([(1, "a:1".to_owned())]);
-        let found = |address| found([(1, address)]).unwrap();
         let join = FirstStart::Join { through: vec!["a:1".to_owned()], learner: false };
         // As its unit says it at every start.
-        assert_eq!(found("a:1").unheeded(true, &founded), None);
-        assert_eq!(join.unheeded(false, &founded), None);
-        assert_eq!(found("b:1").unheeded(true, &founded), Some("--peers"));
-        assert_eq!(found("a:1").unheeded(false, &founded), Some("--peers"));
-        assert_eq!(join.unheeded(true, &founded), Some("--join"));
+        assert_eq!(found([(1, "a:1")]).unwrap().unheeded(true), None);
+        assert_eq!(join.unheeded(false), None);
+        assert_eq!(join.unheeded(true), Some("--join"));
+    }
+
+    #[test]
+    fn where_members_may_be_is_said_by_peers_and_of_itself_by_advertise_if_that_is_given() {
+        let advertise = Some("127.0.0.1:9".to_owned());
+        assert_eq!(config().hints().len(), 2);
+        assert_eq!(CoordinatorConfig { advertise, ..config() }.hints(), [(2, "127.0.0.1:7002".to_owned())].into());
+        assert!(CoordinatorConfig { start: None, ..config() }.hints().is_empty());
     }
 
     #[test]

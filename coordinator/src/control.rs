@@ -4,6 +4,7 @@
 use crate::beats;
 use crate::clock::{boot_now, wall_now};
 use crate::event_log::EventLog;
+use crate::found_elsewhere;
 use crate::metrics::Metrics;
 use crate::push;
 use crate::quorum_changes;
@@ -94,6 +95,7 @@ impl Control {
         tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics), self.transport.clone()));
         tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
         tasks.spawn(quorum_changes::run(Arc::clone(&session)));
+        tasks.spawn(found_elsewhere::run(Arc::clone(&session)));
         tasks.spawn(upgrades::run(Arc::clone(&session)));
         tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));
         self.leading.set(Some(Arc::clone(&session)));

@@ -24,6 +24,7 @@ use archon_security::Refusals;
 use archon_telemetry::{AskReady, CLOSE_DEADLINE, MetricsServer};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -317,7 +318,7 @@ where
         config.check_reached(&config.first_address())?;
     }
     let unheeded = config.start.as_ref().filter(|_| identity.is_started());
-    if let Some(flag) = unheeded.and_then(|start| start.unheeded(identity.is_founder(), identity.peers())) {
+    if let Some(flag) = unheeded.and_then(|start| start.unheeded(identity.is_founder())) {
         let data_dir = config.data_dir.display();
         tracing::warn!(
             %data_dir,
@@ -375,23 +376,29 @@ async fn begin(
         }
         Founding::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
     }
-    if let Some(address) = &recorded
+    let hints = if identity.is_started() { config.hints() } else { BTreeMap::new() };
+    // Where it may be reached by now, if not where the log has it.
+    let own_hint =
+        hints.get(&config.id).filter(|own| recorded.as_ref().is_some_and(|recorded| recorded != *own)).cloned();
+    if let Some(address) = own_hint.as_ref().or(recorded.as_ref())
         && config.advertise.is_none()
         && let Err(error) = config.check_reached(address)
     {
         // It may be the one that leads, and calls the others: without it nobody could put that right.
         tracing::warn!("the others do not reach this coordinator: {error}");
     }
-    if let Some(address) = &recorded
-        && let Some(boot) = boot_at(&config.transport, &local_voter, address).await
-        && boot != peers.boot()
-    {
-        return Err(CoordinatorError::Copied { id: local_voter.id, address: address.clone() });
+    for address in recorded.iter().chain(&own_hint) {
+        if let Some(boot) = boot_at(&config.transport, &local_voter, address).await
+            && boot != peers.boot()
+        {
+            return Err(CoordinatorError::Copied { id: local_voter.id, address: address.clone() });
+        }
     }
     let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
     let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
     let (quorum, of_raft) =
-        raft::start(storage, config.transport.clone(), local_voter, Arc::clone(&founders), &peers, &work).await?;
+        raft::start(storage, config.transport.clone(), local_voter, (Arc::clone(&founders), hints), &peers, &work)
+            .await?;
     if let Founding::Fresh(storages) = founding {
         // One voter makes the set and the log carries it to the others, so that no two can differ.
         if founders.keys().next() == Some(&quorum.id()) {
@@ -418,12 +425,16 @@ async fn begin(
     let control = watched("control", control, Arc::clone(&failed));
     let of_raft = of_raft.map(|(name, task)| (name, watched(name, task, Arc::clone(&failed))));
     let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
-    let moved = config.advertise.filter(|own| recorded.is_some_and(|recorded| recorded != *own));
-    let moved = moved.map(|address| {
-        let (storage, speaks) = (identity.storage(), config.speaks);
-        let newcomer = Newcomer { id: quorum.id(), storage, address, learner: false, speaks };
-        ("address", tokio::spawn(own_address::tell(quorum.clone(), config.transport.clone(), newcomer, work.clone())))
-    });
+    let (storage, speaks) = (identity.storage(), config.speaks);
+    let own = |address| Newcomer { id: quorum.id(), storage, address, learner: false, speaks };
+    let moved = config.advertise.filter(|own| recorded.is_some_and(|recorded| recorded != *own)).map(own);
+    let moved = moved
+        .map(|me| tokio::spawn(own_address::tell(quorum.clone(), config.transport.clone(), me, work.clone())))
+        .or_else(|| {
+            let me = own(own_hint?);
+            Some(tokio::spawn(own_address::tell_if_found(quorum.clone(), config.transport.clone(), me, work.clone())))
+        })
+        .map(|task| ("address", task));
     let identity = Arc::new(Mutex::new(identity));
     let keeper = tokio::spawn(protocol_keeper::run(Arc::clone(&identity), quorum.clone(), work.clone()));
     let withdrawn = tokio::spawn(withdrawn::follow(quorum.clone(), config.transport, work));

@@ -14,6 +14,7 @@ mod coordinator;
 mod error;
 mod event_log;
 mod first_start;
+mod found_elsewhere;
 mod identity;
 mod load;
 mod metrics;

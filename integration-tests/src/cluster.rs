@@ -166,6 +166,38 @@ impl Cluster {
         self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
+    /// Gives every coordinator, none of which runs, an address that none had before, and starts them on the data they have. `peers`: what
+    /// the one at an index is told of where all are.
+    ///
+    /// # Panics
+    /// If one cannot be started.
+    pub fn move_coordinators(&mut self, peers: impl Fn(usize, &[String]) -> Vec<String>) {
+        let names: Vec<String> = (0..self.coordinators.len()).map(coordinator_name).collect();
+        let places: Vec<Place> = names.iter().map(|name| self.links.add(name)).collect();
+        let addresses: Vec<String> = places.iter().map(|place| place.reached_at.clone()).collect();
+        for (index, (name, place)) in names.iter().zip(places).enumerate() {
+            assert!(self.coordinators[index].process().is_none(), "{name} runs");
+            let (id, data) = (index as u64 + 1, self.data_directory(name));
+            let arguments = self.options.layout().coordinator(id, &place, &peers(index, &addresses), &data);
+            self.coordinators[index] = self.member((Role::Coordinator, &id.to_string()), name, place, arguments);
+        }
+        for index in 0..names.len() {
+            self.start_coordinator(index);
+        }
+    }
+
+    /// Starts a node that does not run at its address on its data, and tells it where coordinators are by now.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start_node_told_anew(&mut self, name: &str) {
+        let place = Place::from(self.node_address(name).to_owned());
+        let arguments = node_arguments(name, &place, &self.coordinator_addresses(), &self.node_data(name));
+        let member = self.member((Role::Node, name), name, place, arguments);
+        self.nodes.insert(name.to_owned(), member);
+        self.start_node(name);
+    }
+
     /// Starts a coordinator that joins through those that were started before, and gives its index.
     ///
     /// # Panics

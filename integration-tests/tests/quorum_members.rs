@@ -3,7 +3,7 @@
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -84,4 +84,83 @@ fn each_step_of_a_replacement_was_killed_in_the_middle() {
     members(&cluster, "three again", &left);
     assert_eq!(cluster.archon(&["quorum", "cancel"]).code, 4, "there is nothing to take back");
     assert!(cluster.done(&["quorum", "transfer-leader", "4"]).contains("coordinator 4 leads"));
+}
+
+/// Ends all coordinators, as before their machines get other addresses.
+fn stop_coordinators(cluster: &mut Cluster) {
+    for index in 0..3 {
+        assert!(cluster.take_coordinator(index).terminate(TIMEOUT).success());
+    }
+}
+
+/// Waits until the log has each coordinator where it is.
+fn recorded(cluster: &Cluster) {
+    wait_for("the new addresses to be recorded", TIMEOUT, || {
+        let quorum = cluster.json(&["quorum", "list"])?;
+        let listed = quorum["coordinators"].as_array().into_iter().flatten();
+        let found: Vec<&str> = listed.filter_map(|member| member["address"].as_str()).collect();
+        let events = cluster.done(&["events"]);
+        let told = cluster.coordinator_addresses().iter().all(|address| events.contains(&format!("at {address}")));
+        check(found == cluster.coordinator_addresses() && quorum["pending"].is_null() && told, || {
+            format!("{quorum}; {events}")
+        })
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coordinators_that_all_got_other_addresses_had_to_be_recovered() {
+    let mut cluster = Cluster::start(EXE, &Options::replicated());
+    cluster.wait_whole(3);
+    let client = cluster.client().build().await.expect("a client");
+    client.put("before", "them").await.expect("written");
+    let quorum = cluster.json(&["quorum", "list"]).expect("a quorum");
+    stop_coordinators(&mut cluster);
+    let begun = Instant::now();
+    cluster.move_coordinators(|_, all| all.to_vec());
+    cluster.wait_leader();
+    println!("{:?} until one leads", begun.elapsed());
+    for name in cluster.node_names() {
+        assert!(cluster.take_node(&name).terminate(TIMEOUT).success());
+        cluster.start_node_told_anew(&name);
+    }
+    recorded(&cluster);
+    cluster.wait_whole(3);
+    println!("{:?} until all is served", begun.elapsed());
+    let client = cluster.client().build().await.expect("a client");
+    let found = client.get("before").await.expect("read").map(|found| found.value.to_vec());
+    assert_eq!(found.as_deref(), Some(&b"them"[..]));
+    let now = cluster.json(&["quorum", "list"]).expect("a quorum");
+    for same in ["cluster", "generation", "retired_ids"] {
+        assert_eq!(now[same], quorum[same], "{same}");
+    }
+    // What is recorded counts from now on: nothing needs to be said at the next start.
+    stop_coordinators(&mut cluster);
+    for index in 0..3 {
+        cluster.start_coordinator(index);
+    }
+    cluster.wait_leader();
+}
+
+#[test]
+fn coordinators_that_were_told_wrong_addresses_said_nothing_of_it() {
+    let mut cluster = Cluster::start(EXE, &Options { nodes: Vec::new(), ..Options::default() });
+    stop_coordinators(&mut cluster);
+    // Each is told of itself where it is, and of each other one where the third is.
+    cluster.move_coordinators(|index, all| {
+        let said = |of: usize| all[if of == index { of } else { 3 - of - index }].clone();
+        (0..3).map(said).collect()
+    });
+    wait_for("it to be told", TIMEOUT, || {
+        let status = cluster.archon(&["--timeout", "2s", "status"]);
+        let told = format!("{}{}", status.stdout, status.stderr);
+        check(status.code == 5 && told.contains("where --peers says") && told.contains("the message is for"), || told)
+    });
+    wait_for("it to be logged", TIMEOUT, || {
+        let logged = cluster.coordinator(0).log_tail(60);
+        check(logged.contains("answers neither at"), || logged)
+    });
+    stop_coordinators(&mut cluster);
+    cluster.move_coordinators(|_, all| all.to_vec());
+    cluster.wait_leader();
+    recorded(&cluster);
 }

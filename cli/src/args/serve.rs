@@ -49,8 +49,8 @@ pub(crate) struct CoordinatorArgs {
     /// quorum knows tells the others itself.
     #[arg(long, env = "ARCHON_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
     pub(crate) advertise: Option<String>,
-    /// To found a quorum: all who do, this one included; the same list on each. It counts for the first start only: from then
-    /// on the coordinators know each other, and `archon quorum` changes who they are.
+    /// To found a quorum: all who do, this one included; the same list on each. From then on the coordinators know each other, and
+    /// `archon quorum` changes who they are; later starts look for one here that does not answer where the others know it.
     #[arg(long, env = "ARCHON_PEERS", hide_env_values = true, value_name = "ID=H:P,…", value_delimiter = ',', value_parser = peer)]
     pub(crate) peers: Option<Vec<(u64, String)>>,
     /// To join a quorum that is there: some of its coordinators. This one copies the log, and then becomes a voter. It counts for

@@ -44,6 +44,8 @@ struct Inner {
     wake: Notify,
     /// When a leader was heard last.
     heard: Mutex<Instant>,
+    /// The same, if one was heard at all.
+    leader_heard: Mutex<Option<Instant>>,
     removed: AtomicBool,
     /// A generation that has begun without this coordinator; zero if none is known.
     later_generation: AtomicU64,
@@ -56,6 +58,7 @@ impl Default for Introductions {
             vouched: Mutex::default(),
             wake: Notify::new(),
             heard: Mutex::new(Instant::now()),
+            leader_heard: Mutex::default(),
             removed: AtomicBool::new(false),
             later_generation: AtomicU64::new(0),
         };
@@ -89,7 +92,14 @@ impl Introductions {
 
     /// A leader was heard.
     pub(super) fn note_leader(&self) {
-        *self.0.heard.lock() = Instant::now();
+        let now = Instant::now();
+        *self.0.heard.lock() = now;
+        *self.0.leader_heard.lock() = Some(now);
+    }
+
+    /// Whether a leader was heard since this process began, and not longer ago than this. Raft itself knows one from before a restart, too.
+    pub(super) fn hears_leader(&self, within: Duration) -> bool {
+        self.0.leader_heard.lock().is_some_and(|at| at.elapsed() <= within)
     }
 
     /// Whether this coordinator is no member of the quorum any more, as the log or another member says.
@@ -164,7 +174,7 @@ impl Asks {
                 members.entry(*id).or_insert_with(|| address.clone());
             }
         }
-        members
+        self.replicated.addresses().reached_at(members)
     }
 
     /// Whether it leads, and a majority has confirmed that not long ago. One that was removed while it was cut off leads on by its own log.

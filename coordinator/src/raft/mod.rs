@@ -10,6 +10,7 @@ mod full_disk_tests;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hello;
+mod hints;
 mod introductions;
 mod judge;
 mod kept_marks;
@@ -60,6 +61,7 @@ use crate::error::CoordinatorError;
 use archon_security::Transport;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
+use hints::Hints;
 use log_space::LogSpace;
 use machine::Machine;
 use network::Network;
@@ -187,16 +189,16 @@ async fn last_index(storage: &Storage) -> Result<u64, CoordinatorError> {
     Ok(of_snapshot.max(storage.log.last_index()))
 }
 
-/// Starts Raft on opened storage and lets the peers reach it. `founders`: whom it knows before the log names anybody. The
-/// returned tasks end with `stop`.
+/// Starts Raft on opened storage and lets the peers reach it. `founders`: whom it knows before the log names anybody; `said`: where
+/// members may be reached that are not where the log has them. The returned tasks end with `stop`.
 pub(crate) async fn start(
     storage: Storage,
     transport: Transport,
     local_voter: LocalVoter,
-    founders: Arc<BTreeMap<u64, String>>,
+    (founders, said): (Arc<BTreeMap<u64, String>>, BTreeMap<u64, String>),
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 5]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 6]), CoordinatorError> {
     local_voter.marks.log_ends_at(last_index(&storage).await?);
     let wal = storage.log.wal().clone();
     let log_size = storage.log.size();
@@ -223,6 +225,10 @@ pub(crate) async fn start(
         transport: transport.clone(),
     });
     raft.run();
+    let hints = Hints::new(said, replicated.addresses().clone());
+    let heard = (raft.clone(), peers.introductions().clone());
+    let hinted = hints.clone().run(heard, local_voter.clone(), peers.boot(), transport.clone(), stop.clone());
+    let hinted = tokio::spawn(hinted);
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
     let introductions = peers.introductions().clone();
     let introduced = introductions.clone().run(
@@ -240,7 +246,7 @@ pub(crate) async fn start(
         local_voter,
         founders,
         replicated,
-        (wal, log_size, space, voter_reports, introductions),
+        (wal, log_size, space, voter_reports, introductions, hints),
         stop,
     );
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
@@ -250,6 +256,7 @@ pub(crate) async fn start(
         ("space", short),
         ("introductions", introduced),
         ("voters", marks),
+        ("hints", hinted),
     ];
     Ok((quorum, tasks))
 }

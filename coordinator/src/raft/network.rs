@@ -81,15 +81,16 @@ impl Network {
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
-        let cached = self.channels.get(&(target, class)).filter(|(address, _)| *address == voter.address);
+        let (address, storage) = (voter.address.clone(), voter.storage);
+        let address = self.addresses.other_than(target, &address).unwrap_or(address);
+        let cached = self.channels.get(&(target, class)).filter(|(known, _)| *known == address);
         let channel = match cached {
             Some((_, channel)) => Some(channel.clone()),
-            None => connect(&self.transport, &voter.address, Expected::Coordinator(target)),
+            None => connect(&self.transport, &address, Expected::Coordinator(target)),
         };
         if let Some(channel) = &channel {
-            self.channels.insert((target, class), (voter.address.clone(), channel.clone()));
+            self.channels.insert((target, class), (address.clone(), channel.clone()));
         }
-        let (address, storage) = (voter.address.clone(), voter.storage);
         Link {
             local_voter: self.local_voter.clone(),
             term: self.term.clone(),

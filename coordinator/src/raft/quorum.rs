@@ -1,6 +1,8 @@
 //! The rest of the coordinator's view of Raft: who leads, confirmed reads, handing leadership away. Nothing outside
 //! this folder sees openraft's types.
 
+use super::addresses::Elsewhere;
+use super::hints::Hints;
 use super::introductions::Introductions;
 use super::lack;
 use super::log_space::LogSpace;
@@ -57,6 +59,7 @@ pub(crate) struct Quorum {
     pub(super) space: LogSpace,
     pub(super) voter_reports: VoterReports,
     introductions: Introductions,
+    hints: Hints,
 }
 
 /// A wait for changes of leadership.
@@ -81,7 +84,14 @@ impl Quorum {
         local_voter: LocalVoter,
         founders: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        (wal, log_size, space, voter_reports, introductions): (Wal, LogSize, LogSpace, VoterReports, Introductions),
+        (wal, log_size, space, voter_reports, introductions, hints): (
+            Wal,
+            LogSize,
+            LogSpace,
+            VoterReports,
+            Introductions,
+            Hints,
+        ),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
@@ -103,6 +113,7 @@ impl Quorum {
                 space,
                 voter_reports,
                 introductions,
+                hints,
             },
             task,
         )
@@ -155,9 +166,24 @@ impl Quorum {
     }
 
     /// The addresses of all members, as the log has them.
-    pub(crate) fn addresses(&self) -> BTreeMap<u64, String> {
+    pub(crate) fn recorded_addresses(&self) -> BTreeMap<u64, String> {
         let members = addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership());
         if members.is_empty() { self.founders.as_ref().clone() } else { members }
+    }
+
+    /// Where all members are reached: where the log has them, but for those that were found elsewhere.
+    pub(crate) fn addresses(&self) -> BTreeMap<u64, String> {
+        self.hints.reached_at(self.recorded_addresses())
+    }
+
+    /// The members that do not answer where the log has them, and do elsewhere.
+    pub(crate) fn found_elsewhere(&self) -> BTreeMap<u64, Elsewhere> {
+        self.hints.found()
+    }
+
+    /// Members that were looked for elsewhere as well, in vain, in words.
+    pub(super) fn missing(&self) -> BTreeMap<u64, String> {
+        self.hints.missing()
     }
 
     /// The same without numbers, for those who call them.
@@ -204,7 +230,8 @@ impl Quorum {
     /// The leader's address, if another coordinator is known to lead.
     pub(crate) fn leader_address(&self) -> Option<String> {
         let leader = self.leader()?;
-        if leader == self.local_voter.id {
+        // Raft knows a leader from before a restart as well.
+        if leader == self.local_voter.id || self.missing().contains_key(&leader) {
             return None;
         }
         self.addresses().remove(&leader)
@@ -240,6 +267,8 @@ impl Quorum {
             None => {
                 let message =
                     "no coordinator leads now; check that more than half of the coordinators run and reach each other";
+                let missing = self.missing().into_values();
+                let message = std::iter::once(message.to_owned()).chain(missing).collect::<Vec<_>>().join("; ");
                 ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(100)
             }
         }

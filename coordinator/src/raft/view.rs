@@ -18,6 +18,8 @@ pub(crate) struct VoterView {
     pub(crate) id: u64,
     /// Its address.
     pub(crate) address: String,
+    /// Why it was not found elsewhere either, if it was looked for.
+    pub(crate) missing: Option<String>,
     /// What it is to the quorum.
     pub(crate) role: CoordinatorRole,
     /// Whether its vote counts.
@@ -55,6 +57,7 @@ impl VoterView {
         Self {
             id,
             address: format!("127.0.0.1:{id}"),
+            missing: None,
             role,
             voter: true,
             entries_behind: None,
@@ -114,7 +117,7 @@ impl Quorum {
         let leads = metrics.state == ServerState::Leader;
         let members = &metrics.membership_config;
         let votes: BTreeSet<u64> = members.voter_ids().collect();
-        let addresses = self.addresses();
+        let (addresses, mut missing) = (self.recorded_addresses(), self.missing());
         let voters = addresses.iter().map(|(id, address)| {
             // Before the log names anybody those who found the quorum are meant.
             let voter = votes.is_empty() || votes.contains(id);
@@ -149,6 +152,7 @@ impl Quorum {
             VoterView {
                 id: *id,
                 address,
+                missing: missing.remove(id),
                 role,
                 voter,
                 entries_behind: behind,

@@ -33,12 +33,11 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
     let away = |voter: &&VoterView| voter.is_away();
     let spare = spare(voters).unwrap_or(0);
     let reason = |voter: &VoterView| {
+        let silent = voter.missing.clone().unwrap_or_else(|| format!("{} does not answer", voter.address));
         let message = match spare {
-            _ if !voter.voter => {
-                format!("{} does not answer; it is a learner, and without it nothing is missing", voter.address)
-            }
-            0 => format!("{} does not answer; if another one fails, nothing can be decided", voter.address),
-            spare => format!("{} does not answer; {spare} more may fail", voter.address),
+            _ if !voter.voter => format!("{silent}; it is a learner, and without it nothing is missing"),
+            0 => format!("{silent}; if another one fails, nothing can be decided"),
+            spare => format!("{silent}; {spare} more may fail"),
         };
         let id = voter.id;
         let lost = match voter.voter {

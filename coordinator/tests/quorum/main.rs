@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod addresses;
 mod beats;
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,0 +1,234 @@
+//! Where members may be reached that are not where the log has them: what `--peers` says at the start of a coordinator that is a member
+//! already. Where all of them get new addresses at once, none would find another one otherwise. Who is a member is not asked of it.
+
+use super::addresses::{Addresses, Elsewhere};
+use super::hello::{Asked, ask_all, boot_at};
+use super::introductions::Introductions;
+use super::membership::addresses_of;
+use super::types::Raft;
+use super::wire::LocalVoter;
+use archon_proto::v1::Standing;
+use archon_security::Transport;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::{Instant as _, ServerState};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+use uuid::Uuid;
+
+/// How often those are looked for that do not answer.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// A member that starts together with this one is looked for so often before it is said to be missing.
+const GRACE_LOOKS: u32 = 4;
+/// How long a leader does not hear a member, or nobody hears a leader, before those are looked for.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// What `--peers` says, and what came of it. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Hints(Arc<Inner>);
+
+struct Inner {
+    said: BTreeMap<u64, String>,
+    addresses: Addresses,
+    /// Members that answer neither where the log has them nor where it is said, and why.
+    missing: Mutex<BTreeMap<u64, String>>,
+}
+
+/// Where a member was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// Where the log has it.
+    Recorded,
+    /// Where it is said.
+    Said,
+    /// Nowhere; why not.
+    Nowhere(String),
+}
+
+impl Hints {
+    /// What is said; what is found goes to `addresses`.
+    pub(super) fn new(said: BTreeMap<u64, String>, addresses: Addresses) -> Self {
+        Self(Arc::new(Inner { said, addresses, missing: Mutex::default() }))
+    }
+
+    /// The members that answer where it is said, and not where the log has them.
+    pub(super) fn found(&self) -> BTreeMap<u64, Elsewhere> {
+        self.0.addresses.elsewhere()
+    }
+
+    /// Where members are reached of which the log has these addresses.
+    pub(super) fn reached_at(&self, recorded: BTreeMap<u64, String>) -> BTreeMap<u64, String> {
+        self.0.addresses.reached_at(recorded)
+    }
+
+    /// Where it is said that this member is.
+    pub(super) fn said(&self, id: u64) -> Option<&String> {
+        self.0.said.get(&id)
+    }
+
+    /// Members that answer neither where the log has them nor where it is said, in words.
+    pub(super) fn missing(&self) -> BTreeMap<u64, String> {
+        self.0.missing.lock().clone()
+    }
+
+    /// Looks for members until `stop`; `boot`: this life of the process.
+    pub(super) async fn run(
+        self,
+        (raft, introductions): (Raft, Introductions),
+        local_voter: LocalVoter,
+        boot: Uuid,
+        transport: Transport,
+        stop: CancellationToken,
+    ) {
+        if self.0.said.is_empty() {
+            return;
+        }
+        let asks = Asks { raft, introductions, local_voter, boot, transport };
+        let mut looks: BTreeMap<u64, u32> = BTreeMap::new();
+        let (mut strangers_told, mut settled) = (false, None::<String>);
+        loop {
+            let members = addresses_of(asks.raft.server_metrics().borrow_watched().membership_config.membership());
+            if !strangers_told && !members.is_empty() {
+                strangers_told = true;
+                self.warn_of_strangers(&members);
+            }
+            let sought = self.sought(&asks, &members, settled.as_deref());
+            looks.retain(|id, _| sought.contains_key(id));
+            self.0.missing.lock().retain(|id, _| sought.contains_key(id));
+            let found = futures::future::join_all(sought.iter().map(async |(id, (recorded, said))| {
+                let found = asks.find(*id, recorded, said).await;
+                (*id, recorded, said, found)
+            }));
+            for (id, recorded, said, found) in found.await {
+                let looked = looks.entry(id).or_default();
+                *looked = looked.saturating_add(1);
+                if id == asks.local_voter.id && found == Found::Recorded {
+                    settled = Some(recorded.clone());
+                }
+                self.note(id, (recorded, said), found, *looked);
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+        }
+    }
+
+    fn warn_of_strangers(&self, members: &BTreeMap<u64, String>) {
+        let strangers = self.0.said.keys().filter(|id| !members.contains_key(id)).map(u64::to_string);
+        let strangers: Vec<String> = strangers.collect();
+        if !strangers.is_empty() {
+            tracing::warn!(
+                coordinators = strangers.join(", "),
+                "--peers names coordinators that are no members: on a data directory that is a member already it says where members are, \
+                 not who they are (`archon quorum list`)"
+            );
+        }
+    }
+
+    /// Members that are looked for, where the log has them and where it is said. `settled`: where this coordinator has reached itself.
+    fn sought(
+        &self,
+        asks: &Asks,
+        members: &BTreeMap<u64, String>,
+        settled: Option<&str>,
+    ) -> BTreeMap<u64, (String, String)> {
+        let found = self.found();
+        let differs = |(id, recorded): (&u64, &String)| {
+            let said = self.said(*id).filter(|said| *said != recorded)?;
+            // Whether it is still there matters only to whoever calls it, and of itself a coordinator knows.
+            let settled = *id == asks.local_voter.id && (found.contains_key(id) || settled == Some(recorded.as_str()));
+            (!settled && asks.misses(*id)).then(|| (*id, (recorded.clone(), said.clone())))
+        };
+        members.iter().filter_map(differs).collect()
+    }
+
+    fn note(&self, id: u64, (recorded, said): (&str, &str), found: Found, looked: u32) {
+        let elsewhere = (found == Found::Said).then(|| Elsewhere { was: recorded.to_owned(), is: said.to_owned() });
+        match found {
+            // Who answers nowhere for a moment is still to be looked for where it was.
+            Found::Nowhere(_) => {}
+            _ if self.0.addresses.set_elsewhere(id, elsewhere) => match found {
+                Found::Said => tracing::info!(
+                    id,
+                    recorded,
+                    found = said,
+                    "a coordinator does not answer where the quorum knows it, and does where --peers says"
+                ),
+                _ => tracing::info!(id, recorded, "a coordinator answers where the quorum knows it"),
+            },
+            _ => {}
+        }
+        let mut missing = self.0.missing.lock();
+        match found {
+            Found::Nowhere(why) if looked >= GRACE_LOOKS => {
+                let text = format!(
+                    "coordinator {id} answers neither at {recorded}, where the quorum knows it, nor at {said}, where --peers says that it \
+                     is: {why}"
+                );
+                if missing.get(&id) != Some(&text) {
+                    tracing::warn!("{text}");
+                    missing.insert(id, text);
+                }
+            }
+            Found::Nowhere(_) => {}
+            _ => drop(missing.remove(&id)),
+        }
+    }
+}
+
+struct Asks {
+    raft: Raft,
+    introductions: Introductions,
+    local_voter: LocalVoter,
+    boot: Uuid,
+    transport: Transport,
+}
+
+impl Asks {
+    /// Whether a member is to be looked for: nobody leads whom this coordinator hears, or it leads and does not hear that member.
+    fn misses(&self, id: u64) -> bool {
+        if id == self.local_voter.id {
+            return true;
+        }
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.state != ServerState::Leader {
+            return !self.introductions.hears_leader(SILENCE_MAX);
+        }
+        let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(&id)).copied().flatten();
+        heard.is_none_or(|heard| heard.elapsed() > SILENCE_MAX)
+    }
+
+    async fn find(&self, id: u64, recorded: &str, said: &str) -> Found {
+        let (recorded, said) = futures::future::join(self.answers(id, recorded), self.answers(id, said)).await;
+        match (recorded, said) {
+            (Ok(()), _) => Found::Recorded,
+            (Err(_), Ok(())) => Found::Said,
+            (Err(_), Err(why)) => Found::Nowhere(why),
+        }
+    }
+
+    /// Whether a member of this quorum with this number, which knows this coordinator as one, answers there.
+    async fn answers(&self, id: u64, address: &str) -> Result<(), String> {
+        if id == self.local_voter.id {
+            return match boot_at(&self.transport, &self.local_voter, address).await {
+                Some(boot) if boot == self.boot => Ok(()),
+                Some(_) => Err("another process with a copy of this data directory answers".to_owned()),
+                None => Err("it does not reach itself there".to_owned()),
+            };
+        }
+        let asked = BTreeMap::from([(id, address.to_owned())]);
+        match ask_all(&self.transport, &self.local_voter, &asked, &Asked::default()).await.remove(&id) {
+            Some(Ok(answer)) if answer.id == id && answer.initialized && answer.standing() == Standing::Member => {
+                Ok(())
+            }
+            Some(Ok(_)) => Err("whoever answers does not know this coordinator".to_owned()),
+            Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
+            Some(Err(_)) | None => Err("nobody answers".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Coordinators that are started elsewhere, and are told by `--peers` where the others are.
+
+use crate::common::{Quorum, admin, request_id, status, wait_for};
+use crate::{SOON, settings};
+use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
+use archon_proto::v1;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Ends some and starts them where none was before, each told by `said` where all are, by where they are now.
+async fn moved(quorum: &mut Quorum, moves: &[u64], said: impl Fn(u64, &BTreeMap<u64, String>) -> Option<FirstStart>) {
+    let mut listeners = BTreeMap::new();
+    for id in moves {
+        quorum.running.remove(id).unwrap().stop().await;
+    }
+    for id in moves {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        quorum.peers.insert(*id, listener.local_addr().unwrap().to_string());
+        listeners.insert(*id, listener);
+    }
+    for (id, listener) in listeners {
+        let config = CoordinatorConfig { start: said(id, &quorum.peers), ..quorum.config(id) };
+        quorum.running.insert(id, Coordinator::start(listener, config).await.unwrap());
+    }
+}
+
+async fn all_recorded(quorum: &Quorum) {
+    wait_for("everybody to be recorded where it is", SOON, || async {
+        let view = quorum.view().await.map_err(|error| error.to_string())?;
+        let there = view.voters.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
+        let heard = view.voters.iter().all(|voter| voter.role != "unreachable");
+        if there && heard && view.pending.is_none() { Ok(()) } else { Err(format!("{view:?}; {:?}", quorum.peers)) }
+    })
+    .await;
+}
+
+/// Has nobody told anything; the log alone says where all are.
+async fn restart_untold(quorum: &mut Quorum) {
+    for id in 1..=3 {
+        quorum.running.remove(&id).unwrap().stop().await;
+    }
+    for id in 1..=3 {
+        let config = CoordinatorConfig { start: None, ..quorum.config(id) };
+        let listener = wait_for("the port", SOON, || async {
+            TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
+        })
+        .await;
+        quorum.running.insert(id, Coordinator::start(listener, config).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_told_nothing_is_found_and_recorded_by_whoever_leads() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let cluster = quorum.cluster().await;
+    moved(&mut quorum, &[1, 2, 3], |id, all| (id != 3).then(|| FirstStart::Found { peers: all.clone() })).await;
+    all_recorded(&quorum).await;
+    assert_eq!(quorum.cluster().await, cluster);
+    restart_untold(&mut quorum).await;
+    all_recorded(&quorum).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_moved_alone_tells_where_it_is_by_what_it_was_told() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let moves = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    // Whoever leads was told nothing of it.
+    moved(&mut quorum, &[moves], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
+    all_recorded(&quorum).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_list_moves_nobody_who_answers_where_the_log_has_it() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    all_recorded(&quorum).await;
+    let old = quorum.peers.clone();
+    moved(&mut quorum, &[1, 2, 3], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
+    all_recorded(&quorum).await;
+    // As a unit says it that nobody has changed; and somebody else is there by now.
+    let mut others = Vec::new();
+    for address in old.values() {
+        others.extend(TcpListener::bind(address).await.ok());
+    }
+    for id in 1..=3 {
+        quorum.running.remove(&id).unwrap().stop().await;
+        let config = CoordinatorConfig { start: Some(FirstStart::Found { peers: old.clone() }), ..quorum.config(id) };
+        let listener = wait_for("the port", SOON, || async {
+            TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
+        })
+        .await;
+        quorum.running.insert(id, Coordinator::start(listener, config).await.unwrap());
+        all_recorded(&quorum).await;
+    }
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_another_quorum_are_not_taken_for_those_that_are_looked_for() {
+    let (mut quorum, other) = (Quorum::start(3, settings(1, 4)).await, Quorum::start(3, settings(1, 4)).await);
+    let (cluster, before) = (other.cluster().await, other.view().await.unwrap());
+    quorum.leader().await;
+    let strangers = other.peers.clone();
+    moved(&mut quorum, &[1, 2, 3], |id, all| {
+        let peers = strangers.iter().map(|(of, there)| (*of, if *of == id { &all[&id] } else { there }.clone()));
+        Some(FirstStart::Found { peers: peers.collect() })
+    })
+    .await;
+    let address = quorum.peers[&1].clone();
+    wait_for("it to be told", SOON, || async {
+        match status(&address).await {
+            Err(error) if error.message.contains("where --peers says") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert!(quorum.running.values().all(|coordinator| !coordinator.is_leading()));
+    let after = other.view().await.unwrap();
+    let addresses = |view: v1::QuorumResponse| view.voters.into_iter().map(|voter| voter.address).collect::<Vec<_>>();
+    assert_eq!((other.cluster().await, after.term), (cluster, before.term));
+    assert_eq!(addresses(after), addresses(before));
+    // Told right, they go on.
+    moved(&mut quorum, &[1, 2, 3], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
+    all_recorded(&quorum).await;
+    let request = v1::CreateTableRequest {
+        cluster: None,
+        request_id: request_id(),
+        name: "after".to_owned(),
+        replication: 1,
+        holds: v1::TableHolds::Data.into(),
+        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(1)),
+    };
+    wait_for("a table to be made", Duration::from_secs(20), || async {
+        let made = admin(&quorum.leader_address().await).create_table(request.clone()).await;
+        made.map(drop).map_err(|status| status.message().to_owned())
+    })
+    .await;
+    other.stop_all().await;
+    quorum.stop_all().await;
+}
