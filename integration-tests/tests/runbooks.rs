@@ -161,6 +161,31 @@ async fn the_cluster_moves_to_other_hosts() {
     assert_all(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_machines_get_other_addresses() {
+    let mut cluster = Cluster::start(EXE, &options());
+    cluster.wait_whole(3);
+    let client = cluster.client().build().await.expect("a client");
+    fill(&client).await;
+    let before = cluster.json(&["quorum", "list"]).expect("a quorum");
+    let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
+    let data = |member: &str| cluster.directory().join(member).display().to_string();
+    let coordinators =
+        [("C1", data("coordinator-1")), ("C2", data("coordinator-2")), ("C3", data("coordinator-3"))].to_vec();
+    let nodes = [("N1", data("node-athens")), ("N2", data("node-byzantium")), ("N3", data("node-cyrene"))].to_vec();
+    let mut operator = Operator::new(EXE, &mut cluster, &[new, coordinators, nodes].concat());
+    operator.follow("other-addresses.md", &["# All machines get other addresses"]);
+    let coordinators = operator.coordinators.clone();
+    assert_eq!(holders(operator.cluster, &coordinators), ["athens", "byzantium", "cyrene"]);
+    let listed = operator.cluster.archon_at(&coordinators, &["quorum", "list", "-o", "json"]);
+    let quorum: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let told: Vec<&str> =
+        quorum["coordinators"].as_array().into_iter().flatten().filter_map(|one| one["address"].as_str()).collect();
+    assert_eq!(told.join(","), coordinators, "{quorum}");
+    assert_eq!((&quorum["generation"], &quorum["cluster"]), (&before["generation"], &before["cluster"]), "{quorum}");
+    assert_all(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
+}
+
 /// A cluster in which athens has a disk of its own, which is full, beside some other nodes.
 struct Full {
     /// Goes first: the directory of the cluster cannot be removed while it is there.

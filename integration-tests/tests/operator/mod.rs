@@ -147,6 +147,13 @@ impl<'a> Operator<'a> {
                     coordinator.map_or_else(|| words[0].to_owned(), |index| format!("coordinator-{}", index + 1));
                 self.cluster.install(&member, release);
             }
+            (Some(index), ["systemctl", "stop", "archon-coordinator"]) => {
+                assert!(self.cluster.take_coordinator(index).terminate(TIMEOUT).success(), "{request}");
+            }
+            (None, ["systemctl", "stop", unit]) => {
+                assert_eq!(unit.strip_prefix("archon-node@"), Some(words[0]), "{request}");
+                assert!(self.cluster.take_node(words[0]).terminate(TIMEOUT).success(), "{request}");
+            }
             (Some(index), ["systemctl", "restart", "archon-coordinator"]) => {
                 assert!(self.cluster.take_coordinator(index).terminate(TIMEOUT).success(), "{request}");
                 self.cluster.start_coordinator(index);
