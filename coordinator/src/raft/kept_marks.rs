@@ -162,8 +162,8 @@ impl KeptMarks {
         if said.storage != storage {
             return Ok(());
         }
-        // What is said first is of before this start: nothing was acknowledged since.
-        let first = !std::mem::replace(&mut state.is_heard, true);
+        // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends.
+        let first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true);
         let lacks = state.began_at.filter(|last| first && *last < said.holds);
         let outdated = match lacks {
             _ if said.overtakes(starts, boot) => Outdated::Start { said: starts, known: said.starts },
@@ -297,6 +297,17 @@ mod tests {
 
     fn begin(directory: &Path) -> KeptMarks {
         KeptMarks::begin(directory, 1, Uuid::from_u128(7), Uuid::new_v4())
+    }
+
+    #[test]
+    fn a_log_that_lacks_entries_was_not_found_out_when_somebody_spoke_before_it_was_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let marks = begin(directory.path());
+        let own = marks.said().remove(0);
+        let holds = |holds| v1::VoterMark { holds, ..own.clone() };
+        assert_eq!(marks.take(2, &[1; 16], &[holds(9)]), Ok(()), "nobody knows yet where the log ends");
+        marks.log_ends_at(7);
+        assert!(marks.take(2, &[1; 16], &[holds(9)]).is_err() && marks.outdated().is_some());
     }
 
     #[test]
