@@ -1,5 +1,6 @@
 //! Where members may be reached that are not where the log has them: what `--peers` says at the start of a coordinator that is a member
-//! already. Where all of them get new addresses at once, none would find another one otherwise. Who is a member is not asked of it.
+//! already, and what they say themselves to whoever leads. Where all of them get new addresses at once, none would find another one otherwise; and
+//! one that leads and lost the others could not commit where they are. Who is a member is not asked of it.
 
 use super::addresses::{Addresses, Elsewhere};
 use super::hello::{Asked, ask_all, boot_at};
@@ -31,10 +32,18 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Hints(Arc<Inner>);
 
 struct Inner {
-    said: BTreeMap<u64, String>,
+    said: Mutex<BTreeMap<u64, Said>>,
     addresses: Addresses,
     /// Members that answer neither where the log has them nor where it is said, and why.
     missing: Mutex<BTreeMap<u64, String>>,
+}
+
+/// Where a member is said to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    address: String,
+    /// Who says so.
+    by: &'static str,
 }
 
 /// Where a member was found.
@@ -51,7 +60,14 @@ enum Found {
 impl Hints {
     /// What is said; what is found goes to `addresses`.
     pub(super) fn new(said: BTreeMap<u64, String>, addresses: Addresses) -> Self {
-        Self(Arc::new(Inner { said, addresses, missing: Mutex::default() }))
+        let said = said.into_iter().map(|(id, address)| (id, Said { address, by: "--peers says" }));
+        Self(Arc::new(Inner { said: Mutex::new(said.collect()), addresses, missing: Mutex::default() }))
+    }
+
+    /// A member says where it is.
+    pub(super) fn hear(&self, id: u64, address: &str) {
+        let said = Said { address: address.to_owned(), by: "it says itself" };
+        self.0.said.lock().insert(id, said);
     }
 
     /// The members that answer where it is said, and not where the log has them.
@@ -62,11 +78,6 @@ impl Hints {
     /// Where members are reached of which the log has these addresses.
     pub(super) fn reached_at(&self, recorded: BTreeMap<u64, String>) -> BTreeMap<u64, String> {
         self.0.addresses.reached_at(recorded)
-    }
-
-    /// Where it is said that this member is.
-    pub(super) fn said(&self, id: u64) -> Option<&String> {
-        self.0.said.get(&id)
     }
 
     /// Members that answer neither where the log has them nor where it is said, in words.
@@ -83,9 +94,6 @@ impl Hints {
         transport: Transport,
         stop: CancellationToken,
     ) {
-        if self.0.said.is_empty() {
-            return;
-        }
         let asks = Asks { raft, introductions, local_voter, boot, transport };
         let mut looks: BTreeMap<u64, u32> = BTreeMap::new();
         let (mut strangers_told, mut settled) = (false, None::<String>);
@@ -99,7 +107,7 @@ impl Hints {
             looks.retain(|id, _| sought.contains_key(id));
             self.0.missing.lock().retain(|id, _| sought.contains_key(id));
             let found = futures::future::join_all(sought.iter().map(async |(id, (recorded, said))| {
-                let found = asks.find(*id, recorded, said).await;
+                let found = asks.find(*id, recorded, &said.address).await;
                 (*id, recorded, said, found)
             }));
             for (id, recorded, said, found) in found.await {
@@ -118,8 +126,8 @@ impl Hints {
     }
 
     fn warn_of_strangers(&self, members: &BTreeMap<u64, String>) {
-        let strangers = self.0.said.keys().filter(|id| !members.contains_key(id)).map(u64::to_string);
-        let strangers: Vec<String> = strangers.collect();
+        let strangers: Vec<String> =
+            self.0.said.lock().keys().filter(|id| !members.contains_key(id)).map(u64::to_string).collect();
         if !strangers.is_empty() {
             tracing::warn!(
                 coordinators = strangers.join(", "),
@@ -135,10 +143,10 @@ impl Hints {
         asks: &Asks,
         members: &BTreeMap<u64, String>,
         settled: Option<&str>,
-    ) -> BTreeMap<u64, (String, String)> {
-        let found = self.found();
+    ) -> BTreeMap<u64, (String, Said)> {
+        let (found, all) = (self.found(), self.0.said.lock().clone());
         let differs = |(id, recorded): (&u64, &String)| {
-            let said = self.said(*id).filter(|said| *said != recorded)?;
+            let said = all.get(id).filter(|said| said.address != *recorded)?;
             // Whether it is still there matters only to whoever calls it, and of itself a coordinator knows.
             let settled = *id == asks.local_voter.id && (found.contains_key(id) || settled == Some(recorded.as_str()));
             (!settled && asks.misses(*id)).then(|| (*id, (recorded.clone(), said.clone())))
@@ -146,8 +154,9 @@ impl Hints {
         members.iter().filter_map(differs).collect()
     }
 
-    fn note(&self, id: u64, (recorded, said): (&str, &str), found: Found, looked: u32) {
-        let elsewhere = (found == Found::Said).then(|| Elsewhere { was: recorded.to_owned(), is: said.to_owned() });
+    fn note(&self, id: u64, (recorded, said): (&str, &Said), found: Found, looked: u32) {
+        let Said { address, by } = said;
+        let elsewhere = (found == Found::Said).then(|| Elsewhere { was: recorded.to_owned(), is: address.clone() });
         match found {
             // Who answers nowhere for a moment is still to be looked for where it was.
             Found::Nowhere(_) => {}
@@ -155,8 +164,8 @@ impl Hints {
                 Found::Said => tracing::info!(
                     id,
                     recorded,
-                    found = said,
-                    "a coordinator does not answer where the quorum knows it, and does where --peers says"
+                    found = address,
+                    "a coordinator does not answer where the quorum knows it, and does where {by}"
                 ),
                 _ => tracing::info!(id, recorded, "a coordinator answers where the quorum knows it"),
             },
@@ -166,8 +175,8 @@ impl Hints {
         match found {
             Found::Nowhere(why) if looked >= GRACE_LOOKS => {
                 let text = format!(
-                    "coordinator {id} answers neither at {recorded}, where the quorum knows it, nor at {said}, where --peers says that it \
-                     is: {why}"
+                    "coordinator {id} answers neither at {recorded}, where the quorum knows it, nor at {address}, where {by} that it is: \
+                     {why}"
                 );
                 if missing.get(&id) != Some(&text) {
                     tracing::warn!("{text}");

@@ -15,8 +15,9 @@ use super::view::spare;
 use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
 use crate::error::CoordinatorError;
+use archon_coordinator_core::ClusterState;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ErrorDetail, ErrorKind, StorageId};
 use archon_wal::Wal;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver as _;
@@ -179,6 +180,14 @@ impl Quorum {
     /// The members that do not answer where the log has them, and do elsewhere.
     pub(crate) fn found_elsewhere(&self) -> BTreeMap<u64, Elsewhere> {
         self.hints.found()
+    }
+
+    /// A coordinator says where it is; if it is a member with this directory, it is looked for there.
+    pub(crate) fn hear_address(&self, id: u64, storage: StorageId, address: &str) {
+        let members = |state: &ClusterState| state.coordinators.members.get(&id).map(|member| member.storage);
+        if self.replicated.read(members) == Some(storage) && id != self.local_voter.id {
+            self.hints.hear(id, address);
+        }
     }
 
     /// Members that were looked for elsewhere as well, in vain, in words.

@@ -57,6 +57,8 @@ impl Admins {
         let speaks = (request.protocol_min, request.protocol_max);
         let speaks = protocol_range(speaks, "JoinQuorumRequest.protocol_min")?;
         let request = request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
+        // Whoever leads and hears too few could not commit where they are by now.
+        self.context().quorum()?.hear_address(id, newcomer.storage, &newcomer.address);
         let decide = |state: &ClusterState, _: &Liveness| {
             check_coordinator_speaks(state, id, speaks)?;
             Ok(check_join(state, &newcomer)?.ok_or(()))
