@@ -8,6 +8,7 @@
 //!
 //! | Module | What it decides |
 //! |---|---|
+//! | `attempts` | whom a heartbeat is sent to, one after the other |
 //! | `doors` | what is found at the doors of other nodes, and said of them |
 //! | `grants` | what the lease covers, and which word ends it |
 //! | `heartbeat` | heartbeats, and which answer belongs to which |
@@ -17,6 +18,7 @@
 //! | `reports` | facts on their way to the coordinator |
 //! | `ways` | by which relays heartbeats travel |
 
+mod attempts;
 mod doors;
 mod grants;
 mod heartbeat;
@@ -27,6 +29,7 @@ mod relay;
 mod reports;
 mod ways;
 
+pub use attempts::{Attempts, Step, Unanswered, Way};
 pub use doors::{Doors, Knock};
 pub use grants::{Grants, Taken};
 pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
@@ -37,4 +40,4 @@ pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use registering::{Again, Registering};
 pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
 pub use reports::Reports;
-pub use ways::{ASKS_FOR_ITSELF, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, Ways, next_by_relay};
+pub use ways::{COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, Ways, next_by_relay};

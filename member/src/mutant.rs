@@ -29,6 +29,8 @@ archon_types::mutants! {
     BeatsNotKept = 68,
     /// A relay that no coordinator answers keeps that to itself.
     SilenceUntold = 68,
+    /// Whoever is told that no coordinator answers asks all of them.
+    AllAskThemselves = 68,
     /// A relay does not tell the members whose life its rows have ended.
     OverUntold = 72,
     /// Word that a life of a member is over ends whichever it lives.

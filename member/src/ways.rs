@@ -7,8 +7,6 @@ use archon_types::{Millis, NodeId};
 pub const RELAY_ANSWER_MS: u64 = 80;
 /// How long a node waits for the answer of a coordinator, in milliseconds.
 pub const COORDINATOR_ANSWER_MS: u64 = 150;
-/// Of those whom a relay told that no coordinator answers it, and whom no other relay helps, one in so many asks for itself (rule 68).
-pub const ASKS_FOR_ITSELF: u32 = 32;
 /// Rounds for which a member that a coordinator answered, and no relay, goes straight to the coordinators.
 const DIRECT_ROUNDS: u32 = 10;
 /// How long before a relay's batch leaves a member's heartbeat sets out, in milliseconds.

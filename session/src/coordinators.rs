@@ -2,7 +2,7 @@
 
 use crate::beats::{Answered, BeatStreams, Heard, Recipient, RelayAddress};
 use crate::link::Links;
-use archon_member::ASKS_FOR_ITSELF;
+use archon_member::{Attempts, Step, Unanswered, Way};
 use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::{detail_of, speaks_no_grpc};
 use archon_proto::convert::session::Member;
@@ -106,10 +106,7 @@ impl Coordinators {
         Ok(answered)
     }
 
-    /// One heartbeat: asks the relays, one after the other, if there are any; then the coordinator that probably leads; if that comes
-    /// to nothing, all others at once, so that a change of the leading coordinator does not cost the lease. Of those whom a relay
-    /// tells that no coordinator answers it, and no other relay helps, one in 32 asks for itself: a new leader is asked by relays, and
-    /// not by everybody.
+    /// One heartbeat, by the ways that [`Attempts`] says, until one is answered.
     ///
     /// # Errors
     /// The outcome of the attempts, if nobody grants anything.
@@ -118,40 +115,39 @@ impl Coordinators {
         relays: &[RelayAddress],
         attempt: impl AsyncFn(Recipient<'_>) -> Result<T, NotGranted>,
     ) -> Result<T, NotGranted> {
-        let mut none_answers = false;
-        for relay in relays {
-            match attempt(Recipient::Relay(relay)).await {
-                Err(NotGranted::Failed(_)) => {}
-                // It may be the relay that is cut off.
-                Err(NotGranted::NoCoordinator) => none_answers = true,
-                ended => return ended,
-            }
-        }
-        if none_answers && !rand::random_ratio(1, ASKS_FOR_ITSELF) {
-            return Err(NotGranted::NoCoordinator);
-        }
-        let attempt = async |address: &str| attempt(Recipient::Coordinator(address)).await;
-        let order = self.order();
-        let Some((first, others)) = order.split_first() else { return Err(NotGranted::Failed(None)) };
-        let hint = match attempt(first).await {
-            Err(NotGranted::Failed(hint)) => hint,
-            ended => return ended,
+        let attempt = async |way: Way<String>| {
+            let answered = match &way {
+                Way::Relay(node) => match relays.iter().find(|relay| relay.node == *node) {
+                    Some(relay) => attempt(Recipient::Relay(relay)).await,
+                    None => Err(NotGranted::Failed(None)),
+                },
+                Way::Coordinator(address) => attempt(Recipient::Coordinator(address)).await,
+            };
+            (way, answered)
         };
-        self.doubt(first);
-        let mut targets: Vec<String> = hint.into_iter().collect();
-        for address in others {
-            if !targets.contains(address) {
-                targets.push(address.clone());
+        let (attempt, mut under_way) = (&attempt, FuturesUnordered::new());
+        let mut attempts = Attempts::by(relays.iter().map(|relay| relay.node));
+        let mut step = attempts.begin(|| self.order());
+        loop {
+            match step {
+                Step::Ask(ways) => under_way.extend(ways.into_iter().map(attempt)),
+                Step::Wait => {}
+                Step::Kept => return Err(NotGranted::NoCoordinator),
+                Step::Failed => return Err(NotGranted::Failed(None)),
             }
+            let why = match under_way.next().await {
+                Some((_, Err(NotGranted::NoCoordinator))) => Unanswered::NoCoordinator,
+                Some((way, Err(NotGranted::Failed(hint)))) => {
+                    if let Way::Coordinator(address) = &way {
+                        self.doubt(address);
+                    }
+                    Unanswered::Failed(hint)
+                }
+                Some((_, ended)) => return ended,
+                None => return Err(NotGranted::Failed(None)),
+            };
+            step = attempts.unanswered(why, || self.order(), |below| rand::random_range(0..below));
         }
-        let attempt = &attempt;
-        let mut attempts: FuturesUnordered<_> = targets.iter().map(|address| attempt(address)).collect();
-        while let Some(attempt) = attempts.next().await {
-            if !matches!(attempt, Err(NotGranted::Failed(_))) {
-                return attempt;
-            }
-        }
-        Err(NotGranted::Failed(None))
     }
 
     /// Calls the leading coordinator with a message: follows hints, and tries the others when one does not answer, within

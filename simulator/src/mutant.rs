@@ -18,8 +18,6 @@ mod shell {
         CopyTakesPart = 58,
         /// A relay that no coordinator answers grants leases by itself.
         RelayAnswersAlone = 65,
-        /// Whoever is told that no coordinator answers asks all of them.
-        AllAskThemselves = 68,
         /// What is written to a partition that is being split is not written to the copy that is formed of it.
         NotMirrored = 38,
         /// Every retry carries a new number.

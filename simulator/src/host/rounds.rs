@@ -4,13 +4,14 @@ use super::relaying::{Said, stream};
 use crate::check::Violation;
 use crate::coordinator::host_of;
 use crate::event::{Event, MemberMessage, PeerMessage};
-use crate::mutant::ShellMutant;
+use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;
 use archon_host::Life;
-use archon_member::{ASKS_FOR_ITSELF, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, ReturnAddress, Taken, next_by_relay};
+use archon_member::{
+    Attempts, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, ReturnAddress, Step, Taken, Unanswered, Way, next_by_relay,
+};
 use archon_types::{Millis, NodeId, Over};
-use std::collections::VecDeque;
 
 /// For how many rounds a member whom its relays failed, and a coordinator answered, may ask without trying them.
 const STRAIGHT_ROUNDS: u32 = 10;
@@ -18,112 +19,125 @@ const STRAIGHT_ROUNDS: u32 = 10;
 /// A heartbeat that is tried by one way after the other.
 #[derive(Debug)]
 pub(crate) struct Round {
-    /// Relays that were not tried yet.
-    left: VecDeque<NodeId>,
-    /// How many relays there were to try.
-    tried: usize,
-    asked: Asked,
-    /// The numbers of the last attempt.
+    attempts: Attempts<usize>,
+    /// The relays that there were to try.
+    relays: Vec<NodeId>,
+    /// Whom the last attempt went to, and its numbers.
+    asked: Vec<Way<usize>>,
     numbers: Vec<u64>,
     sent: Millis,
     given_up_at: Millis,
-    /// A relay said that no coordinator answers it.
-    none_answers: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
-    Nobody,
-    Relay(NodeId),
-    /// The coordinator that probably leads.
-    Coordinator(usize),
-    /// All others.
-    Coordinators,
 }
 
 impl World {
     /// Begins a round if one is due, and goes on where nothing came of an attempt.
     pub(super) fn keep_beating(&mut self, host: usize, life: Life) {
-        let now = self.local(host);
+        let (now, broken) = (self.local(host), broken_member(self.mutant));
+        let coordinators = self.coordinators_to_ask(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         let relaying = &mut process.relaying;
-        match &relaying.round {
-            Some(round) if round.given_up_at <= now => self.next_attempt(host),
+        match &mut relaying.round {
+            Some(round) if round.given_up_at <= now => self.next_attempt(host, None),
             Some(_) => {}
             None if process.next_heartbeat <= now => {
-                let relays = match relaying.count {
+                let known = match relaying.count {
                     0 => Vec::new(),
                     count => relaying.rows.relays_of(life.node, count),
                 };
-                let left: VecDeque<NodeId> = relaying.ways.order(&relays).into();
-                let (tried, asked) = (left.len(), Asked::Nobody);
-                if tried == 0 && !relays.is_empty() && relaying.straight == 0 {
-                    let detail = format!("{life:?} asks coordinators itself, and {relays:?} did not fail it");
+                let relays = relaying.ways.order(&known);
+                if relays.is_empty() && !known.is_empty() && relaying.straight == 0 {
+                    let detail = format!("{life:?} asks coordinators itself, and {known:?} did not fail it");
                     return self.judge(Err(Violation::Burden { detail }));
                 }
-                let (sent, given_up_at) = (now, now);
-                let round = Round { left, tried, asked, numbers: Vec::new(), sent, given_up_at, none_answers: false };
-                relaying.round = Some(round);
-                self.next_attempt(host);
+                let mut attempts = Attempts::by(relays.iter().copied()).broken_by(broken);
+                let step = attempts.begin(|| coordinators);
+                let (asked, numbers) = (Vec::new(), Vec::new());
+                relaying.round = Some(Round { attempts, relays, asked, numbers, sent: now, given_up_at: now });
+                self.next_step(host, step);
             }
             None => {}
         }
     }
 
-    fn next_attempt(&mut self, host: usize) {
-        let (now, unit) = (self.local(host), self.plan.unit_ms());
-        let all_ask = self.breaks(ShellMutant::AllAskThemselves);
-        let known = self.coordinators_known_to(host);
+    /// The coordinators that a machine knows, the one that probably leads first.
+    fn coordinators_to_ask(&self, host: usize) -> Vec<usize> {
+        let guess = self.hosts[host].process.as_ref().map(|process| process.guess);
+        let known = self.coordinators_known_to(host).into_iter().filter(|known| Some(*known) != guess);
+        guess.into_iter().chain(known).collect()
+    }
+
+    /// Nothing came of an attempt: by word of whoever was asked, or not in time.
+    fn next_attempt(&mut self, host: usize, why: Option<Unanswered<usize>>) {
+        let coordinators = self.coordinators_to_ask(host);
         let Some(process) = &mut self.hosts[host].process else { return };
-        let (stopping, boot, guess) = (process.stopping.is_some(), process.boot, process.guess);
+        let Some(round) = &mut process.relaying.round else { return };
+        let mut unhelped = false;
+        let random = &mut self.relays.random;
+        let draw = |below: u32| {
+            unhelped = true;
+            random.below(below.into()) as u32
+        };
+        let step = match why {
+            Some(why) => round.attempts.unanswered(why, || coordinators, draw),
+            None => round.attempts.given_up(|| coordinators, draw),
+        };
+        if unhelped {
+            let asks = matches!(step, Step::Ask(_));
+            self.relays.unhelped += 1;
+            self.relays.asked += u64::from(asks);
+            self.coverage.asked_for_themselves += u64::from(asks);
+        }
+        self.next_step(host, step);
+    }
+
+    fn next_step(&mut self, host: usize, step: Step<usize>) {
+        match step {
+            Step::Ask(ways) => self.ask(host, ways),
+            Step::Wait => {}
+            Step::Kept => self.round_failed(host, self.plan.unit_ms() / 2),
+            Step::Failed => {
+                let pause = self.relays.random.between(20, 40);
+                self.round_failed(host, pause);
+            }
+        }
+    }
+
+    /// Heartbeats leave, each with a number of its own.
+    fn ask(&mut self, host: usize, ways: Vec<Way<usize>>) {
+        let now = self.local(host);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let (stopping, boot) = (process.stopping.is_some(), process.boot);
         let Some(round) = &mut process.relaying.round else { return };
         round.sent = now;
         round.numbers.clear();
-        if let Some(relay) = round.left.pop_front() {
+        let (mut to_relays, mut to_coordinators) = (Vec::new(), Vec::new());
+        for way in &ways {
             let heartbeat = process.heartbeats.send(now);
-            (round.asked, round.given_up_at) = (Asked::Relay(relay), now.plus(RELAY_ANSWER_MS));
             round.numbers.push(heartbeat.number());
-            let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
-            let there = process.relaying.rows.address(relay).and_then(host_of);
-            if let Some(there) = there {
-                self.pass_to_peer(host, there, PeerMessage::Carry { from, heartbeat, stopping });
-            }
-            return;
-        }
-        let (targets, asked) = match round.asked {
-            Asked::Nobody | Asked::Relay(_) => {
-                if round.none_answers {
-                    let random = &mut self.relays.random;
-                    let asks = random.below(ASKS_FOR_ITSELF.into()) == 0 || all_ask;
-                    self.relays.unhelped += 1;
-                    self.relays.asked += u64::from(asks);
-                    self.coverage.asked_for_themselves += u64::from(asks);
-                    if !asks {
-                        return self.round_failed(host, unit / 2);
-                    }
+            let waits_ms = match *way {
+                Way::Relay(relay) => {
+                    let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
+                    let there = process.relaying.rows.address(relay).and_then(host_of);
+                    let carry = PeerMessage::Carry { from, heartbeat, stopping };
+                    to_relays.extend(there.map(|there| (there, carry)));
+                    RELAY_ANSWER_MS
                 }
-                (vec![guess], Asked::Coordinator(guess))
-            }
-            Asked::Coordinator(asked) => {
-                (known.into_iter().filter(|other| *other != asked).collect(), Asked::Coordinators)
-            }
-            Asked::Coordinators => {
-                let pause = self.relays.random.between(20, 40);
-                return self.round_failed(host, pause);
-            }
-        };
-        (round.asked, round.given_up_at) = (asked, now.plus(COORDINATOR_ANSWER_MS));
-        let mut messages = Vec::new();
-        for coordinator in targets {
-            let heartbeat = process.heartbeats.send(now);
-            round.numbers.push(heartbeat.number());
-            messages.push((coordinator, MemberMessage::Heartbeat { heartbeat, stopping }));
+                Way::Coordinator(coordinator) => {
+                    to_coordinators.push((coordinator, MemberMessage::Heartbeat { heartbeat, stopping }));
+                    COORDINATOR_ANSWER_MS
+                }
+            };
+            round.given_up_at = now.plus(waits_ms);
         }
-        if process.relaying.count > 0 {
-            self.coverage.beats_direct += messages.len() as u64;
+        round.asked = ways;
+        if process.relaying.count > 0 && !to_coordinators.is_empty() {
+            self.coverage.beats_direct += to_coordinators.len() as u64;
             self.relays.last_direct = self.truth;
         }
-        for (coordinator, message) in messages {
+        for (there, carry) in to_relays {
+            self.pass_to_peer(host, there, carry);
+        }
+        for (coordinator, message) in to_coordinators {
             let event = Event::MemberMessage { coordinator, host, message };
             self.send(End::Host(host), End::Coordinator(coordinator), event);
         }
@@ -150,15 +164,15 @@ impl World {
         let relaying = &mut process.relaying;
         relaying.count = relays;
         let Some(round) = relaying.round.take_if(|round| round.numbers.contains(&number)) else { return };
-        let by = if let Asked::Relay(relay) = round.asked { Some(relay) } else { None };
+        let by = if let [Way::Relay(relay)] = round.asked[..] { Some(relay) } else { None };
         relaying.ways.answered_by(by);
         relaying.straight = match by {
             Some(_) => 0,
-            None if round.tried > 0 => STRAIGHT_ROUNDS,
+            None if !round.relays.is_empty() => STRAIGHT_ROUNDS,
             None => relaying.straight.saturating_sub(1),
         };
         relaying.carried = by.is_some();
-        self.coverage.second_relays += u64::from(by.is_some() && round.tried == 2 && round.left.is_empty());
+        self.coverage.second_relays += u64::from(round.relays.len() == 2 && by == round.relays.last().copied());
         let next = departure_ms.map(|departure_ms| next_by_relay(round.sent, now, departure_ms, unit));
         process.next_heartbeat = next.unwrap_or_else(|| round.sent.plus(unit));
     }
@@ -166,9 +180,9 @@ impl World {
     /// A coordinator that was asked does not lead.
     pub(super) fn coordinator_does_not_lead(&mut self, host: usize) {
         let Some(process) = self.hosts[host].process.as_ref().filter(|_| self.plan.relays) else { return };
-        let waits = process.relaying.round.as_ref().is_some_and(|round| matches!(round.asked, Asked::Coordinator(_)));
-        if waits {
-            self.next_attempt(host);
+        let round = process.relaying.round.as_ref();
+        if round.is_some_and(|round| matches!(round.asked[..], [Way::Coordinator(_)])) {
+            self.next_attempt(host, Some(Unanswered::Failed(None)));
         }
     }
 
@@ -191,12 +205,12 @@ impl World {
             Said::NoCoordinator | Said::Busy => {
                 // Over the product's streams no word of a former life can come.
                 let here = to.stream == stream(host, process.boot);
-                let none_answers = matches!(said, Said::NoCoordinator);
-                let waits = |round: &&mut Round| here && round.numbers == [to.frame];
-                let Some(round) = process.relaying.round.as_mut().filter(waits) else { return };
-                if matches!(round.asked, Asked::Relay(_)) {
-                    round.none_answers |= none_answers;
-                    self.next_attempt(host);
+                let kept = matches!(said, Said::NoCoordinator);
+                let waits =
+                    |round: &&Round| here && round.numbers == [to.frame] && matches!(round.asked[..], [Way::Relay(_)]);
+                if process.relaying.round.as_ref().filter(waits).is_some() {
+                    let why = if kept { Unanswered::NoCoordinator } else { Unanswered::Failed(None) };
+                    self.next_attempt(host, Some(why));
                 }
             }
             Said::Over(over) => {

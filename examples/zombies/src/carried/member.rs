@@ -2,8 +2,8 @@
 
 use crate::random::Random;
 use archon_member::{
-    ASKS_FOR_ITSELF, COORDINATOR_ANSWER_MS, Carried, Grants, Heartbeat, Heartbeats, LeaseAnswer, RELAY_ANSWER_MS,
-    Relay, Taken, Ways, next_by_relay,
+    Attempts, COORDINATOR_ANSWER_MS, Carried, Grants, Heartbeat, Heartbeats, LeaseAnswer, RELAY_ANSWER_MS, Relay, Step,
+    Taken, Unanswered, Way, Ways, next_by_relay,
 };
 use archon_types::{Backoff, Incarnation, LeaseTiming, Millis, NodeId};
 use std::time::Duration;
@@ -53,13 +53,15 @@ pub(super) struct Member {
 /// A heartbeat that is tried by one way after the other.
 struct Round {
     began: Millis,
-    /// Relays that were not tried yet.
-    left: std::vec::IntoIter<NodeId>,
-    /// Whom the last attempt went to, and its number.
+    attempts: Attempts<()>,
+    /// Whom the last attempt went to, a relay or the coordinator, and its number.
     asked: Option<NodeId>,
     number: u64,
-    /// A relay said that no coordinator answers it.
-    none_answers: bool,
+}
+
+/// One coordinator is asked: the others do not lead, and say so at once.
+fn coordinators() -> Vec<()> {
+    vec![()]
 }
 
 impl Member {
@@ -85,10 +87,24 @@ impl Member {
 
     /// A round begins.
     pub(super) fn beat(&mut self, now: Millis) -> Next {
-        let mut left = self.ways.order(&self.relays).into_iter();
-        let first = left.next();
-        self.round = Some(Round { began: now, left, asked: first, number: 0, none_answers: false });
-        self.send(first, now)
+        let mut attempts = Attempts::by(self.ways.order(&self.relays));
+        let step = attempts.begin(coordinators);
+        self.round = Some(Round { began: now, attempts, asked: None, number: 0 });
+        self.take(step, now, 0.0)
+    }
+
+    /// What follows; `drawn` makes the pause after a round that came to nothing.
+    fn take(&mut self, step: Step<()>, now: Millis, drawn: f64) -> Next {
+        let pause = match step {
+            Step::Ask(ways) => {
+                let relay = if let [Way::Relay(relay)] = ways[..] { Some(relay) } else { None };
+                return self.send(relay, now);
+            }
+            Step::Kept => Duration::from_millis(self.timing.heartbeat_ms / 2),
+            Step::Wait | Step::Failed => self.backoff.next(drawn),
+        };
+        self.round = None;
+        Next::Beat(now.plus(pause.as_millis() as u64))
     }
 
     fn send(&mut self, to: Option<NodeId>, now: Millis) -> Next {
@@ -125,28 +141,18 @@ impl Member {
 
     /// A relay said that no coordinator answers it.
     pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
-        let round = self.round.as_mut().filter(|round| round.number == number)?;
-        round.none_answers = true;
-        self.given_up(number, now, random)
+        self.unanswered(number, Unanswered::NoCoordinator, now, random)
     }
 
     /// Nothing came of an attempt, or not in time.
     pub(super) fn given_up(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
+        self.unanswered(number, Unanswered::Failed(None), now, random)
+    }
+
+    fn unanswered(&mut self, number: u64, why: Unanswered<()>, now: Millis, random: &mut Random) -> Option<Next> {
         let round = self.round.as_mut().filter(|round| round.number == number)?;
-        let was_straight = round.asked.is_none();
-        if let Some(relay) = round.left.next() {
-            return Some(self.send(Some(relay), now));
-        }
-        if !was_straight && (!round.none_answers || random.below(ASKS_FOR_ITSELF) == 0) {
-            return Some(self.send(None, now));
-        }
-        // The other coordinators do not lead, and say so at once.
-        self.round = None;
-        let pause = if was_straight {
-            self.backoff.next(random.unit())
-        } else {
-            Duration::from_millis(self.timing.heartbeat_ms / 2)
-        };
-        Some(Next::Beat(now.plus(pause.as_millis() as u64)))
+        let step = round.attempts.unanswered(why, coordinators, |below| random.below(below));
+        let drawn = if step == Step::Failed { random.unit() } else { 0.0 };
+        Some(self.take(step, now, drawn))
     }
 }
