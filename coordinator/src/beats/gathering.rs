@@ -35,8 +35,15 @@ struct Gathered {
     batches: Vec<(Batch, Vec<Entry>)>,
 }
 
-/// One heartbeat that is to be answered: it waits for the round, or was refused at once.
-type Entry = (usize, Result<Unconfirmed, ErrorDetail>);
+/// One heartbeat that is to be answered.
+struct Entry {
+    /// Its place in the frame.
+    place: usize,
+    /// What its answer is proven with, if a relay brings it to a member that knows its coordinators.
+    key: Option<BeatKey>,
+    /// It waits for the round, or was refused at once.
+    outcome: Result<Unconfirmed, ErrorDetail>,
+}
 
 /// Answers heartbeats until the session ends.
 pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waiting: Waiting) {
@@ -101,9 +108,10 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
             let mut entries = Vec::with_capacity(batch.beats.beats.len());
             for (place, beat) in batch.beats.beats.iter().enumerate() {
                 let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
-                if batch.proven && !is_proven(state, beat) {
+                let key = if batch.proven { key_of(state, node) } else { None };
+                if batch.proven && !key.as_ref().is_some_and(|key| is_proven(key, beat)) {
                     let why = "a relay brought this heartbeat, and its member did not prove it with the ids that it registered with";
-                    entries.push((place, Err(ErrorDetail::new(ErrorKind::Refused, why))));
+                    entries.push(Entry { place, key, outcome: Err(ErrorDetail::new(ErrorKind::Refused, why)) });
                     continue;
                 }
                 match term.heartbeat(state, Beat { node, incarnation, number, stopping: beat.stopping }, now) {
@@ -112,10 +120,10 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
                         if let Some(report) = &beat.doors {
                             term.note_doors(node, incarnation, report.clone(), now);
                         }
-                        entries.push((place, Ok(unconfirmed)));
+                        entries.push(Entry { place, key, outcome: Ok(unconfirmed) });
                     }
                     Ok(None) => metrics.heartbeats_overtaken.add(1),
-                    Err(detail) => entries.push((place, Err(detail))),
+                    Err(detail) => entries.push(Entry { place, key, outcome: Err(detail) }),
                 }
             }
             gathered.push((batch, entries));
@@ -133,7 +141,7 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
         refuse(metrics, gathered, &detail);
         return None;
     }
-    let anybody_waits = gathered.iter().flat_map(|(_, entries)| entries).any(|(_, entry)| entry.is_ok());
+    let anybody_waits = gathered.iter().flat_map(|(_, entries)| entries).any(|entry| entry.outcome.is_ok());
     let gathered = Gathered { round, batches: gathered };
     if anybody_waits {
         return Some(gathered);
@@ -147,8 +155,8 @@ fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
     let now = boot_now();
     let heard = || {
         let entries = gathered.iter().flat_map(|(batch, entries)| entries.iter().map(move |entry| (batch, entry)));
-        let granted = entries.filter(|(_, (_, entry))| entry.is_ok());
-        granted.filter_map(|(batch, (place, _))| Some((batch.beats.relay, batch.beats.beats.get(*place)?)))
+        let granted = entries.filter(|(_, entry)| entry.outcome.is_ok());
+        granted.filter_map(|(batch, entry)| Some((batch.beats.relay, batch.beats.beats.get(entry.place)?)))
     };
     session.note_heard(heard().map(|(relay, beat)| {
         let heard = Heard {
@@ -186,7 +194,7 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
     let mut term = session.term().lock();
     let judged = session.quorum().replicated().read(|state| {
         let waiting = gathered.batches.iter().flat_map(|(_, entries)| entries);
-        let waiting = waiting.filter_map(|(_, entry)| entry.as_ref().ok());
+        let waiting = waiting.filter_map(|entry| entry.outcome.as_ref().ok());
         let confirmed = waiting.map(|unconfirmed| term.confirmed(state, *unconfirmed, gathered.round, led));
         let confirmed: Vec<Confirmed> = confirmed.collect::<Option<_>>()?;
         let replication_timeout_ms = state.settings.replication_timeout_ms;
@@ -195,23 +203,19 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
         let (protocol, term_number) = (state.protocol, led.unwrap_or(0));
         let door_every_ms = state.settings.doors_every_ms(protocol);
         let now = ClusterNow { replication_timeout_ms, protocol, term: term_number, relays, door_every_ms };
-        let proven =
-            gathered.batches.iter().filter(|(batch, _)| batch.proven).flat_map(|(batch, _)| &batch.beats.beats);
-        let keys: BTreeMap<NodeId, BeatKey> =
-            proven.filter_map(|beat| Some((beat.node, key_of(state, beat.node)?))).collect();
-        Some((term.answers(state, confirmed, boot_now()), now, keys))
+        Some((term.answers(state, confirmed, boot_now()), now))
     });
     drop(term);
-    let Some((answers, now, keys)) = judged else {
+    let Some((answers, now)) = judged else {
         return refuse(metrics, gathered.batches, &session.quorum().not_leading());
     };
     let mut answers = answers.into_iter();
     let (mut granted, mut refused) = (0, 0);
     for (batch, entries) in gathered.batches {
         let mut judged = Judged { answers: Vec::with_capacity(entries.len()), now, next_departure_ms: None };
-        for (place, entry) in entries {
+        for Entry { place, key, outcome } in entries {
             let Some(beat) = batch.beats.beats.get(place) else { continue };
-            let outcome = entry.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));
+            let outcome = outcome.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));
             let outcome = outcome.map(|answer| Granted { lease_ms: answer.lease_ms, withdrawn: answer.withdrawn });
             match &outcome {
                 Ok(_) => {
@@ -222,7 +226,7 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
             }
             let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
             let mut answer = BeatAnswer { node, incarnation, number, outcome, proof: Bytes::new() };
-            if let Some(key) = keys.get(&node).filter(|_| batch.proven) {
+            if let Some(key) = key {
                 answer.proof = key.prove(&answer_statement(&answer, &now));
             }
             judged.answers.push(answer);
@@ -238,8 +242,8 @@ fn key_of(state: &ClusterState, node: NodeId) -> Option<BeatKey> {
     state.node(node).map(|row| BeatKey::new(row.storage, row.boot))
 }
 
-fn is_proven(state: &ClusterState, beat: &beats::Beat) -> bool {
-    key_of(state, beat.node).is_some_and(|key| key.proves(&beat_statement(beat), &beat.proof))
+fn is_proven(key: &BeatKey, beat: &beats::Beat) -> bool {
+    key.proves(&beat_statement(beat), &beat.proof)
 }
 
 fn refuse(metrics: &Metrics, batches: Vec<(Batch, Vec<Entry>)>, detail: &ErrorDetail) {
