@@ -10,6 +10,7 @@ use crate::push;
 use crate::quorum_changes;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
+use crate::state_checks;
 use crate::upgrades;
 use crate::watchdog;
 use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
@@ -97,6 +98,7 @@ impl Control {
         tasks.spawn(quorum_changes::run(Arc::clone(&session)));
         tasks.spawn(found_elsewhere::run(Arc::clone(&session)));
         tasks.spawn(upgrades::run(Arc::clone(&session)));
+        tasks.spawn(state_checks::run(Arc::clone(&session)));
         tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));
         self.leading.set(Some(Arc::clone(&session)));
         let end = tokio::select! {

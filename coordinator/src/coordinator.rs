@@ -11,7 +11,8 @@ use crate::own_address;
 use crate::protocol_keeper::{self, Kept};
 use crate::quorum_monitor;
 use crate::raft::{
-    self, ELECTION_TIMEOUT_MAX, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at,
+    self, Checksums, ELECTION_TIMEOUT_MAX, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE,
+    boot_at,
 };
 use crate::readiness;
 use crate::serve::serve;
@@ -87,6 +88,8 @@ pub(crate) enum End {
     Removed,
     /// This generation has begun without it.
     Outlived(u64),
+    /// Its state is not that of the majority, as of this entry.
+    WrongState(u64),
     /// Its directory is an older copy, and how that shows.
     OlderCopy(Arc<str>),
 }
@@ -232,6 +235,7 @@ impl Coordinator {
             end = raft => match end {
                 Some(End::Removed) => CoordinatorError::Removed { id: self.id },
                 Some(End::Outlived(generation)) => CoordinatorError::Outlived { id: self.id, generation },
+                Some(End::WrongState(index)) => CoordinatorError::WrongState { id: self.id, index },
                 Some(End::OlderCopy(why)) => CoordinatorError::OlderCopy { why: why.to_string() },
                 Some(End::Failed(what)) => CoordinatorError::Raft { what: what.to_string() },
                 None => CoordinatorError::Start,
@@ -343,7 +347,15 @@ where
         let expected = Arc::new(identity.peers().keys().copied().collect());
         let spoken = Spoken::new(speaks, identity.protocol());
         let marks = KeptMarks::begin(&dir, id, identity.storage(), Uuid::new_v4());
-        let local_voter = LocalVoter { id, storage: identity.storage(), quorum, expected, spoken, marks };
+        let local_voter = LocalVoter {
+            id,
+            storage: identity.storage(),
+            quorum,
+            expected,
+            spoken,
+            marks,
+            checksums: Checksums::new(id),
+        };
         let storage = open_storage(&dir, &local_voter)?;
         Ok((identity, storage, local_voter))
     });
@@ -475,6 +487,11 @@ async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
         if let Some(why) = quorum.outdated() {
             tracing::error!(why, "this coordinator must not vote");
             failed.send_replace(Some(End::OlderCopy(why.into())));
+            return;
+        }
+        if let Some(index) = quorum.wrong_state() {
+            tracing::error!(id = quorum.id(), index, "this coordinator's state is not that of the majority");
+            failed.send_replace(Some(End::WrongState(index)));
             return;
         }
         if let Some(generation) = quorum.later_generation() {

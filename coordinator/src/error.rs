@@ -61,6 +61,18 @@ pub enum CoordinatorError {
         /// Its id.
         id: u64,
     },
+    /// It applied the same entries as the others, and came to something else.
+    #[error(
+        "as of entry {index} of the log the state of coordinator {id} is not that of the majority: it must not decide by it. A new start \
+         reads its disk anew; if it ends so again, its data directory is wrong: keep a copy of it for whoever looks for the cause, \
+         start a new one with --join, an empty --data-dir and another --id, and then `archon quorum replace {id} NEW`"
+    )]
+    WrongState {
+        /// Its id.
+        id: u64,
+        /// The entry as of which that shows.
+        index: u64,
+    },
     /// Its directory is not what it was.
     #[error(
         "{why}. It has forgotten votes and entries that it acknowledged, and with it what is committed could be lost. Give it the \

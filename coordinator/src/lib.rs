@@ -33,6 +33,7 @@ mod service;
 mod session;
 mod shared;
 mod snapshot_file;
+mod state_checks;
 mod stats;
 mod upgrades;
 mod watchdog;

@@ -70,6 +70,14 @@ metrics! {
             "archon_raft_entries_behind_max",
             "log entries that the voter lacks which lacks most; the leading coordinator tells it"
         );
+        states_differ: Option<u64> = Definition::gauge(
+            "archon_raft_states_differ",
+            "coordinators whose state differs from that of others; the leading coordinator tells it"
+        );
+        checksum_seconds: Distribution = Definition::histogram(
+            "archon_raft_checksum_seconds",
+            "how long it took to sum the state up, so that it can be compared with that of others"
+        );
         commit_seconds: Distribution = Definition::histogram(
             "archon_raft_commit_seconds",
             "how long a change took from its proposal here until it was committed and applied"
@@ -174,6 +182,8 @@ impl RaftReadings {
             read_only: leads && quorum.read_only().is_some(),
             voters_away: leads.then_some(away),
             entries_behind_max: behind.filter(|_| leads),
+            states_differ: leads.then(|| quorum.differing_states().len() as u64),
+            checksum_seconds: quorum.checksum_times(),
             commit_seconds: quorum.commit_times(),
         }
     }

@@ -100,7 +100,12 @@ fn every_metric_is_told_once_and_says_what_happened() {
     let leader = leader(&cluster);
     for name in COORDINATORS {
         let scrape = scrape(&cluster, name);
-        let of_the_leader: &[&str] = &["archon_cluster_", "archon_raft_voters_away", "archon_raft_entries_behind_max"];
+        let of_the_leader: &[&str] = &[
+            "archon_cluster_",
+            "archon_raft_states_differ",
+            "archon_raft_voters_away",
+            "archon_raft_entries_behind_max",
+        ];
         is_told(name, &scrape, &of_coordinators, if name == leader { &[] } else { of_the_leader });
         assert_eq!((scrape.get("archon_ready"), scrape.get("archon_raft_has_leader")), (1.0, 1.0), "{name}");
         assert!(scrape.get("archon_raft_term") >= 1.0 && scrape.get("archon_raft_leader_changes_total") >= 1.0);

@@ -130,6 +130,7 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
         | CoordinatorError::Removed { .. }
         | CoordinatorError::Outlived { .. }
         | CoordinatorError::OlderCopy { .. }
+        | CoordinatorError::WrongState { .. }
         | CoordinatorError::Copied { .. } => Exit::Refused,
         _ => Exit::Failed,
     };

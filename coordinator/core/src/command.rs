@@ -21,12 +21,13 @@
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
 //! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
 //! | note a door | – | `NoteDoor` | that life goes on | an event (`doors`) |
+//! | compare the states | – | `CheckState` | – | nothing changes; each coordinator sums its state up as of then ([`crate::StateChecksum`]) |
 //! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator says so |
 //! | go on after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost told what it holds | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
-use crate::coordinators::{WITHDRAWN_SINCE, Wish};
+use crate::coordinators::{CHECKED_SINCE, WITHDRAWN_SINCE, Wish};
 use crate::doors::DoorNews;
 use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
@@ -260,6 +261,8 @@ pub enum Command {
     },
     /// The leading coordinator finds that clients do not reach a node, or reach it again. It is remembered as an event.
     NoteDoor(DoorNews),
+    /// Each coordinator sums its state up as of this entry, so that they can be compared. Nothing changes.
+    CheckState,
     /// An operator accepts what may be lost by the recovery.
     AcceptRecovery,
     /// What nodes told is taken for true, and partitions go on from it.
@@ -325,6 +328,7 @@ impl Command {
             }
             Self::HoldProtocol { .. } => HELD_SINCE,
             Self::NoteDoor(_) => DOORS_SINCE,
+            Self::CheckState => CHECKED_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
         }
     }
@@ -357,6 +361,7 @@ impl Command {
             Self::RaiseProtocol { .. } => "RaiseProtocol",
             Self::HoldProtocol { .. } => "HoldProtocol",
             Self::NoteDoor(_) => "NoteDoor",
+            Self::CheckState => "CheckState",
             Self::AcceptRecovery => "AcceptRecovery",
             Self::SettleRecovery => "SettleRecovery",
             Self::EndQuorumChange { .. } => "EndQuorumChange",

@@ -100,8 +100,9 @@ pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use controls::{Bar, Controls, Maintenance, Note, Order};
 pub use coordinators::{
-    Acquaintances, COORDINATORS_MAX, Coordinator, CoordinatorStanding, Coordinators, Mark, Marks, Members, Newcomer,
-    Outdated, PendingChange, QuorumHealth, QuorumStep, Unheard, Wish, members_changed, next_step,
+    Acquaintances, COORDINATORS_MAX, Compared, Coordinator, CoordinatorStanding, Coordinators, Mark, Marks, Members,
+    Newcomer, Outdated, PendingChange, QuorumHealth, QuorumStep, StateChecksum, Unheard, Wish, compare,
+    members_changed, next_step,
 };
 pub use departed::{Condition, Departed};
 pub use doors::{DoorNews, DoorView};

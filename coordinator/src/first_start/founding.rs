@@ -133,6 +133,7 @@ mod tests {
             expected,
             spoken: Spoken::default(),
             marks: crate::raft::KeptMarks::none(3, Uuid::from_u128(33)),
+            checksums: crate::raft::Checksums::new(3),
         }
     }
 

@@ -31,6 +31,56 @@ pub(crate) fn size<T: Serialize>(what: &'static str, value: &T) -> io::Result<us
     }
 }
 
+/// What a value comes to, encoded.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn checksum<T: Serialize>(what: &'static str, value: &T) -> io::Result<u64> {
+    let mut summer = Summer { buffer: Vec::with_capacity(SUMMED_AT_ONCE), crc32c: 0, bytes: 0 };
+    match rmp_serde::encode::write_named(&mut summer, value) {
+        Ok(()) => Ok(summer.finish()),
+        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}"))),
+    }
+}
+
+/// So many bytes are summed up in one go: an encoder writes a few at a time.
+const SUMMED_AT_ONCE: usize = 64 * 1024;
+
+/// Sums up what is written to it.
+struct Summer {
+    buffer: Vec<u8>,
+    crc32c: u32,
+    bytes: u64,
+}
+
+impl Summer {
+    fn take_in(&mut self) {
+        self.crc32c = crc32c::crc32c_append(self.crc32c, &self.buffer);
+        self.bytes = self.bytes.wrapping_add(self.buffer.len() as u64);
+        self.buffer.clear();
+    }
+
+    /// The checksum above, and the low half of the length below.
+    fn finish(mut self) -> u64 {
+        self.take_in();
+        (u64::from(self.crc32c) << 32) | (self.bytes & u64::from(u32::MAX))
+    }
+}
+
+impl io::Write for Summer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > SUMMED_AT_ONCE {
+            self.take_in();
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Counts what is written to it.
 struct Counter(usize);
 

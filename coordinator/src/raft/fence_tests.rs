@@ -86,6 +86,7 @@ fn voter(id: u64, storage: u128) -> LocalVoter {
         expected,
         spoken: Spoken::default(),
         marks: super::KeptMarks::none(id, Uuid::from_u128(storage)),
+        checksums: crate::raft::Checksums::new(id),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The replicated state in memory, and openraft's state machine over it.
 
 use super::addresses::Addresses;
+use super::checksums::Checksums;
 use super::codec;
 use super::membership::members_of;
 use super::snapshot::{SnapshotDir, SnapshotError};
 use super::spoken::Spoken;
 use super::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
-use archon_coordinator_core::{ClusterState, apply, members_changed, skip};
+use archon_coordinator_core::{ClusterState, Command, apply, members_changed, skip};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
@@ -67,6 +68,12 @@ impl Replicated {
     pub(crate) fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
         let at: RwLockReadGuard<'_, At> = self.at.read();
         look(&at.state)
+    }
+
+    /// Has the state be another one than the log makes.
+    #[cfg(test)]
+    pub(super) fn spoil(&self, spoil: impl FnOnce(&mut ClusterState)) {
+        spoil(&mut self.at.write().state);
     }
 
     /// Where the newest snapshot ends, and who the members were. Blocks: it is read.
@@ -184,12 +191,21 @@ impl Replicated {
 #[derive(Clone)]
 pub(crate) struct Machine {
     replicated: Arc<Replicated>,
+    checksums: Checksums,
 }
 
 impl Machine {
-    /// A state machine over `replicated`.
-    pub(crate) fn new(replicated: Arc<Replicated>) -> Self {
-        Self { replicated }
+    /// A state machine over `replicated`, which has states summed up that are to be compared.
+    pub(crate) fn new(replicated: Arc<Replicated>, checksums: Checksums) -> Self {
+        Self { replicated, checksums }
+    }
+}
+
+/// Whether an entry asks for a checksum of the state.
+fn asks_for_checksum(entry: &Entry) -> bool {
+    match &entry.payload {
+        EntryPayload::Normal(batch) => batch.commands.iter().any(|command| matches!(command, Command::CheckState)),
+        _ => false,
     }
 }
 
@@ -236,6 +252,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 let mut at = self.replicated.at.write();
                 let answer = take_in(&mut at.state, &entry);
                 self.replicated.spoken.note(&at.state)?;
+                if asks_for_checksum(&entry) {
+                    self.checksums.sum_up(log_id.index, at.state.image());
+                }
                 if let EntryPayload::Membership(membership) = entry.payload {
                     self.replicated.addresses.set(&membership);
                     at.membership = StoredMembership::new(Some(log_id), membership);

@@ -1,6 +1,9 @@
 //! openraft and everything that names it: types, storage, network, and a handle that speaks our own words.
 
 mod addresses;
+#[cfg(test)]
+mod checksum_tests;
+mod checksums;
 mod codec;
 mod entries;
 #[cfg(test)]
@@ -41,6 +44,7 @@ mod view;
 mod voter_reports;
 mod wire;
 
+pub(crate) use checksums::{Checksums, Differs};
 pub(crate) use hello::{Answers, Asked, ask_all, boot_at};
 pub(crate) use kept_marks::KeptMarks;
 pub(crate) use lack::{Lack, read_only};
@@ -198,13 +202,14 @@ pub(crate) async fn start(
     (founders, said): (Arc<BTreeMap<u64, String>>, BTreeMap<u64, String>),
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 6]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 7]), CoordinatorError> {
     local_voter.marks.log_ends_at(last_index(&storage).await?);
     let wal = storage.log.wal().clone();
     let log_size = storage.log.size();
     let space = LogSpace::new(wal.clone(), storage.directory);
     let replicated = Arc::clone(&storage.replicated);
-    let machine = Machine::new(Arc::clone(&replicated));
+    let checksums = local_voter.checksums.clone();
+    let machine = Machine::new(Arc::clone(&replicated), checksums.clone());
     let term = storage.log.own_term();
     let voter_reports = VoterReports::default();
     let network = Network::new(
@@ -240,6 +245,7 @@ pub(crate) async fn start(
         stop.clone(),
     );
     let introduced = tokio::spawn(introduced);
+    let compared = tokio::spawn(checksums.run(raft.clone(), stop.clone()));
     let marks = tokio::spawn(local_voter.marks.clone().run(raft.clone(), stop.clone()));
     let (quorum, rounds) = Quorum::new(
         raft,
@@ -257,6 +263,7 @@ pub(crate) async fn start(
         ("introductions", introduced),
         ("voters", marks),
         ("hints", hinted),
+        ("checksums", compared),
     ];
     Ok((quorum, tasks))
 }

@@ -419,6 +419,7 @@ mod tests {
             expected,
             spoken: Spoken::default(),
             marks: KeptMarks::none(1, Uuid::nil()),
+            checksums: crate::raft::Checksums::new(1),
         };
         Network::new(Transport::default(), local_voter, term, VoterReports::default(), addresses)
     }

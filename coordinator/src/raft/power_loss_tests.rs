@@ -1,6 +1,7 @@
 //! A voter's storage on a disk that loses its power at any moment: what was acknowledged is there, the log has no hole, and
 //! openraft starts on it.
 
+use super::checksums::Checksums;
 use super::codec;
 use super::machine::{Machine, Replicated};
 use super::snapshot::SnapshotDir;
@@ -105,7 +106,7 @@ impl Voter {
     /// Starts on a disk as openraft does.
     async fn start(disk: &MemoryDisk) -> Result<Self, String> {
         let mut store = open(disk).map_err(|error| format!("the log: {error}"))?;
-        let mut machine = Machine::new(Replicated::new(snapshots(disk), Spoken::default()));
+        let mut machine = Machine::new(Replicated::new(snapshots(disk), Spoken::default()), Checksums::new(1));
         let mut helper = StorageHelper::new(&mut store, &mut machine).with_id(1);
         helper.get_initial_state().await.map_err(|error| format!("openraft: {error}"))?;
         let held = held(&mut store).await;

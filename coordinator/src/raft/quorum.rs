@@ -2,6 +2,7 @@
 //! this folder sees openraft's types.
 
 use super::addresses::Elsewhere;
+use super::checksums::Differs;
 use super::hints::Hints;
 use super::introductions::Introductions;
 use super::lack;
@@ -208,6 +209,26 @@ impl Quorum {
     /// Why this coordinator must not go on, if others know more of its data directory than is in it.
     pub(crate) fn outdated(&self) -> Option<String> {
         self.local_voter.marks.outdated()
+    }
+
+    /// As of which entry this coordinator's state is not that of the majority, if it is so.
+    pub(crate) fn wrong_state(&self) -> Option<u64> {
+        self.local_voter.checksums.wrong()
+    }
+
+    /// The coordinators whose states differ, as this one knows, which leads.
+    pub(crate) fn differing_states(&self) -> BTreeMap<u64, Differs> {
+        self.local_voter.checksums.differ()
+    }
+
+    /// How long it took to sum the state up last.
+    pub(crate) fn checksum_took(&self) -> Duration {
+        self.local_voter.checksums.took()
+    }
+
+    /// How long that took each time.
+    pub(crate) fn checksum_times(&self) -> Distribution {
+        self.local_voter.checksums.times()
     }
 
     /// The generation that a recovery began without this coordinator, if one did.

@@ -1,5 +1,6 @@
 //! openraft's own storage suite, and what it leaves out: reopening.
 
+use super::checksums::Checksums;
 use super::codec;
 use super::machine::{Machine, Replicated};
 use super::snapshot::SnapshotDir;
@@ -27,7 +28,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
         let dir = tempfile::tempdir().unwrap();
         let store = reopen(&dir);
         let snapshots = SnapshotDir::open(&dir.path().join("snapshots"), Uuid::nil()).unwrap();
-        Ok((dir, store, Machine::new(Replicated::new(snapshots, Spoken::default()))))
+        Ok((dir, store, Machine::new(Replicated::new(snapshots, Spoken::default()), Checksums::new(1))))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What every message between coordinators carries and how it is checked before openraft sees it.
 
+use super::checksums::Checksums;
 use super::codec;
 use super::judge::{Judged, Standard};
 use super::kept_marks::KeptMarks;
@@ -32,11 +33,14 @@ pub(crate) struct LocalVoter {
     pub(crate) spoken: Spoken,
     /// How far voters had come.
     pub(crate) marks: KeptMarks,
+    /// What states came to.
+    pub(crate) checksums: Checksums,
 }
 
 impl LocalVoter {
     /// Wraps one of openraft's types for a peer.
     pub(crate) fn message<T: Serialize>(&self, target: u64, what: &'static str, body: &T) -> io::Result<RaftMessage> {
+        let (state_checksum, agreed_checksum) = self.checksums.said();
         Ok(RaftMessage {
             cluster_id: Bytes::copy_from_slice(self.quorum.as_bytes()),
             sender: self.id,
@@ -50,6 +54,8 @@ impl LocalVoter {
             snapshot_waits: false,
             certificate: None,
             voters: self.marks.said(),
+            state_checksum,
+            agreed_checksum,
         })
     }
 
@@ -132,6 +138,7 @@ impl LocalVoter {
         let body: T = self.open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let judged = body.judge(Standard { sender: message.sender, term });
         judged.map_err(|why| Status::invalid_argument(format!("{what} is refused: {why}")))?;
+        self.checksums.take(message.sender, message);
         Ok(body)
     }
 
@@ -154,6 +161,7 @@ impl LocalVoter {
         let body: T = self.open_body(what, message)?;
         let judged = body.judge(Standard { sender: from, term });
         judged.map_err(|why| invalid(format!("{what} is refused: {why}")))?;
+        self.checksums.take(from, message);
         Ok(body)
     }
 

@@ -6,7 +6,7 @@ use super::call::Call;
 use super::describe::{operand, reason_now, reasons};
 use super::folded::folded;
 use super::operate::{node_of, partition_of, settable};
-use super::voters::{unreachable, unsettled, without_changes};
+use super::voters::{differing, unreachable, unsettled, without_changes};
 use super::{events, subjects, upgrade};
 use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
@@ -52,6 +52,7 @@ impl Admins {
             let view = session.quorum().view();
             let mut found = unsettled(state);
             found.extend(without_changes(view.id, &view.voters));
+            found.extend(differing(session.quorum()));
             found.extend(unreachable(&view.voters));
             found.extend(upgrade::reason(state, &view));
             found.extend(self.certificates(session, state, &view));

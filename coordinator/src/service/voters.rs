@@ -1,7 +1,7 @@
 //! The coordinators as people are told of them.
 
 use super::describe::reason_now;
-use crate::raft::{Lack, VoterView, read_only, spare};
+use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
 use archon_coordinator_core::{ClusterState, unheard};
 use archon_proto::v1;
 use archon_types::ReasonCode;
@@ -48,6 +48,30 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
+}
+
+/// Coordinators whose states differ from those of others.
+pub(super) fn differing(quorum: &Quorum) -> Vec<v1::Reason> {
+    let reason = |(coordinator_id, differs): (u64, Differs)| {
+        let Differs { index, is_wrong } = differs;
+        let (message, remedy) = match is_wrong {
+            true => (
+                format!("as of entry {index} of the log its state is not that of the majority; it ends by itself"),
+                format!(
+                    "start it again, and it reads its disk anew; if it ends so again, start another one with --join, and then \
+                     `archon quorum replace {coordinator_id} NEW`"
+                ),
+            ),
+            false => (
+                format!("as of entry {index} of the log its state is not that of others, and no majority says which is right"),
+                "have no table or member changed; keep a copy of each coordinator's data directory while it is stopped, and begin anew from \
+                 the one that is right (`archon quorum recover`)"
+                    .to_owned(),
+            ),
+        };
+        reason_now(ReasonCode::StatesDiffer, Subject::Coordinator { coordinator_id }, message, remedy)
+    };
+    quorum.differing_states().into_iter().map(reason).collect()
 }
 
 /// Coordinators by number.

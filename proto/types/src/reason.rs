@@ -88,6 +88,8 @@ words! {
         CertificateNotTaken = "certificate_not_taken",
         /// So few coordinators vote that none of them may fail.
         TooFewVoters = "too_few_voters",
+        /// A coordinator holds another state than the others.
+        StatesDiffer = "states_differ",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",
         /// The coordinators begin anew from less than a majority, and nothing is decided of data before they were told what is true.
@@ -163,6 +165,7 @@ impl ReasonCode {
             | Self::DiskFull
             | Self::DiskFails
             | Self::CertificateExpired
+            | Self::StatesDiffer
             | Self::BeingRecovered
             | Self::NoQuorum
             | Self::ReadOnly => Severity::Alarm,

@@ -126,6 +126,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         }
         Command::RaiseProtocol { to } => upgrade::raise(state, entry, *to),
         Command::HoldProtocol { held } => upgrade::hold(state, entry, *held),
+        Command::CheckState => entry.done(),
         Command::NoteDoor(news) => node::note_door(state, entry, news),
         Command::AcceptRecovery => recovery::accept(state, entry),
         Command::SettleRecovery => recovery::settle(state, entry),

@@ -5,12 +5,14 @@
 //! leader in the middle is carried on by the next one.
 
 mod acquaintances;
+mod checksums;
 mod health;
 mod marks;
 mod pending;
 mod step;
 
 pub use acquaintances::{Acquaintances, CoordinatorStanding, Unheard};
+pub use checksums::{Compared, StateChecksum, compare};
 pub use health::QuorumHealth;
 pub use marks::{Mark, Marks, Outdated};
 pub use pending::{Newcomer, PendingChange, Wish};
@@ -110,6 +112,9 @@ pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, j
         withdraw_coordinators(state, gone.into_iter().map(|(id, _)| id), Version::new(index));
     }
 }
+
+/// The protocol that brought [`crate::Command::CheckState`].
+pub const CHECKED_SINCE: u32 = 2;
 
 /// The protocol that brought certificates that are withdrawn.
 pub(crate) const WITHDRAWN_SINCE: u32 = 2;

@@ -1,0 +1,257 @@
+//! Sums this coordinator's state up as of entries that ask for it, tells the others with every message, and compares: see
+//! `archon_coordinator_core::StateChecksum`.
+
+use super::codec;
+use super::types::Raft;
+use archon_coordinator_core::{Compared, Image, StateChecksum, compare};
+use archon_proto::v1;
+use archon_telemetry::{Distribution, Histogram};
+use openraft::ServerState;
+use openraft::async_runtime::WatchReceiver as _;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// States are compared that were written by the same program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Longest name of a version that is taken from others.
+const VERSION_BYTES_MAX: usize = 64;
+/// How many of its own a coordinator remembers, for others that are later.
+const OWN_MAX: usize = 4;
+/// How often what was told is compared.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// For so long another one may be late that decides who is right.
+const UNDECIDED_MAX: Duration = Duration::from_secs(10);
+
+/// What is known of the states. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Checksums(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    id: u64,
+    state: Mutex<State>,
+    took: Histogram,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is to be summed up next.
+    waiting: Option<(u64, Image)>,
+    /// Something is being summed up.
+    is_busy: bool,
+    /// This coordinator's own, the newest last.
+    own: VecDeque<StateChecksum>,
+    /// How long the newest one took.
+    took: Duration,
+    /// The newest one of each other.
+    told: BTreeMap<u64, StateChecksum>,
+    /// What a majority of the voters had, as of the newest entry of which that is known: whoever leads says so.
+    agreed: Option<StateChecksum>,
+    /// Since when some differ of whom nobody knows who is right.
+    undecided: Option<Instant>,
+    /// Those that differ, while this coordinator leads.
+    differ: BTreeMap<u64, Differs>,
+    /// As of which entry this coordinator's state is not that of the majority.
+    wrong: Option<u64>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("own", &self.own).field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+/// How a coordinator differs from others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Differs {
+    /// As of which entry.
+    pub(crate) index: u64,
+    /// Whether it is known that it is wrong; otherwise nobody knows who is right.
+    pub(crate) is_wrong: bool,
+}
+
+impl Checksums {
+    /// Nothing is known yet of the state of coordinator `id`, or of others.
+    pub(crate) fn new(id: u64) -> Self {
+        Self(Arc::new(Inner { id, state: Mutex::default(), took: Histogram::default() }))
+    }
+
+    /// Has a state summed up as it was after entry `index`, unless a newer one comes before its turn.
+    pub(super) fn sum_up(&self, index: u64, image: Image) {
+        let mut state = self.0.state.lock();
+        state.waiting = Some((index, image));
+        if !std::mem::replace(&mut state.is_busy, true) {
+            let this = self.clone();
+            drop(tokio::task::spawn_blocking(move || this.work()));
+        }
+    }
+
+    fn work(&self) {
+        loop {
+            let (index, image) = {
+                let mut state = self.0.state.lock();
+                let Some(next) = state.waiting.take() else {
+                    state.is_busy = false;
+                    return;
+                };
+                next
+            };
+            let begun = Instant::now();
+            match codec::checksum("state", &image) {
+                Ok(checksum) => {
+                    self.note_own(StateChecksum { index, version: VERSION.to_owned(), checksum }, begun.elapsed())
+                }
+                Err(error) => tracing::error!(%error, "the state was not summed up"),
+            }
+        }
+    }
+
+    fn note_own(&self, own: StateChecksum, took: Duration) {
+        tracing::debug!(index = own.index, checksum = own.checksum, ?took, "the state was summed up");
+        self.0.took.observe(took);
+        let mut state = self.0.state.lock();
+        state.took = took;
+        if state.own.len() >= OWN_MAX {
+            state.own.pop_front();
+        }
+        state.own.push_back(own);
+    }
+
+    /// How long it took to sum the state up last.
+    pub(super) fn took(&self) -> Duration {
+        self.0.state.lock().took
+    }
+
+    /// How long that took each time.
+    pub(super) fn times(&self) -> Distribution {
+        self.0.took.read()
+    }
+
+    /// What each message says: of this coordinator, and what a majority has, if this one leads.
+    pub(super) fn said(&self) -> (Option<v1::StateChecksum>, Option<v1::StateChecksum>) {
+        let state = self.0.state.lock();
+        (state.own.back().map(to_wire), state.agreed.as_ref().map(to_wire))
+    }
+
+    /// Takes in what a message says, whose sender was checked by number and directory.
+    pub(super) fn take(&self, sender: u64, message: &v1::RaftMessage) {
+        let (own, agreed) = (message.state_checksum.as_ref(), message.agreed_checksum.as_ref());
+        if own.is_none() && agreed.is_none() {
+            return;
+        }
+        let mut state = self.0.state.lock();
+        if let Some(own) = own
+            && state.told.get(&sender).is_none_or(|told| told.index < own.index || told.checksum != own.checksum)
+            && let Some(own) = from_wire(own)
+            && state.told.get(&sender).is_none_or(|told| told.index <= own.index)
+        {
+            state.told.insert(sender, own);
+        }
+        if let Some(agreed) = agreed.and_then(from_wire) {
+            state.judge_own(&agreed);
+        }
+    }
+
+    /// As of which entry this coordinator's state is not that of the majority, if it is so.
+    pub(super) fn wrong(&self) -> Option<u64> {
+        self.0.state.lock().wrong
+    }
+
+    /// The coordinators that differ, as this one knows, which leads.
+    pub(super) fn differ(&self) -> BTreeMap<u64, Differs> {
+        self.0.state.lock().differ.clone()
+    }
+
+    /// Compares what was told until `stop`.
+    pub(super) async fn run(self, raft: Raft, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+            let (voters, members, leads) = {
+                let metrics = raft.metrics();
+                let metrics = metrics.borrow_watched();
+                let membership = metrics.membership_config.membership();
+                let members: BTreeSet<u64> = membership.nodes().map(|(id, _)| *id).collect();
+                (membership.voter_ids().collect(), members, metrics.state == ServerState::Leader)
+            };
+            self.0.state.lock().look(self.0.id, &voters, &members, leads);
+        }
+    }
+}
+
+impl State {
+    /// Whoever leads says what a majority has.
+    fn judge_own(&mut self, agreed: &StateChecksum) {
+        let own = self.own.iter().find(|own| own.is_comparable(agreed));
+        if own.is_some_and(|own| own.checksum != agreed.checksum) {
+            self.wrong.get_or_insert(agreed.index);
+        }
+    }
+
+    fn look(&mut self, me: u64, voters: &BTreeSet<u64>, members: &BTreeSet<u64>, leads: bool) {
+        self.told.retain(|id, _| members.contains(id));
+        self.differ.retain(|id, _| leads && members.contains(id));
+        if !leads {
+            self.agreed = None;
+        }
+        let mut undecided = None;
+        for own in self.own.clone().into_iter().rev() {
+            let told = self.told.clone().into_iter().chain([(me, own.clone())]).collect();
+            let Compared { agreed, differ, agree } = compare(&own, &told, voters);
+            let index = own.index;
+            if let Some(agreed) = agreed {
+                self.judge_own(&agreed);
+                for id in differ.into_iter().filter(|id| leads && *id != me) {
+                    if self.differ.insert(id, Differs { index, is_wrong: true }).is_none_or(|before| !before.is_wrong) {
+                        tracing::error!(id, index, "the state of a coordinator differs from that of the majority");
+                    }
+                }
+                self.differ.retain(|id, before| !agree.contains(id) || before.index > index);
+                if leads {
+                    self.agreed = Some(agreed);
+                }
+                break;
+            }
+            if undecided.is_none() && !differ.is_empty() {
+                undecided = Some((index, differ));
+            }
+        }
+        match undecided {
+            None => self.undecided = None,
+            Some((index, differ)) if leads => {
+                if self.undecided.get_or_insert_with(Instant::now).elapsed() > UNDECIDED_MAX {
+                    for id in differ {
+                        if self.differ.insert(id, Differs { index, is_wrong: false }).is_none() {
+                            tracing::error!(
+                                id,
+                                index,
+                                "the states of coordinators differ, and no majority says which is right"
+                            );
+                        }
+                    }
+                }
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn to_wire(checksum: &StateChecksum) -> v1::StateChecksum {
+    let StateChecksum { index, version, checksum } = checksum.clone();
+    v1::StateChecksum { index, version, checksum }
+}
+
+/// One that cannot be read says nothing.
+fn from_wire(wire: &v1::StateChecksum) -> Option<StateChecksum> {
+    let v1::StateChecksum { index, version, checksum } = wire;
+    (version.len() <= VERSION_BYTES_MAX).then(|| StateChecksum {
+        index: *index,
+        version: version.clone(),
+        checksum: *checksum,
+    })
+}

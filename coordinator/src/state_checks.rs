@@ -1,0 +1,52 @@
+//! Whoever leads has all coordinators sum their states up as of the same entries, so that they can be compared (`raft/checksums.rs`).
+
+use crate::raft::spare;
+use crate::session::Session;
+use archon_coordinator_core::coordinators::CHECKED_SINCE;
+use archon_coordinator_core::{Actor, Command, Response};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often it is looked whether it is time.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// The shortest time from one to the next.
+const INTERVAL_MIN: Duration = Duration::from_secs(60);
+/// The next one comes after so many times as long as the last one took, at the earliest: half a percent of one core.
+const SHARE: u32 = 200;
+/// How long asking for it may take to be committed.
+const PROPOSE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Works until the session ends.
+pub(crate) async fn run(session: Arc<Session>) {
+    let quorum = session.quorum();
+    let applied = quorum.replicated().applied();
+    let (mut due, mut checked) = (Instant::now(), 0);
+    loop {
+        tokio::select! {
+            () = session.stop().cancelled() => return,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        let is_alone = || quorum.replicated().read(|state| state.coordinators.members.len() < 2);
+        let is_spoken = quorum.replicated().spoken().cluster() >= CHECKED_SINCE;
+        // What did not change since it was compared last is as it was.
+        let unchanged = *applied.borrow() <= checked;
+        if Instant::now() < due || unchanged || !is_spoken || is_alone() {
+            continue;
+        }
+        // What cannot be committed would be all that a leader has which lost the others.
+        if quorum.read_only().is_some() || spare(&quorum.view().voters).is_none() {
+            continue;
+        }
+        let who = Actor::Coordinator(quorum.id());
+        match session.propose(None, who, vec![Command::CheckState], PROPOSE_DEADLINE).await {
+            Ok(answers) => {
+                if let Some(Response::Done { version }) = answers.first() {
+                    checked = version.get();
+                }
+                due = Instant::now() + INTERVAL_MIN.max(quorum.checksum_took() * SHARE);
+            }
+            Err(error) => tracing::debug!(%error, "that states are compared was not committed; it is tried again"),
+        }
+    }
+}
