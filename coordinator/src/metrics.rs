@@ -44,6 +44,10 @@ metrics! {
             "how long a control turn takes to decide, without the commit of what it decided"
         );
         pushes: Metric = Definition::counter("archon_coordinator_pushes_total", "pushes acknowledged by nodes");
+        news: Metric = Definition::counter(
+            "archon_coordinator_news_total",
+            "answers to carried heartbeats that brought what their nodes lacked of tables and nodes"
+        );
         pushes_failed: Metric = Definition::counter(
             "archon_coordinator_pushes_failed_total",
             "pushes that failed and are repeated"

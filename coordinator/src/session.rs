@@ -3,7 +3,7 @@
 use crate::beats::BeatQueue;
 use crate::load::Loads;
 use crate::polls::Polls;
-use crate::push::AccessKnown;
+use crate::push::{AccessKnown, NewsKept};
 use crate::raft::{Proposal, Quorum};
 use crate::service::rebalance::Planned;
 use crate::shared::Shared;
@@ -30,6 +30,8 @@ pub(crate) struct Heard {
     pub(crate) key: PushKey,
     /// The node that relayed its heartbeat; none of one that came straight, or that is a relay's own.
     pub(crate) via: Option<NodeId>,
+    /// Whether it came in a relay's batch, be it the relay's own.
+    pub(crate) carried: bool,
 }
 
 /// Plans by the versions of tables and moves that they are made for.
@@ -49,6 +51,8 @@ pub(crate) struct Session {
     polls: Polls,
     /// Which nodes go by what clients may do.
     pub(crate) access_known: AccessKnown,
+    /// What answers to heartbeats bring.
+    pub(crate) news: NewsKept,
     /// Where streams leave heartbeats.
     pub(crate) beats: BeatQueue,
     /// Rung when the control loop has something to do before its timer.
@@ -73,6 +77,7 @@ impl Session {
             plans: Plans::default(),
             polls: Polls::default(),
             access_known: AccessKnown::default(),
+            news: NewsKept::default(),
             beats,
             work: Notify::new(),
             pushes: Notify::new(),

@@ -130,6 +130,86 @@ fn whoever_leads_next_hears_everybody_by_the_relays() {
     }
 }
 
+const TABLE_VERSION: &str = "archon_node_table_version";
+const PUSHES: &str = "archon_coordinator_pushes_total";
+const NEWS: &str = "archon_coordinator_news_total";
+
+/// What all coordinators have counted.
+fn coordinators_count(cluster: &Cluster, series: &str) -> f64 {
+    [0, 1, 2].map(coordinator_name).iter().map(|name| count(cluster, name, series).unwrap_or(0.0)).sum()
+}
+
+/// Changes the row of a node, and returns the version that everybody is to hold then.
+fn change_a_row(cluster: &Cluster, node: &str, weight: usize) -> f64 {
+    cluster.done(&["node", "set", node, "--weight", &weight.to_string()]);
+    let status = cluster.json(&["status"]).expect("a status");
+    status["table_version"].as_f64().expect("a version")
+}
+
+/// Waits until these nodes hold everything up to a version. Returns how long that took.
+fn wait_held(cluster: &Cluster, nodes: &[&str], version: f64) -> Duration {
+    let begun = Instant::now();
+    wait_for("all to hold it", TIMEOUT, || {
+        let held: Result<Vec<f64>, String> = nodes.iter().map(|node| count(cluster, node, TABLE_VERSION)).collect();
+        let held = held?;
+        check(held.iter().all(|held| *held >= version), || format!("{held:?}, of {version}"))
+    });
+    begun.elapsed()
+}
+
+/// Changes rows one after the other, each once everybody holds the one before, and returns how many pushes that took, how many answers
+/// brought something, and how long the longest took.
+fn change_rows(cluster: &Cluster, changes: usize) -> (f64, f64, Duration) {
+    let counts = || (coordinators_count(cluster, PUSHES), coordinators_count(cluster, NEWS));
+    let (pushes, news) = counts();
+    let took =
+        (0..changes).map(|change| wait_held(cluster, &NODES, change_a_row(cluster, NODES[change % 4], 50 + change)));
+    let slowest = took.max().unwrap_or_default();
+    let (pushes_now, news_now) = counts();
+    (pushes_now - pushes, news_now - news, slowest)
+}
+
+#[test]
+fn each_change_of_a_row_was_pushed_to_every_node_that_a_relay_hears() {
+    let cluster = start_with(&options(Network::Loopback));
+    let changes = 10;
+    let (pushes, news, slowest) = change_rows(&cluster, changes);
+    println!("without relays: {pushes} pushes, {news} answers with news, {slowest:?} at most");
+    assert!(pushes >= 4.0 * changes as f64 && news == 0.0, "{pushes} pushes, {news} answers");
+    cluster.done(&["config", "set", "relays_from=2"]);
+    wait_relayed(&cluster, &NODES, 5.0);
+    let (pushes, news, slowest) = change_rows(&cluster, changes);
+    println!("with relays: {pushes} pushes, {news} answers with news, {slowest:?} at most");
+    assert!(pushes <= changes as f64 && news >= 3.0 * changes as f64, "{pushes} pushes, {news} answers");
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+}
+
+#[test]
+fn members_that_say_who_they_are_took_no_tables_from_relays() {
+    let cluster = start_relays(&Options { tls: true, ..options(Network::Loopback) });
+    wait_relayed(&cluster, &NODES, 5.0);
+    let (pushes, news, slowest) = change_rows(&cluster, 5);
+    println!("by TLS: {pushes} pushes, {news} answers with news, {slowest:?} at most");
+    assert!(pushes <= 5.0 && news >= 15.0, "{pushes} pushes, {news} answers");
+    for node in NODES {
+        assert_eq!(count(&cluster, node, "archon_node_news_refused_total"), Ok(0.0), "{node}");
+    }
+}
+
+#[test]
+fn a_relay_that_was_killed_kept_a_change_from_its_members() {
+    let mut cluster = start(Network::Loopback);
+    wait_relayed(&cluster, &NODES, 5.0);
+    let victim = relays(&cluster)[0];
+    let left: Vec<&str> = NODES.into_iter().filter(|node| *node != victim).collect();
+    cluster.take_node(victim).kill();
+    let version = change_a_row(&cluster, left[0], 77);
+    let took = wait_held(&cluster, &left, version);
+    println!("killed: {victim}; the others held the change after {took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_no_lease_lapsed(&cluster, &left);
+}
+
 /// What a node prints that was told by a node, and what one prints that a coordinator refused.
 const TOLD_BY_NODE: &str = "that this life ended at version";
 const TOLD_BY_COORDINATOR: &str = "the coordinator has ended this incarnation";

@@ -96,6 +96,14 @@ metrics! {
         reports: Metric = Definition::counter("archon_node_reports_total", "reports answered by the coordinator");
         pushes: Metric = Definition::counter("archon_node_pushes_total", "pushes of duties applied");
         pushes_refused: Metric = Definition::counter("archon_node_pushes_refused_total", "pushes of duties refused");
+        news: Metric = Definition::counter(
+            "archon_node_news_total",
+            "answers to carried heartbeats that brought what this node lacked of tables and nodes"
+        );
+        news_refused: Metric = Definition::counter(
+            "archon_node_news_refused_total",
+            "what answers brought of tables and nodes and could not be taken in"
+        );
         partitions_led: Metric = Definition::gauge(
             "archon_node_partitions_led",
             "partitions that this node serves now"

@@ -216,6 +216,10 @@ impl Node {
                 let shards = shards.clone();
                 move || shards.send_all(|| ShardMessage::Peers)
             }),
+            tables_changed: Box::new({
+                let shards = shards.clone();
+                move || shards.send_all(|| ShardMessage::Peers)
+            }),
             address: advertised,
             end: session_end.clone(),
             released: Arc::clone(&released),

@@ -43,6 +43,10 @@ metrics! {
         registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
         placements: u64 = Definition::gauge("archon_node_placements", "placements that this node holds");
+        table_version: u64 = Definition::gauge(
+            "archon_node_table_version",
+            "up to where this node holds all tables and nodes; versions are of the whole cluster"
+        );
         relay_members: u64 = Definition::gauge(
             "archon_node_relay_members",
             "members whose heartbeats this node carries"
@@ -143,6 +147,7 @@ impl Stats {
             registered: self.shared.life().is_some(),
             leased: self.readiness.is_leased(),
             placements: self.holdings.len() as u64,
+            table_version: self.shared.tables.complete().get(),
             relay_members: relay.members.load(Ordering::Relaxed),
             relay_beats: relay.beats.load(Ordering::Relaxed),
             relay_batches: relay.batches.load(Ordering::Relaxed),

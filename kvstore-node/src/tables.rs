@@ -102,7 +102,7 @@ impl Tables {
             state.coordinators = news.coordinators;
         }
         if let Some(complete) = news.complete.filter(|_| whole) {
-            state.complete = state.complete.max(complete);
+            state.hold(complete);
         }
         let claims = state.tables.values().map(|table| state.claim(table));
         let newest = claims.max().unwrap_or_default().max(state.complete);
@@ -331,6 +331,20 @@ impl State {
     fn named(&self, name: &str) -> Option<&PartitionTable> {
         let name = if name.is_empty() { DEFAULT_TABLE } else { name };
         self.tables.values().find(|table| table.table().name == name)
+    }
+
+    /// Everything is held up to here: of what did not change since its own version, too. What is newer than this is no gap.
+    fn hold(&mut self, complete: Version) {
+        if complete <= self.complete {
+            return;
+        }
+        self.complete = complete;
+        self.nodes_version = complete.max(self.nodes_version);
+        for table in self.tables.values_mut().filter(|table| table.version() < complete) {
+            let (row, since) = (table.table().clone(), table.version());
+            let (partitions, nodes) = (Vec::new(), Vec::new());
+            table.merge(TableDelta { table: row, since, version: complete, partitions, nodes, removed: None });
+        }
     }
 
     /// Up to where rows of a table and nodes are known: what came in pieces, or apart, counts as far as both are here.

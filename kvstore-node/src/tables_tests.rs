@@ -174,6 +174,22 @@ fn a_node_change_that_has_not_come_yet_is_not_claimed_with_a_newer_table() {
     assert_eq!(answer, Some(Version::new(5)), "a node that changed at 6 would never be asked for again");
 }
 
+#[test]
+fn what_is_newer_than_everything_that_was_held_counted_as_a_gap() {
+    let tables = Tables::new(vec![], Version::ZERO);
+    assert!(tables.merge(nodes(0, 3, vec![node(1, 3)])));
+    // Nothing of the nodes changed since, nor of the table while the nodes did.
+    let rows = TableDelta { partitions: vec![row(0, 5)], ..delta(0, 5) };
+    assert!(tables.merge(News { complete: Some(Version::new(8)), ..table(rows) }));
+    assert_eq!(tables.complete(), Version::new(8));
+    assert!(tables.merge(nodes(8, 9, vec![node(2, 9)])));
+    assert!(tables.merge(table(TableDelta { partitions: vec![row(1, 10)], ..delta(8, 10) })));
+    assert!(!tables.merge(table(TableDelta { partitions: vec![row(2, 12)], ..delta(11, 12) })), "that is one");
+    // A gap in what says that it is everything does not make it so.
+    assert!(!tables.merge(News { complete: Some(Version::new(20)), ..nodes(15, 20, vec![]) }));
+    assert_eq!(tables.complete(), Version::new(8));
+}
+
 fn list(version: u64, last: u64, tables: &[u64]) -> News {
     let tables = tables.iter().copied().map(TableId::new).collect();
     let list = TableList { version: Version::new(version), last: TableId::new(last), tables };

@@ -2,7 +2,7 @@
 
 use archon_types::{BootId, StorageId};
 use bytes::Bytes;
-use ring::hmac;
+use ring::{digest, hmac};
 
 /// What a member and the coordinators know, and no other member: the ids of its data directory and of its process, as it registered
 /// with them. Proofs are HMAC-SHA256 (RFC 2104).
@@ -19,6 +19,11 @@ impl BeatKey {
     /// The proof of a statement, 32 bytes.
     pub fn prove(&self, statement: &[u8]) -> Bytes {
         Bytes::copy_from_slice(hmac::sign(&self.0, statement).as_ref())
+    }
+
+    /// What stands for bytes in a statement, 32 bytes (SHA-256).
+    pub fn digest(bytes: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref())
     }
 
     /// Whether this is the proof of the statement. Takes as long whatever is wrong with it.

@@ -49,13 +49,13 @@ impl Stream {
 
     async fn grants(&mut self, number: u64) {
         let granted = Ok(Granted { lease_ms: 1_000, withdrawn: vec![] });
-        let answer = BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: granted, proof: bytes::Bytes::new() };
+        let answer = BeatAnswer::new(NODE, LIFE, number, granted);
         self.says(BeatAnswers::new(number, Ok(judged(answer)))).await;
     }
 }
 
 fn judged(answer: BeatAnswer) -> Judged {
-    Judged { answers: vec![answer], now: NOW, next_departure_ms: None }
+    Judged::new(vec![answer], NOW)
 }
 
 fn beat(number: u64) -> Beat {
@@ -98,7 +98,7 @@ impl TestBed {
         };
         tokio::select! {
             result = test(&streams) => result,
-            never = streams.listen(&mut heard, take, |over, _| panic!("{over:?}")) => match never {},
+            never = streams.listen(&mut heard, take, |over, _| panic!("{over:?}"), |news| panic!("{news:?}")) => match never {},
         }
     }
 
@@ -189,18 +189,11 @@ async fn refusals_name_who_leads_or_end_the_life() {
             let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
             // That of another life is nobody's business here.
             let former = Incarnation::new(2);
-            let foreign = BeatAnswer {
-                node: NODE,
-                incarnation: former,
-                number,
-                outcome: Err(over()),
-                proof: bytes::Bytes::new(),
-            };
+            let foreign = BeatAnswer::new(NODE, former, number, Err(over()));
             stream.says(BeatAnswers::new(number, Ok(judged(foreign)))).await;
             stream.grants(number).await;
             let number = stream.heard().await;
-            let ours =
-                BeatAnswer { node: NODE, incarnation: LIFE, number, outcome: Err(over()), proof: bytes::Bytes::new() };
+            let ours = BeatAnswer::new(NODE, LIFE, number, Err(over()));
             stream.says(BeatAnswers::new(number, Ok(judged(ours)))).await;
         };
         let asks = async {

@@ -5,8 +5,9 @@ mod support;
 
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
 use archon_member::{LeaseAnswer, Rows, Taken};
-use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged, NewsFor};
+use archon_proto::convert::news::News;
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_security::{BeatKey, Transport};
@@ -58,14 +59,14 @@ impl Came {
             let Beat { node, incarnation, number, .. } = *beat;
             // By the lease it is seen whose answer it is.
             let outcome = Ok(Granted { lease_ms: 1_000 + node.get(), withdrawn: vec![] });
-            let mut answer = BeatAnswer { node, incarnation, number, outcome, proof: bytes::Bytes::new() };
+            let mut answer = BeatAnswer::new(node, incarnation, number, outcome);
             if let Some(key) = key {
                 answer.proof = key.prove(&answer_statement(&answer, &NOW));
             }
             answer
         };
         let answers = self.beats.beats.iter().map(granted).collect();
-        self.says(Ok(Judged { answers, now: NOW, next_departure_ms: None })).await
+        self.says(Ok(Judged::new(answers, NOW))).await
     }
 }
 
@@ -156,6 +157,8 @@ struct Carried {
     node: NodeId,
     told: mpsc::UnboundedSender<(Over, String)>,
     hears: mpsc::UnboundedReceiver<(Over, String)>,
+    /// What came of tables and nodes: up to where it holds everything then, or why it is not taken in.
+    news: Mutex<Vec<Result<Version, ErrorKind>>>,
 }
 
 impl Carried {
@@ -168,7 +171,7 @@ impl Carried {
         let member = Member { cluster: cluster(), node, incarnation: LIFE };
         let (streams, heard) = BeatStreams::new(member, key, Transport::default(), SOON);
         let (told, hears) = mpsc::unbounded_channel();
-        Self { streams, heard, node, told, hears }
+        Self { streams, heard, node, told, hears, news: Mutex::default() }
     }
 
     fn beat(&self, number: u64) -> Beat {
@@ -211,9 +214,12 @@ impl Carried {
             self.told.send((over, by.to_owned())).unwrap();
             (over.node, over.incarnation) == (self.node, LIFE)
         };
+        let news = |news: Result<News, ErrorDetail>| {
+            self.news.lock().unwrap().push(news.map(|news| news.complete).map_err(|detail| detail.kind));
+        };
         tokio::select! {
             asked = asks => asked,
-            never = self.streams.listen(&mut self.heard, take, told_over) => match never {},
+            never = self.streams.listen(&mut self.heard, take, told_over, news) => match never {},
         }
     }
 
@@ -223,7 +229,7 @@ impl Carried {
         let told_over = |over: Over, by: &str| self.told.send((over, by.to_owned())).is_ok();
         tokio::select! {
             told = timeout(SOON, self.hears.recv()) => told.expect("word of an end").unwrap(),
-            never = self.streams.listen(&mut self.heard, take, told_over) => match never {},
+            never = self.streams.listen(&mut self.heard, take, told_over, |_| ()) => match never {},
         }
     }
 }
@@ -372,4 +378,78 @@ async fn what_a_relay_made_up_was_taken_for_a_lease() {
     let (_open, (answered, leases)) = tokio::join!(serves, asks);
     assert!(answered.is_ok());
     assert_eq!(leases, [1_001]);
+}
+
+/// What brings a node to this version, as a coordinator encodes it.
+fn encoded_news(version: u64) -> bytes::Bytes {
+    let (complete, newest) = (Version::new(version), Version::new(version));
+    let (deltas, coordinators) = (Vec::new(), Vec::new());
+    News { deltas, nodes: None, tables: None, complete, newest, coordinators }
+        .with_encoded(Vec::new(), bytes::Bytes::new())
+}
+
+/// Answers the first heartbeat of a batch, and brings it one of these news.
+fn answer_with(
+    beats: &Beats,
+    news: Vec<bytes::Bytes>,
+    place: usize,
+    key: Option<&BeatKey>,
+    forger: Option<&BeatKey>,
+) -> Judged {
+    let beat = &beats.beats[0];
+    let granted = Granted { lease_ms: 1_000 + beat.node.get(), withdrawn: vec![] };
+    let mut answer = BeatAnswer::new(beat.node, beat.incarnation, beat.number, Ok(granted));
+    if let (Some(key), Some(forger)) = (key, forger) {
+        answer.proof = key.prove(&answer_statement(&answer, &NOW));
+        let proof = forger.prove(&news_statement(beat.node, beat.incarnation, &BeatKey::digest(&news[place])));
+        answer.news = Some(NewsFor { place, proof });
+    } else {
+        answer.news = Some(NewsFor { place, proof: bytes::Bytes::new() });
+    }
+    Judged { news, ..Judged::new(vec![answer], NOW) }
+}
+
+#[tokio::test]
+async fn what_a_relay_brings_of_tables_is_for_the_member_that_the_answer_names() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::new(1);
+    let serves = async {
+        let (mut reader, stream) = coordinator.stream().await;
+        let beats = next(&mut reader).await;
+        let judged = answer_with(&beats, vec![encoded_news(7), encoded_news(9)], 1, None, None);
+        (Came { beats, stream }.says(Ok(judged)).await, reader)
+    };
+    let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
+    assert!(answered.is_ok() && leases == [1_001]);
+    assert_eq!(*member.news.lock().unwrap(), [Ok(Version::new(9))]);
+}
+
+#[tokio::test]
+async fn tables_that_a_relay_made_up_were_taken_in() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::with_key(1, Some(key(1)));
+    let serves = async {
+        let (mut reader, mut stream) = coordinator.stream().await;
+        for (version, forger) in [(7, key(7)), (8, key(1))] {
+            let beats = next(&mut reader).await;
+            let judged = answer_with(&beats, vec![encoded_news(version)], 0, Some(&key(1)), Some(&forger));
+            stream = Came { beats, stream }.says(Ok(judged)).await;
+        }
+        // Proven are others than those that come.
+        let beats = next(&mut reader).await;
+        let mut judged = answer_with(&beats, vec![encoded_news(9)], 0, Some(&key(1)), Some(&key(1)));
+        judged.news = vec![encoded_news(10)];
+        (Came { beats, stream }.says(Ok(judged)).await, reader)
+    };
+    let asks = async {
+        for number in [1, 2, 3] {
+            let (answered, leases) = member.asks(&relay, number, true).await;
+            assert!(answered.is_ok() && leases == [1_001], "the lease is the coordinator's, whatever came along");
+        }
+    };
+    let (_open, ()) = tokio::join!(serves, asks);
+    let news = [Err(ErrorKind::Refused), Ok(Version::new(8)), Err(ErrorKind::Refused)];
+    assert_eq!(*member.news.lock().unwrap(), news);
 }

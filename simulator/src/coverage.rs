@@ -159,6 +159,10 @@ coverage! {
     relays_busy,
     /// Heartbeats that a member's second relay carried, after the first had failed.
     second_relays,
+    /// Answers to carried heartbeats that brought a member something new of nodes and tables.
+    news_taken,
+    /// Pushes that were not made, since answers bring the same.
+    pushes_spared,
     /// Heartbeats that went straight to a coordinator though there are relays.
     beats_direct,
     /// Members that asked for themselves, of those whom no relay helped.

@@ -73,7 +73,7 @@ pub(crate) enum CoordinatorMessage {
     Judged {
         by: usize,
         batch: BatchId,
-        answers: Vec<(Heartbeat, Option<LeaseAnswer>)>,
+        answers: Vec<Answered>,
         relays: usize,
     },
     /// Whoever was sent a batch does not lead.
@@ -119,7 +119,20 @@ pub(crate) struct Push {
     pub(crate) nodes: Option<Registrations>,
     /// Which tables there are.
     pub(crate) tables: Option<TableList>,
+    /// With this the node holds everything up to here.
+    pub(crate) complete: Option<Version>,
 }
+
+/// What the answer to a carried heartbeat brings of nodes and tables.
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    pub(crate) nodes: Option<Registrations>,
+    pub(crate) tables: Option<TableList>,
+    pub(crate) complete: Version,
+}
+
+/// A heartbeat of a batch, its lease unless the life is over, and what its member lacks.
+pub(crate) type Answered = (Heartbeat, Option<LeaseAnswer>, Option<Box<News>>);
 
 /// The registrations of all nodes, and whether they count as failed.
 #[derive(Clone, Debug)]
@@ -145,6 +158,8 @@ pub(crate) struct Asked {
     pub(crate) heartbeat: Heartbeat,
     /// The batch in which that machine carried it, if it is another member's.
     pub(crate) batch: Option<BatchId>,
+    /// Up to where its member holds everything, if that came along.
+    pub(crate) holds: Version,
 }
 
 /// Between nodes.
@@ -156,6 +171,8 @@ pub(crate) enum PeerMessage {
         from: ReturnAddress,
         heartbeat: Heartbeat,
         stopping: bool,
+        /// Up to where its member holds everything.
+        holds: Version,
     },
     /// What a relay says to a member.
     Relayed {

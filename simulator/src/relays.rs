@@ -197,6 +197,21 @@ impl World {
         self.after(1, Event::Restart { host: dead });
     }
 
+    /// V: in the end everybody holds everything, by whatever way it came; and whoever says so does.
+    fn look_at_what_is_held(&mut self) {
+        let millis = self.plan.unit_ms() * 20 + 2_000;
+        self.within(millis, "what nodes hold", |world| {
+            let state = &world.quorum.state;
+            world.hosts.iter().find_map(|host| {
+                let process = host.process.as_ref()?;
+                let lacks = process.complete < state.table_version();
+                let wrong = !lacks && !process.relaying.rows.are(state.nodes.values().map(|row| &row.node));
+                let holds = process.complete;
+                (lacks || wrong).then(|| format!("host {} holds {holds}, of {}", host.number, state.table_version()))
+            })
+        });
+    }
+
     /// B: in the end relays carry all heartbeats, and nobody asks a coordinator itself; and of those whom none helped, few did before.
     pub(crate) fn look_at_the_burden(&mut self) {
         if !self.plan.relays {
@@ -208,6 +223,7 @@ impl World {
                 format!("of {unhelped} times that no relay helped a member, {asked} times it asked for itself");
             return self.judge(Err(Violation::Burden { detail }));
         }
+        self.look_at_what_is_held();
         if self.plan.carries_few {
             return;
         }

@@ -141,7 +141,7 @@ impl Session {
         tokio::select! {
             end = self.beats(&streams, timing) => end,
             // It asks coordinators alone, and these answer each heartbeat by itself.
-            never = streams.listen(&mut heard, |answer, _| self.granted(answer), |_, _| false) => match never {},
+            never = streams.listen(&mut heard, |answer, _| self.granted(answer), |_, _| false, |_| ()) => match never {},
         }
     }
 

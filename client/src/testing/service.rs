@@ -67,12 +67,12 @@ impl Service {
                 let member = Member { cluster, node, incarnation };
                 self.answer_later(&member).await;
                 let outcome = self.shared.change(|script| script.heartbeat(&member, &beat));
-                answers.push(BeatAnswer { node, incarnation, number, outcome, proof: bytes::Bytes::new() });
+                answers.push(BeatAnswer::new(node, incarnation, number, outcome));
             }
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
             let now =
                 ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0, door_every_ms: 0 };
-            let outcome = Ok(Judged { answers, now, next_departure_ms: None });
+            let outcome = Ok(Judged::new(answers, now));
             writer.push(&v1::BeatAnswers::from(BeatAnswers::new(batch, outcome)));
             writer.flush().await?;
         }

@@ -141,6 +141,12 @@ archon_types::mutants! {
     DoorsEmptyTheCluster = 75,
     /// A node that clients do not reach loses what no other copy can lead.
     UnreachedLosesTheLast = 76,
+    /// A table that was made since is told as a change of one that is held.
+    NewTableAsChange = 77,
+    /// What a node holds by word of an earlier generation counts.
+    EarlierGenerationCounts = 78,
+    /// A node whose heartbeats are carried is pushed no tables, whether answers bring them or not.
+    AnswersAwaitedForEver = 80,
 }
 
 archon_types::broken!();

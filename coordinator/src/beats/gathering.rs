@@ -4,18 +4,19 @@
 use super::{BATCHES_MAX, Batch, Waiting};
 use crate::clock::boot_now;
 use crate::metrics::Metrics;
+use crate::push::EncodedNews;
 use crate::service::check_member;
 use crate::session::{Heard, Session};
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
-use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
-use archon_proto::convert::beats::{self, BeatAnswer, ClusterNow, Granted, Judged};
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
+use archon_proto::convert::beats::{self, BeatAnswer, ClusterNow, Granted, Judged, NEWS_MAX, NewsFor};
 use archon_security::BeatKey;
-use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId, relay_count};
+use archon_types::{DiskFull, ErrorDetail, ErrorKind, NEWS_SINCE, NodeId, Version, relay_count};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -165,6 +166,7 @@ fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
             table_version: beat.table_version,
             key: beat.push_key,
             via: relay.map(|(relay, _)| relay).filter(|relay| *relay != beat.node),
+            carried: relay.is_some(),
         };
         (beat.node, heard)
     }));
@@ -209,10 +211,11 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
     let Some((answers, now)) = judged else {
         return refuse(metrics, gathered.batches, &session.quorum().not_leading());
     };
-    let mut answers = answers.into_iter();
+    let (mut answers, lacking) = (answers.into_iter(), lacking(session, &gathered.batches));
     let (mut granted, mut refused) = (0, 0);
     for (batch, entries) in gathered.batches {
-        let mut judged = Judged { answers: Vec::with_capacity(entries.len()), now, next_departure_ms: None };
+        let mut judged = Judged::new(Vec::with_capacity(entries.len()), now);
+        let mut places = BTreeMap::new();
         for Entry { place, key, outcome } in entries {
             let Some(beat) = batch.beats.beats.get(place) else { continue };
             let outcome = outcome.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));
@@ -225,9 +228,18 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
                 Err(_) => refused += 1,
             }
             let (node, incarnation, number) = (beat.node, beat.incarnation, beat.number);
-            let mut answer = BeatAnswer { node, incarnation, number, outcome, proof: Bytes::new() };
-            if let Some(key) = key {
+            let mut answer = BeatAnswer::new(node, incarnation, number, outcome);
+            if let Some(key) = &key {
                 answer.proof = key.prove(&answer_statement(&answer, &now));
+            }
+            let lacks =
+                lacking.get(&beat.table_version).filter(|_| batch.beats.relay.is_some() && answer.outcome.is_ok());
+            if let Some(news) = lacks
+                && let Some(place) = place_of(news, beat.table_version, &mut places, &mut judged.news)
+            {
+                let proof = key.map(|key| key.prove(&news_statement(node, incarnation, &news.digest)));
+                answer.news = Some(NewsFor { place, proof: proof.unwrap_or_default() });
+                metrics.news.add(1);
             }
             judged.answers.push(answer);
         }
@@ -235,6 +247,42 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
     }
     metrics.heartbeats.add(granted);
     metrics.heartbeats_refused.add(refused);
+}
+
+/// What the members of these lack that relays carry, by what they hold (rule 77).
+fn lacking(session: &Session, batches: &[(Batch, Vec<Entry>)]) -> BTreeMap<Version, EncodedNews> {
+    let carried = batches.iter().filter(|(batch, _)| batch.beats.relay.is_some());
+    let held: BTreeSet<Version> =
+        carried.flat_map(|(batch, _)| &batch.beats.beats).map(|beat| beat.table_version).collect();
+    if held.is_empty() {
+        return BTreeMap::new();
+    }
+    session.quorum().replicated().read(|state| {
+        let newest = state.table_version();
+        if state.protocol < NEWS_SINCE || held.first().is_none_or(|oldest| *oldest >= newest) {
+            return BTreeMap::new();
+        }
+        let coordinators = session.quorum().coordinators();
+        held.into_iter().filter_map(|since| Some((since, session.news.of(state, since, &coordinators)?))).collect()
+    })
+}
+
+/// The place of news in an answer, which has room for some: who finds none there has it with the next one.
+fn place_of(
+    news: &EncodedNews,
+    since: Version,
+    places: &mut BTreeMap<Version, usize>,
+    all: &mut Vec<Bytes>,
+) -> Option<usize> {
+    if let Some(place) = places.get(&since) {
+        return Some(*place);
+    }
+    if all.len() >= NEWS_MAX {
+        return None;
+    }
+    places.insert(since, all.len());
+    all.push(news.bytes.clone());
+    places.get(&since).copied()
 }
 
 /// What a member proves that it speaks with, and what it knows a coordinator by.

@@ -50,21 +50,13 @@ impl Deltas {
         from: u64,
         stale_max: Duration,
     ) -> Option<Encoded> {
-        self.get((Some(table), since, from), state.rows_version_of(table), stale_max, || {
-            let piece = rows_piece(state, table, since, from)?;
-            let (version, next) = (piece.delta.version, piece.next);
-            Some(encoded(encode_table(piece), version, next))
-        })
+        let make = || encode_rows(state, table, since, from);
+        self.get((Some(table), since, from), state.rows_version_of(table), stale_max, make)
     }
 
     /// The nodes newer than `since`, as many of them as fit into one push.
     pub(super) fn nodes(&self, state: &ClusterState, since: Version, stale_max: Duration) -> Option<Encoded> {
-        self.get((None, since, 0), state.nodes_version, stale_max, || {
-            let delta = nodes_delta(state, since, PIECE_BYTES_MAX);
-            let version = delta.version;
-            let next = (version < state.nodes_version).then_some(0);
-            Some(encoded(encode_nodes(delta), version, next))
-        })
+        self.get((None, since, 0), state.nodes_version, stale_max, || Some(encode_some_nodes(state, since)))
     }
 
     fn get(
@@ -111,6 +103,21 @@ impl Store {
     }
 }
 
+/// The piece at `from` of the rows of a table newer than `since`. `None`: there is no such table.
+pub(super) fn encode_rows(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<Encoded> {
+    let piece = rows_piece(state, table, since, from)?;
+    let (version, next) = (piece.delta.version, piece.next);
+    Some(encoded(encode_table(piece), version, next))
+}
+
+/// The nodes newer than `since`, as many of them as fit.
+pub(super) fn encode_some_nodes(state: &ClusterState, since: Version) -> Encoded {
+    let delta = nodes_delta(state, since, PIECE_BYTES_MAX);
+    let version = delta.version;
+    let next = (version < state.nodes_version).then_some(0);
+    encoded(encode_nodes(delta), version, next)
+}
+
 fn encoded(content: Bytes, version: Version, next: Option<u64>) -> Encoded {
     Piece { bytes: content.len(), content, version, next }
 }
@@ -121,29 +128,46 @@ fn weight(encoded: &Encoded) -> usize {
     encoded.bytes + PLACES
 }
 
+/// States of a cluster, for tests.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use archon_coordinator_core::{Actor, Command, CommandBatch, Register, apply};
-    use archon_proto::v1;
-    use archon_types::{BootId, ClusterId, Holds, Millis, Partitioning, Settings, StorageId};
-    use prost::Message as _;
+pub(super) mod testing {
+    use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, Register, apply};
+    use archon_types::{BootId, ClusterId, Millis, Settings, StorageId};
     use uuid::Uuid;
 
-    fn state() -> ClusterState {
+    pub(in crate::push) fn state() -> ClusterState {
         let mut state = ClusterState::new();
         let settings = Settings { partitions: 100, ..Settings::default() };
         commit(&mut state, Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings });
         state
     }
 
-    fn commit(state: &mut ClusterState, command: Command) {
+    pub(in crate::push) fn commit(state: &mut ClusterState, command: Command) {
         let who = Actor::Coordinator(1);
         let commands = vec![command];
         let batch = CommandBatch { request: None, at: Millis::new(1), who, proposer: 1, term: 1, commands };
         let index = state.applied + 1;
         assert!(apply(state, index, &batch).iter().all(|response| response.refusal().is_none()));
     }
+
+    /// One node more.
+    pub(in crate::push) fn register(state: &mut ClusterState) {
+        let number = state.applied;
+        let storage = StorageId::new(Uuid::from_u128(number.into()));
+        let boot = BootId::new(Uuid::from_u128(1));
+        let register = Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot);
+        commit(state, Command::Register(Box::new(register)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{commit, register, state};
+    use super::*;
+    use archon_coordinator_core::Command;
+    use archon_proto::v1;
+    use archon_types::{Holds, Partitioning};
+    use prost::Message as _;
 
     #[test]
     fn a_delta_is_encoded_once_for_all_who_hold_the_same() {
@@ -191,13 +215,6 @@ mod tests {
         );
         assert_eq!(deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap().version, before.version);
         assert_eq!(deltas.made(), 1, "another table changed, not this one");
-        let register = |state: &mut ClusterState| {
-            let number = state.applied;
-            let storage = StorageId::new(Uuid::from_u128(number.into()));
-            let boot = BootId::new(Uuid::from_u128(1));
-            let register = Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot);
-            commit(state, Command::Register(Box::new(register)));
-        };
         register(&mut state);
         deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
         assert_eq!(deltas.made(), 1, "a node changed, no row of this table");

@@ -3,13 +3,16 @@
 //! A change to a partition's row wakes the pushers of the nodes in that row at once, since somebody may be waiting for
 //! it. Everybody else only lacks a newer table and is woken at a pace that allows for how many there are: waking every
 //! pusher at every log entry costs the square of the number of nodes, and with a thousand of them that alone kept
-//! heartbeats and Raft waiting until another leader was elected, which began anew.
+//! heartbeats and Raft waiting until another leader was elected, which began anew. Nodes whose heartbeats are carried are not pushed
+//! what the answers to these bring them.
 
 mod access_known;
 mod deltas;
+mod news;
 mod pusher;
 
 pub(crate) use access_known::AccessKnown;
+pub(crate) use news::{EncodedNews, NewsKept};
 
 use crate::metrics::Metrics;
 use crate::session::Session;

@@ -6,15 +6,15 @@ use super::deltas::Deltas;
 use crate::clock::boot_now;
 use crate::metrics::Metrics;
 use crate::raft::connect;
-use crate::session::Session;
+use crate::session::{Heard, Session};
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promise};
+use archon_coordinator_core::term::{Acknowledged, Awaited, Due, Piece, Pieces, Promise};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::control_client::ControlClient;
 use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, PushKey, TableId, Version};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, NEWS_SINCE, NodeId, PushKey, TableId, Version};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,6 +106,8 @@ pub(super) struct Pusher {
     /// Given a sign whenever there may be something to push.
     wake: Arc<Notify>,
     acknowledged: Acknowledged,
+    /// How long the answers to its heartbeats are awaited.
+    awaited: Awaited,
 }
 
 impl Pusher {
@@ -125,6 +127,7 @@ impl Pusher {
             target: target.clone(),
             wake,
             acknowledged: Acknowledged::default(),
+            awaited: Awaited::default(),
         }
     }
 
@@ -140,6 +143,14 @@ impl Pusher {
         let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         loop {
             self.look_at_heartbeat();
+            if let Some(pause) = self.answers_awaited() {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = wake.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+                continue;
+            }
             let key = self.session.push_key(self.node, self.target.incarnation, &self.wake);
             if let (Some(key), Some(limit)) = (key, self.limit()) {
                 let permit = tokio::select! {
@@ -157,6 +168,7 @@ impl Pusher {
                         let partial = promise.is_partial();
                         if self.take_answer(promise, answer) {
                             self.metrics.pushes.add(1);
+                            self.awaited.pushed();
                             backoff.reset();
                             let stale_max = self.limits.stale_max();
                             if !partial && !stale_max.is_zero() && self.limit().is_some() {
@@ -266,13 +278,35 @@ impl Pusher {
         obeys
     }
 
-    /// A node that says it holds less than it acknowledged gets everything again.
+    /// A node that says it holds less than it acknowledged gets everything again; what it says it holds it need not be told.
     fn look_at_heartbeat(&mut self) {
-        let heard = self.session.heard(self.node).filter(|heard| heard.incarnation == self.target.incarnation);
-        if let Some(heard) = heard
-            && self.acknowledged.look_at_heartbeat(heard.at, heard.table_version)
-        {
+        let Some(heard) = self.heard() else { return };
+        if self.acknowledged.look_at_heartbeat(heard.at, heard.table_version) {
             tracing::info!(node = %self.node, holds = %heard.table_version, "the node lost its table; pushing it whole");
         }
+        self.session.quorum().replicated().read(|state| {
+            if state.protocol >= NEWS_SINCE {
+                self.acknowledged.note_held(state, heard.at, heard.table_version);
+            }
+        });
+    }
+
+    /// What this life said last.
+    fn heard(&self) -> Option<Heard> {
+        self.session.heard(self.node).filter(|heard| heard.incarnation == self.target.incarnation)
+    }
+
+    /// For how long no push brings the node what the answers to its heartbeats bring; `None`: they do not.
+    fn answers_awaited(&mut self) -> Option<Duration> {
+        let now = boot_now();
+        let heard = self.heard().filter(|heard| heard.carried)?;
+        let until = self.session.quorum().replicated().read(|state| {
+            if state.protocol < NEWS_SINCE || !self.acknowledged.lacks_news_alone(state, self.node) {
+                return None;
+            }
+            self.session.news.of(state, heard.table_version, &self.session.quorum().coordinators())?;
+            self.awaited.until(state, heard.at, heard.table_version, now)
+        })?;
+        Some(Duration::from_millis(until.since(now)))
     }
 }

@@ -214,7 +214,10 @@ mod tests {
         for after in [Millis::new(DAY + 1), WHENEVER] {
             let (kind, said) = judged(Some(after)).unwrap();
             assert_eq!(kind, ErrorKind::Refused);
-            assert!(said.contains("is withdrawn itself") && said.contains("archon access readmit admin/alice"), "{said}");
+            assert!(
+                said.contains("is withdrawn itself") && said.contains("archon access readmit admin/alice"),
+                "{said}"
+            );
         }
     }
 

@@ -341,18 +341,20 @@ fn heartbeats() -> Vec<Vec<u8>> {
 
 fn beat_answers() -> Vec<Vec<u8>> {
     let answer = |node, outcome| beats::BeatAnswer {
-        node: NodeId::new(node),
-        incarnation: Incarnation::new(7),
-        number: 12,
-        outcome,
         proof: Bytes::from_static(&[8; 32]),
+        news: (node == 1).then(|| beats::NewsFor { place: 0, proof: Bytes::from_static(&[9; 32]) }),
+        ..beats::BeatAnswer::new(NodeId::new(node), Incarnation::new(7), 12, outcome)
     };
     let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
     let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
     let granted = answer(1, Ok(beats::Granted { lease_ms: 1_000, withdrawn }));
     let now =
         beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2, term: 3, relays: 23, door_every_ms: 1_000 };
-    let judged = beats::Judged { answers: vec![granted, answer(2, Err(over()))], now, next_departure_ms: Some(190) };
+    let judged = beats::Judged {
+        next_departure_ms: Some(190),
+        news: vec![Bytes::from_static(b"news")],
+        ..beats::Judged::new(vec![granted, answer(2, Err(over()))], now)
+    };
     let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
     let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));
     let ended = Over { node: NodeId::new(2), incarnation: Incarnation::new(7), version: Version::new(81) };

@@ -3,12 +3,14 @@
 use super::relays::Relays;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
+use crate::tables;
 use archon_member::{COORDINATOR_ANSWER_MS, Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::load::Load;
+use archon_proto::convert::news::News;
 use archon_security::BeatKey;
 use archon_session::{Answered, BeatStreams, Coordinators, NotGranted, Recipient};
-use archon_types::{Backoff, Millis, Over};
+use archon_types::{Backoff, ErrorDetail, Millis, Over};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +40,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
             &mut heard,
             |answer, now| sender.take(answer, now),
             |over, address| sender.told_over(over, address),
+            |news| sender.take_news(news),
         ) => match never {},
     }
 }
@@ -113,7 +116,7 @@ impl Sender<'_> {
             node: heartbeat.node(),
             incarnation: heartbeat.incarnation(),
             number: heartbeat.number(),
-            table_version: self.shared.tables.version(),
+            table_version: self.shared.tables.complete(),
             stopping,
             push_key: self.shared.push_key,
             load: Some(load),
@@ -146,6 +149,28 @@ impl Sender<'_> {
     fn told_over(&self, over: Over, address: &str) -> bool {
         let relay = self.relays.name_at(address);
         self.shared.told_over(relay.as_deref().unwrap_or(address), over)
+    }
+
+    /// Takes in what an answer brought of tables and nodes.
+    fn take_news(&self, news: Result<News, ErrorDetail>) {
+        let news = match news {
+            Ok(news) => news,
+            Err(error) => {
+                self.shared.metrics.news_refused.add(1);
+                tracing::warn!(%error, "what came of tables and nodes with the answer to a heartbeat is not taken in");
+                return;
+            }
+        };
+        let News { deltas, nodes, tables, complete, newest, coordinators } = news;
+        self.shared.tables.note_told(newest);
+        let news = tables::News { pieces: deltas, nodes, tables, complete: Some(complete), coordinators };
+        // With a gap nothing is said of it: the next heartbeat says what is held, and a push brings the rest.
+        if self.shared.tables.merge(news) {
+            self.shared.metrics.news.add(1);
+        } else {
+            self.shared.metrics.news_refused.add(1);
+        }
+        (self.session.tables_changed)();
     }
 
     /// Takes in an answer, whether anybody still waits for it or not.

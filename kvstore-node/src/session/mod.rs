@@ -53,6 +53,9 @@ pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
 /// Has every shard look again at how long its replicas wait for each other.
 pub(crate) type Retime = Box<dyn Fn() + Send + Sync>;
 
+/// Has every shard look at the tables and nodes again.
+pub(crate) type TablesChanged = Box<dyn Fn() + Send + Sync>;
+
 /// Why a session ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -83,6 +86,7 @@ pub(crate) struct Session {
     pub(crate) renew: Renew,
     pub(crate) withdraw: Withdraw,
     pub(crate) retime: Retime,
+    pub(crate) tables_changed: TablesChanged,
     /// The address that others are told.
     pub(crate) address: String,
     /// Ends the session.

@@ -291,7 +291,7 @@ impl Played {
                 Err(detail) if detail.kind == ErrorKind::NotCoordinatorLeader => {
                     return BeatAnswers::new(batch, Err(detail));
                 }
-                outcome => answers.push(BeatAnswer { node, incarnation, number, outcome, proof: Bytes::new() }),
+                outcome => answers.push(BeatAnswer::new(node, incarnation, number, outcome)),
             }
         }
         let (term, protocol) = {
@@ -299,7 +299,7 @@ impl Played {
             (1 + state.terms_before, state.protocol.unwrap_or(PROTOCOL_FIRST))
         };
         let now = ClusterNow { replication_timeout_ms: 1_000, protocol, term, relays: 0, door_every_ms: 0 };
-        BeatAnswers::new(batch, Ok(Judged { answers, now, next_departure_ms: None }))
+        BeatAnswers::new(batch, Ok(Judged::new(answers, now)))
     }
 
     fn beat(&self, beat: Beat) -> Result<Granted, ErrorDetail> {

@@ -2,7 +2,7 @@
 //! take the proof. Fields are named one by one, so that a newer one that the other end does not know changes nothing.
 
 use super::beats::{Beat, BeatAnswer, ClusterNow, Granted};
-use archon_types::{DoorFailure, DoorReport};
+use archon_types::{DoorFailure, DoorReport, Incarnation, NodeId};
 
 /// Begins what a member says.
 const BEAT: u8 = 1;
@@ -10,6 +10,8 @@ const BEAT: u8 = 1;
 const GRANTED: u8 = 2;
 /// Begins a refusal.
 const REFUSED: u8 = 3;
+/// Begins news.
+const NEWS: u8 = 4;
 
 /// What is proven of a heartbeat: all but the load, which a relay may leave out where it is large.
 pub fn beat_statement(beat: &Beat) -> Vec<u8> {
@@ -44,6 +46,13 @@ pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
     statement
 }
 
+/// What is proven of news: whose they are, and what they are, by their digest.
+pub fn news_statement(node: NodeId, incarnation: Incarnation, digest: &[u8]) -> Vec<u8> {
+    let mut statement = begun(NEWS, [node.get(), incarnation.get()]);
+    statement.extend_from_slice(digest);
+    statement
+}
+
 fn begun(begin: u8, words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut statement = vec![begin];
     add(&mut statement, words);
@@ -57,7 +66,7 @@ fn add(statement: &mut Vec<u8>, words: impl IntoIterator<Item = u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PushKey, TableId, Version};
+    use archon_types::{Epoch, ErrorDetail, ErrorKind, PartitionId, PushKey, TableId, Version};
     use bytes::Bytes;
     use std::collections::BTreeSet;
     use uuid::Uuid;
@@ -74,6 +83,19 @@ mod tests {
             doors: None,
             proof: Bytes::new(),
         }
+    }
+
+    #[test]
+    fn news_are_of_one_life_and_nothing_else_is_news() {
+        let (node, life) = (NodeId::new(2), Incarnation::new(3));
+        let others = [
+            news_statement(node, life, &[1; 32]),
+            news_statement(node, life, &[2; 32]),
+            news_statement(NodeId::new(9), life, &[1; 32]),
+            news_statement(node, Incarnation::new(9), &[1; 32]),
+        ];
+        assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
+        assert!(others.iter().all(|statement| statement[0] == NEWS && statement.len() == 1 + 16 + 32));
     }
 
     #[test]
@@ -99,13 +121,7 @@ mod tests {
         let led = |index, epoch| (PartitionId::new(TableId::new(1), index), Epoch::new(epoch));
         let granted = |lease_ms, withdrawn| Ok(Granted { lease_ms, withdrawn });
         let refused = |kind| Err(ErrorDetail::new(kind, "why"));
-        let answer = |outcome| BeatAnswer {
-            node: NodeId::new(2),
-            incarnation: Incarnation::new(3),
-            number: 4,
-            outcome,
-            proof: Bytes::new(),
-        };
+        let answer = |outcome| BeatAnswer::new(NodeId::new(2), Incarnation::new(3), 4, outcome);
         let first = || answer(granted(1_000, vec![led(1, 1)]));
         let others = [
             (first(), now),

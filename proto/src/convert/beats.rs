@@ -5,12 +5,16 @@ use super::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
     ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId,
-    PushKey, SHUT_DOORS_MAX, ShutDoor, Version,
+    PushKey, SHUT_DOORS_MAX, ShutDoor, Version, limits,
 };
 use bytes::Bytes;
 
 /// Bytes of a proof.
 const PROOF_BYTES: usize = 32;
+/// Most news in one frame of answers.
+pub const NEWS_MAX: usize = 8;
+/// What news take beside rows and nodes at most, in bytes: the addresses of the coordinators, and which tables there are.
+const NEWS_OVERHEAD_BYTES: usize = limits::NEWS_BYTES_MAX;
 /// Most heartbeats in one frame, and most answers.
 pub const BEATS_MAX: usize = 4_096;
 
@@ -82,6 +86,15 @@ pub struct Judged {
     pub now: ClusterNow,
     /// When the next batch leaves, in milliseconds, where a relay passes them on.
     pub next_departure_ms: Option<u64>,
+    /// What members lack of tables and nodes, encoded; at most [`NEWS_MAX`].
+    pub news: Vec<Bytes>,
+}
+
+impl Judged {
+    /// Answers, and nothing else.
+    pub const fn new(answers: Vec<BeatAnswer>, now: ClusterNow) -> Self {
+        Self { answers, now, next_departure_ms: None, news: Vec::new() }
+    }
 }
 
 /// What each answer says of the cluster, as it is now.
@@ -112,6 +125,29 @@ pub struct BeatAnswer {
     pub outcome: Result<Granted, ErrorDetail>,
     /// That a coordinator said so, as [`Beat::proof`]; else empty.
     pub proof: Bytes,
+    /// Which of the news are for it, if any are.
+    pub news: Option<NewsFor>,
+}
+
+/// News for one member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewsFor {
+    /// Their place in [`Judged::news`].
+    pub place: usize,
+    /// That a coordinator means them for this life, as [`Beat::proof`]; else empty.
+    pub proof: Bytes,
+}
+
+impl BeatAnswer {
+    /// An answer that nobody proves, and that brings nothing along.
+    pub const fn new(
+        node: NodeId,
+        incarnation: Incarnation,
+        number: u64,
+        outcome: Result<Granted, ErrorDetail>,
+    ) -> Self {
+        Self { node, incarnation, number, outcome, proof: Bytes::new(), news: None }
+    }
 }
 
 /// A lease.
@@ -228,7 +264,7 @@ impl From<BeatAnswers> for v1::BeatAnswers {
         let BeatAnswers { batch, outcome, over } = answers;
         let over = over.map(Into::into);
         match outcome {
-            Ok(Judged { answers, now, next_departure_ms }) => {
+            Ok(Judged { answers, now, next_departure_ms, news }) => {
                 let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
                 let answers = answers.into_iter().map(Into::into).collect();
                 Self {
@@ -242,6 +278,7 @@ impl From<BeatAnswers> for v1::BeatAnswers {
                     next_departure_ms,
                     over,
                     door_every_ms,
+                    news,
                 }
             }
             Err(detail) => Self { batch, refused: Some(detail.into()), over, ..Self::default() },
@@ -259,8 +296,16 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
             return Ok(Self { batch, outcome: Err(refused.into()), over });
         }
         bounded(wire.answers.len(), BEATS_MAX, "BeatAnswers.answers")?;
+        bounded(wire.news.len(), NEWS_MAX, "BeatAnswers.news")?;
+        for news in &wire.news {
+            bounded(news.len(), limits::NEWS_BYTES_MAX + NEWS_OVERHEAD_BYTES, "BeatAnswers.news")?;
+        }
         let judged = Judged {
-            answers: wire.answers.into_iter().map(BeatAnswer::try_from).collect::<Result<_, _>>()?,
+            answers: wire
+                .answers
+                .into_iter()
+                .map(|answer| with_news(answer, wire.news.len()))
+                .collect::<Result<_, _>>()?,
             now: ClusterNow {
                 replication_timeout_ms: ids::non_zero(
                     wire.replication_timeout_ms,
@@ -273,8 +318,20 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
                 door_every_ms: wire.door_every_ms,
             },
             next_departure_ms: wire.next_departure_ms,
+            news: wire.news,
         };
         Ok(Self { batch, outcome: Ok(judged), over })
+    }
+}
+
+/// An answer among so many news.
+fn with_news(wire: v1::BeatAnswer, news: usize) -> Result<BeatAnswer, ConvertError> {
+    let answer = BeatAnswer::try_from(wire)?;
+    match &answer.news {
+        Some(NewsFor { place, .. }) if *place >= news => {
+            Err(ConvertError::new("BeatAnswer.news", format!("{}, of {news}", place + 1)))
+        }
+        _ => Ok(answer),
     }
 }
 
@@ -285,14 +342,18 @@ impl From<BeatAnswer> for v1::BeatAnswer {
             partition: Some(partition.into()),
             epoch: epoch.get(),
         };
+        let (news, news_proof) = match answer.news {
+            Some(NewsFor { place, proof }) => (u32::try_from(place).map_or(0, |place| place.saturating_add(1)), proof),
+            None => (0, Bytes::new()),
+        };
         match answer.outcome {
             Ok(Granted { lease_ms, withdrawn }) => {
-                let withdrawn = withdrawn.into_iter().map(leadership).collect();
-                Self { node, incarnation, number, refused: None, lease_ms, withdrawn, proof: answer.proof }
+                let (withdrawn, proof) = (withdrawn.into_iter().map(leadership).collect(), answer.proof);
+                Self { node, incarnation, number, refused: None, lease_ms, withdrawn, proof, news, news_proof }
             }
             Err(detail) => {
                 let (refused, proof) = (Some(detail.into()), answer.proof);
-                Self { node, incarnation, number, refused, proof, ..Self::default() }
+                Self { node, incarnation, number, refused, proof, news, news_proof, ..Self::default() }
             }
         }
     }
@@ -319,6 +380,10 @@ impl TryFrom<v1::BeatAnswer> for BeatAnswer {
             number: ids::non_zero(wire.number, "BeatAnswer.number")?,
             outcome,
             proof: proof(wire.proof, "BeatAnswer.proof")?,
+            news: match usize::try_from(wire.news).unwrap_or(usize::MAX).checked_sub(1) {
+                Some(place) => Some(NewsFor { place, proof: proof(wire.news_proof, "BeatAnswer.news_proof")? }),
+                None => None,
+            },
         })
     }
 }
@@ -411,16 +476,18 @@ mod tests {
     fn answers_round_trip_and_bad_ones_name_the_field() {
         let refused = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
         let of = |node, outcome| BeatAnswer {
-            node: NodeId::new(node),
-            incarnation: Incarnation::new(3),
-            number: 9,
-            outcome,
             proof: Bytes::from_static(&[8; 32]),
+            ..BeatAnswer::new(NodeId::new(node), Incarnation::new(3), 9, outcome)
         };
         let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
-        let granted = of(2, Ok(Granted { lease_ms: 1_000, withdrawn }));
+        let news = |place| Some(NewsFor { place, proof: Bytes::from_static(&[9; 32]) });
+        let granted = BeatAnswer { news: news(1), ..of(2, Ok(Granted { lease_ms: 1_000, withdrawn })) };
         let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7, door_every_ms: 8 };
-        let judged = Judged { answers: vec![granted, of(3, Err(refused()))], now, next_departure_ms: Some(0) };
+        let judged = Judged {
+            next_departure_ms: Some(0),
+            news: vec![Bytes::from_static(b"one"), Bytes::from_static(b"two")],
+            ..Judged::new(vec![granted, of(3, Err(refused()))], now)
+        };
         let over = Over { node: NodeId::new(3), incarnation: Incarnation::new(3), version: Version::new(7) };
         let said =
             [BeatAnswers::new(4, Ok(judged.clone())), BeatAnswers::new(4, Err(refused())), BeatAnswers::over(4, over)];
@@ -428,7 +495,11 @@ mod tests {
             assert_eq!(BeatAnswers::try_from(v1::BeatAnswers::from(answers.clone())), Ok(answers));
         }
         type Spoil = fn(&mut v1::BeatAnswers);
-        let cases: [(Spoil, &str); 5] = [
+        let cases: [(Spoil, &str); 9] = [
+            (|wire| wire.news = vec![Bytes::new(); NEWS_MAX + 1], "BeatAnswers.news"),
+            (|wire| wire.news[0] = vec![0; 2 * limits::NEWS_BYTES_MAX + 1].into(), "BeatAnswers.news"),
+            (|wire| wire.answers[1].news = 3, "BeatAnswer.news"),
+            (|wire| wire.answers[0].news_proof = Bytes::from_static(&[9; 33]), "BeatAnswer.news_proof"),
             (|wire| wire.over = Some(v1::Over::default()), "Over.node"),
             (|wire| wire.replication_timeout_ms = 0, "BeatAnswers.replication_timeout_ms"),
             (|wire| wire.answers = vec![wire.answers[0].clone(); BEATS_MAX + 1], "BeatAnswers.answers"),

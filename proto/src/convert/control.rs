@@ -68,6 +68,20 @@ pub fn encode_nodes(delta: NodeDelta) -> Bytes {
     v1::NodeDelta::from(delta).encode_to_vec().into()
 }
 
+pub(super) fn decode_table(bytes: &Bytes, field: &'static str) -> Result<TablePiece, ConvertError> {
+    let wire = v1::TableDelta::decode(&bytes[..]).map_err(|error| ConvertError::new(field, error.to_string()))?;
+    TablePiece::try_from(wire)
+}
+
+/// Nodes that changed; empty: none did.
+pub(super) fn decode_nodes(bytes: &Bytes, field: &'static str) -> Result<Option<NodeDelta>, ConvertError> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let wire = v1::NodeDelta::decode(&bytes[..]).map_err(|error| ConvertError::new(field, error.to_string()))?;
+    NodeDelta::try_from(wire).map(Some)
+}
+
 impl Push {
     /// The message, with deltas and nodes that are encoded already in place of the push's own. No nodes: empty.
     pub fn with_encoded(mut self, deltas: Vec<Bytes>, nodes: Bytes) -> v1::PushRequest {
@@ -112,16 +126,7 @@ impl TryFrom<v1::PushRequest> for Push {
         if wire.duties_omitted && !wire.duties.is_empty() {
             return Err(ConvertError::new("PushRequest.duties", "given and omitted at once"));
         }
-        let table = |bytes: &Bytes| {
-            let wire = v1::TableDelta::decode(&bytes[..]);
-            let wire = wire.map_err(|error| ConvertError::new("PushRequest.deltas", error.to_string()))?;
-            TablePiece::try_from(wire)
-        };
-        let nodes = |bytes: &Bytes| {
-            let wire = v1::NodeDelta::decode(&bytes[..]);
-            let wire = wire.map_err(|error| ConvertError::new("PushRequest.nodes", error.to_string()))?;
-            NodeDelta::try_from(wire)
-        };
+        let table = |bytes: &Bytes| decode_table(bytes, "PushRequest.deltas");
         bounded(wire.coordinators.len(), limits::COORDINATORS_MAX, "PushRequest.coordinators")?;
         for address in &wire.coordinators {
             ids::check_address(address, "PushRequest.coordinators")?;
@@ -134,7 +139,7 @@ impl TryFrom<v1::PushRequest> for Push {
             incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "PushRequest.incarnation")?),
             version: Version::new(wire.version),
             deltas: wire.deltas.iter().map(table).collect::<Result<_, _>>()?,
-            nodes: Some(&wire.nodes).filter(|bytes| !bytes.is_empty()).map(nodes).transpose()?,
+            nodes: decode_nodes(&wire.nodes, "PushRequest.nodes")?,
             duties: match wire.duties_omitted {
                 true => None,
                 false => Some(wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?),
@@ -152,41 +157,60 @@ impl TryFrom<v1::PushRequest> for Push {
 }
 
 impl Push {
-    /// What a node holds is never replaced by what is older, so a version that cannot be would stay for ever.
     fn check_versions(&self) -> Result<(), ConvertError> {
-        let reached = self.incarnation.get().saturating_add(limits::VERSIONS_AHEAD_MAX);
-        if self.newest.get() > reached {
-            let problem = format!("version {} cannot be: the node registered at {}", self.newest, self.incarnation);
-            return Err(ConvertError::new("PushRequest.newest", problem));
-        }
-        let below = |version: Version, field| match version <= self.newest {
-            true => Ok(()),
-            false => Err(ConvertError::new(field, format!("version {version} is above the push's, {}", self.newest))),
-        };
-        let removed_below = |removed: Option<&RemovedNodes>| {
-            below(removed.map_or(Version::ZERO, |list| list.version), "RemovedNodes.version")
-        };
+        let Self { incarnation, newest, deltas, nodes, tables, complete, .. } = self;
+        let complete = complete.unwrap_or_default();
+        check_versions(*incarnation, *newest, deltas, nodes.as_ref(), tables.as_ref(), complete)?;
+        let below = |version: Version, field| is_below(version, *newest, field);
         below(self.version, "PushRequest.version")?;
-        below(self.complete.unwrap_or_default(), "PushRequest.complete")?;
-        below(self.tables.as_ref().map_or(Version::ZERO, |list| list.version), "TableList.version")?;
         below(self.access.as_ref().map_or(Version::ZERO, |list| list.version), "AccessList.version")?;
-        for delta in self.deltas.iter().map(|piece| &piece.delta) {
-            below(delta.version.max(delta.since).max(delta.table.version), "TableDelta.version")?;
-            delta.partitions.iter().try_for_each(|row| below(row.version, "Partition.version"))?;
-            delta.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
-            removed_below(delta.removed.as_ref())?;
-        }
-        if let Some(nodes) = &self.nodes {
-            below(nodes.version.max(nodes.since), "NodeDelta.version")?;
-            nodes.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
-            removed_below(nodes.removed.as_ref())?;
-        }
         for duty in self.duties.iter().flatten() {
             if let Duty::Host { partition, .. } | Duty::HandOver { partition, .. } = duty {
                 below(partition.version, "Partition.version")?;
             }
         }
         Ok(())
+    }
+}
+
+/// What a node holds is never replaced by what is older, so a version that cannot be would stay for ever.
+pub(super) fn check_versions(
+    incarnation: Incarnation,
+    newest: Version,
+    deltas: &[TablePiece],
+    nodes: Option<&NodeDelta>,
+    tables: Option<&TableList>,
+    complete: Version,
+) -> Result<(), ConvertError> {
+    let reached = incarnation.get().saturating_add(limits::VERSIONS_AHEAD_MAX);
+    if newest.get() > reached {
+        let problem = format!("version {newest} cannot be: the node registered at {incarnation}");
+        return Err(ConvertError::new("newest", problem));
+    }
+    let below = |version: Version, field| is_below(version, newest, field);
+    let removed_below = |removed: Option<&RemovedNodes>| {
+        below(removed.map_or(Version::ZERO, |list| list.version), "RemovedNodes.version")
+    };
+    below(complete, "complete")?;
+    below(tables.map_or(Version::ZERO, |list| list.version), "TableList.version")?;
+    for delta in deltas.iter().map(|piece| &piece.delta) {
+        below(delta.version.max(delta.since).max(delta.table.version), "TableDelta.version")?;
+        delta.partitions.iter().try_for_each(|row| below(row.version, "Partition.version"))?;
+        delta.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
+        removed_below(delta.removed.as_ref())?;
+    }
+    if let Some(nodes) = nodes {
+        below(nodes.version.max(nodes.since), "NodeDelta.version")?;
+        nodes.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
+        removed_below(nodes.removed.as_ref())?;
+    }
+    Ok(())
+}
+
+fn is_below(version: Version, newest: Version, field: &'static str) -> Result<(), ConvertError> {
+    match version <= newest {
+        true => Ok(()),
+        false => Err(ConvertError::new(field, format!("version {version} is above the push's, {newest}"))),
     }
 }
 

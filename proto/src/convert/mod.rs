@@ -21,6 +21,7 @@ pub mod kv;
 pub mod load;
 mod merge;
 pub mod middle;
+pub mod news;
 pub mod operate;
 pub mod order;
 mod over;

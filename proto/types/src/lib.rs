@@ -88,7 +88,7 @@ pub use partition::{Partition, PartitionStatus, Placement, ReplicaState};
 pub use partition_table::{PartitionTable, Route};
 pub use piece::{Assembled, Assembly, TablePiece};
 pub use position::Position;
-pub use protocol::{MemberKind, OVER_SINCE, PROTOCOL_FIRST, PROTOCOL_MAX, PROTOCOL_NEWEST, ProtocolRange};
+pub use protocol::{MemberKind, NEWS_SINCE, OVER_SINCE, PROTOCOL_FIRST, PROTOCOL_MAX, PROTOCOL_NEWEST, ProtocolRange};
 pub use quorum::{DoubtKind, QuorumChange};
 pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersized};
 pub use reason::{ReasonCode, Severity};

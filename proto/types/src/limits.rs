@@ -34,6 +34,8 @@ pub const ADDRESS_BYTES_MAX: usize = 260;
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
 /// What a piece of a table holds at most, unless one row alone is larger, in bytes.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
+/// What the answer to a heartbeat brings of tables and nodes at most, in bytes: no lease waits for it. More is pushed.
+pub const NEWS_BYTES_MAX: usize = 64 * 1024;
 /// Largest weight of a node; the least is 1, and [`WEIGHT_ORDINARY`] is ordinary.
 pub const WEIGHT_MAX: u32 = 10_000;
 /// The weight of an ordinary node.

@@ -4,7 +4,7 @@
 //! | protocol | brings |
 //! |---|---|
 //! | 1 | everything up to the release in which the protocol could rise |
-//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn; lives are told by nodes that they are over; nodes knock at each other's doors; coordinators compare their states |
+//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn; lives are told by nodes that they are over; nodes knock at each other's doors; coordinators compare their states; the answers to heartbeats that nodes carry bring what changed of tables and nodes |
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,9 @@ pub const PROTOCOL_NEWEST: u32 = 2;
 
 /// The protocol from which on nodes tell each other that a life is over.
 pub const OVER_SINCE: u32 = 2;
+
+/// The protocol from which on a node says with its heartbeats up to where it holds everything, and answers bring what it lacks.
+pub const NEWS_SINCE: u32 = 2;
 
 /// No version speaks anything newer: whoever says so is not taken at its word.
 pub const PROTOCOL_MAX: u32 = 1_000;

@@ -14,8 +14,9 @@ pub(crate) use self::streams::{Backlog, Streams};
 use crate::coordinators::NotGranted;
 use archon_frames::FrameError;
 use archon_member::{LeaseAnswer, RELAY_ANSWER_MS, Taken};
-use archon_proto::convert::beat_proofs::{answer_statement, beat_statement};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged, NewsFor};
+use archon_proto::convert::news::News;
 use archon_proto::convert::session::Member;
 use archon_security::{BeatKey, Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind, NodeId, Over};
@@ -135,13 +136,14 @@ impl BeatStreams {
     }
 
     /// Takes in what is said, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what the answer says of
-    /// the cluster; and word that a life is over to `told_over`, with the address of whoever says so, which the member asked. That returns
-    /// whether it is this one.
+    /// the cluster; word that a life is over to `told_over`, with the address of whoever says so, which the member asked, and that returns
+    /// whether it is this one; and what came along of tables and nodes to `news`, or why that is none.
     pub async fn listen(
         &self,
         heard: &mut Heard,
         take: impl Fn(LeaseAnswer, ClusterNow) -> Taken,
         told_over: impl Fn(Over, &str) -> bool,
+        news: impl Fn(Result<News, ErrorDetail>),
     ) -> Infallible {
         loop {
             // The sender is ours.
@@ -152,8 +154,8 @@ impl BeatStreams {
                 Ok(BeatAnswers { batch, over: Some(over), .. }) if told_over(over, &address) => {
                     self.settle(batch, Err(NotGranted::Stale));
                 }
-                Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms }), .. }) => {
-                    for answer in answers {
+                Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms, news: brought }), .. }) => {
+                    for mut answer in answers {
                         if by_relay && !self.is_proven(&answer, now) {
                             let number = answer.number;
                             tracing::warn!(
@@ -163,7 +165,12 @@ impl BeatStreams {
                             );
                             continue;
                         }
+                        let for_it = answer.news.take();
+                        let ours = (answer.node, answer.incarnation) == (self.member.node, self.member.incarnation);
                         self.answered(answer, now, next_departure_ms, &take);
+                        if let Some(for_it) = for_it.filter(|_| ours && by_relay) {
+                            news(self.read_news(&for_it, &brought));
+                        }
                     }
                 }
                 Ok(BeatAnswers { batch, outcome: Err(detail), .. }) => self.refused(batch, detail),
@@ -175,6 +182,18 @@ impl BeatStreams {
     /// Whether a coordinator said so to this life, and not the relay that brought it.
     fn is_proven(&self, answer: &BeatAnswer, now: ClusterNow) -> bool {
         self.key.as_ref().is_none_or(|key| key.proves(&answer_statement(answer, &now), &answer.proof))
+    }
+
+    /// What a coordinator told this life of tables and nodes, and not the relay that brought it (rule 79).
+    fn read_news(&self, for_it: &NewsFor, brought: &[impl AsRef<[u8]>]) -> Result<News, ErrorDetail> {
+        let Member { node, incarnation, .. } = self.member;
+        let bytes = brought.get(for_it.place).map_or(&[][..], AsRef::as_ref);
+        let statement = || news_statement(node, incarnation, &BeatKey::digest(bytes));
+        if !self.key.as_ref().is_none_or(|key| key.proves(&statement(), &for_it.proof)) {
+            let why = "what came with the answer to a heartbeat is of no coordinator: a relay made it up or changed it";
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        News::read(bytes, incarnation).map_err(ErrorDetail::from)
     }
 
     fn answered(

@@ -223,9 +223,14 @@ impl Life<'_> {
         let named = judged.answers.iter().map(|answer| (answer.node, answer.incarnation, answer.number));
         let routes = self.relay.answered(batch, named);
         let next_departure_ms = Some(self.relay.next_departure_ms(self.clock.now()));
-        for (answer, to) in judged.answers.into_iter().zip(routes) {
+        for (mut answer, to) in judged.answers.into_iter().zip(routes) {
             if let Some(to) = to {
-                self.say(to, Ok(Judged { answers: vec![answer], now: judged.now, next_departure_ms }));
+                // What comes along for it, as it is.
+                let news =
+                    answer.news.as_mut().and_then(|news| judged.news.get(std::mem::take(&mut news.place)).cloned());
+                let news = news.into_iter().collect();
+                let now = judged.now;
+                self.say(to, Ok(Judged { answers: vec![answer], now, next_departure_ms, news }));
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Heartbeats that a relay carries: judged one by one, like all others, and answered together.
 
-use crate::event::{Asked, BatchId, CoordinatorMessage, Event};
+use super::session::{Heard, Whole};
+use crate::event::{Answered, Asked, BatchId, CoordinatorMessage, Event, News};
 use crate::host::relaying::CarriedBeat;
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::term::Beat;
-use archon_member::{Heartbeat, LeaseAnswer};
-use archon_types::{ErrorKind, relay_count};
+use archon_coordinator_core::ClusterState;
+use archon_coordinator_core::term::{self, Beat};
+use archon_types::{ErrorKind, Version, relay_count};
 
 impl World {
     pub(super) fn on_batch(&mut self, coordinator: usize, host: usize, batch: BatchId, beats: Vec<CarriedBeat>) {
@@ -14,12 +15,13 @@ impl World {
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = &mut own.session else { return };
         let (mut waits, mut refused) = (false, Vec::new());
-        for CarriedBeat { heartbeat, stopping, .. } in beats {
+        for CarriedBeat { heartbeat, stopping, holds, .. } in beats {
             let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
             let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
             match session.term.heartbeat(&own.state, beat, now) {
                 Ok(Some(unconfirmed)) => {
-                    session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch) }));
+                    session.heard.insert(node, Heard { incarnation, at: now, holds });
+                    session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch), holds }));
                     waits = true;
                 }
                 Ok(None) => self.coverage.beats_overtaken += 1,
@@ -28,7 +30,7 @@ impl World {
             }
         }
         if !waits {
-            let answers = refused.into_iter().map(|heartbeat| (heartbeat, None)).collect();
+            let answers = refused.into_iter().map(|heartbeat| (heartbeat, None, None)).collect();
             return self.answer_batch(coordinator, host, batch, answers);
         }
         if !refused.is_empty() {
@@ -39,22 +41,22 @@ impl World {
         }
     }
 
-    pub(super) fn answer_batch(
-        &mut self,
-        by: usize,
-        host: usize,
-        batch: BatchId,
-        mut answers: Vec<(Heartbeat, Option<LeaseAnswer>)>,
-    ) {
+    pub(super) fn answer_batch(&mut self, by: usize, host: usize, batch: BatchId, mut answers: Vec<Answered>) {
         let own = &mut self.quorum.coordinators[by];
         let Some(session) = &mut own.session else { return };
         let refused = session.refused.remove(&(host, batch)).unwrap_or_default();
-        answers.extend(refused.into_iter().map(|heartbeat| (heartbeat, None)));
+        answers.extend(refused.into_iter().map(|heartbeat| (heartbeat, None, None)));
         let relays = relay_count(own.state.nodes_alive(), own.state.settings.relays_from);
-        let withdrawn = answers.iter().flat_map(|(_, lease)| lease).map(|lease| lease.withdrawn.len() as u64);
+        let withdrawn = answers.iter().flat_map(|(_, lease, _)| lease).map(|lease| lease.withdrawn.len() as u64);
         self.coverage.withdrawn += withdrawn.sum::<u64>();
         self.name_coordinators(by, host);
         let message = CoordinatorMessage::Judged { by, batch, answers, relays };
         self.send(End::Coordinator(by), End::Host(host), Event::CoordinatorMessage { host, message });
     }
+}
+
+/// What a node lacks that holds everything up to `holds`.
+pub(super) fn news(state: &ClusterState, holds: Version) -> Option<Box<News>> {
+    let term::News { nodes, tables, complete, .. } = term::news(state, holds, &Whole)?;
+    Some(Box::new(News { nodes, tables, complete }))
 }

@@ -1,12 +1,13 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
+use super::batches::news;
 use super::session::{Pushed, UnderWay, Whole};
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Command;
 use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
-use archon_types::{ErrorKind, Incarnation, Millis, relay_count};
+use archon_types::{ErrorKind, Incarnation, Millis, Version, relay_count};
 
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
@@ -53,7 +54,7 @@ impl World {
     }
 
     pub(crate) fn push_round(&mut self, coordinator: usize, term: u64) {
-        let truth = self.truth;
+        let (truth, now) = (self.truth, self.coordinator_now(coordinator));
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         if truth < session.push_at {
@@ -67,6 +68,18 @@ impl World {
             if pushed.incarnation != row.incarnation {
                 *pushed = Pushed::nothing(row.incarnation);
             }
+            let heard = session.heard.get(&row.id).filter(|heard| heard.incarnation == row.incarnation);
+            if let Some(heard) = heard {
+                pushed.acknowledged.look_at_heartbeat(heard.at, heard.holds);
+                pushed.acknowledged.note_held(state, heard.at, heard.holds);
+                if pushed.acknowledged.lacks_news_alone(state, row.id)
+                    && news(state, heard.holds).is_some()
+                    && pushed.awaited.until(state, heard.at, heard.holds, now).is_some()
+                {
+                    self.coverage.pushes_spared += 1;
+                    continue;
+                }
+            }
             let waits = pushed.under_way.as_ref().is_some_and(|under_way| truth - under_way.sent < PUSH_MS);
             if waits || pushed.acknowledged.due(state, row.id).is_none() {
                 continue;
@@ -75,8 +88,8 @@ impl World {
             session.pushes += 1;
             let (number, incarnation) = (session.pushes, row.incarnation);
             pushed.under_way = Some(UnderWay { number, promise, sent: truth });
-            let term::Push { version, duties, nodes, tables, .. } = push;
-            let push = Push { coordinator, term, number, incarnation, version, duties, nodes, tables };
+            let term::Push { version, duties, nodes, tables, complete, .. } = push;
+            let push = Push { coordinator, term, number, incarnation, version, duties, nodes, tables, complete };
             pushes.push((row.address.clone(), push));
         }
         for (address, push) in pushes {
@@ -118,7 +131,9 @@ impl World {
                 let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
                 match session.term.heartbeat(&own.state, beat, now) {
                     Ok(Some(unconfirmed)) => {
-                        session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None }));
+                        session.heard.remove(&node);
+                        let holds = Version::ZERO;
+                        session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None, holds }));
                         if session.round.is_none() {
                             self.begin_round(coordinator);
                         }
@@ -183,7 +198,9 @@ impl World {
                 // An answer that came after the push was given up for lost is nobody's.
                 let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
                 let Some(answered) = answered else { return };
-                pushed.acknowledged.take(answered.promise, version, false, now);
+                if pushed.acknowledged.take(answered.promise, version, false, now) {
+                    pushed.awaited.pushed();
+                }
                 if pushed.acknowledged.due(&own.state, node).is_some() {
                     self.push_soon(coordinator);
                 }
@@ -252,13 +269,15 @@ impl World {
         let answers = session.term.answers(&own.state, heartbeats.iter().map(|(confirmed, _)| *confirmed), now);
         let relays = relay_count(own.state.nodes_alive(), own.state.settings.relays_from);
         let mut batches: Vec<((usize, BatchId), Vec<_>)> = Vec::new();
-        for (answer, (_, Asked { host, heartbeat, batch })) in answers.into_iter().zip(heartbeats) {
+        for (answer, (_, Asked { host, heartbeat, batch, holds })) in answers.into_iter().zip(heartbeats) {
             if let Some(batch) = batch {
                 let lease = answer.ok().map(|answer| heartbeat.answer(answer.lease_ms, answer.withdrawn));
                 self.coverage.leases += u64::from(lease.is_some());
+                let state = &self.quorum.coordinators[coordinator].state;
+                let news = lease.as_ref().and_then(|_| news(state, holds));
                 match batches.iter_mut().find(|(key, _)| *key == (host, batch)) {
-                    Some((_, answers)) => answers.push((heartbeat, lease)),
-                    None => batches.push(((host, batch), vec![(heartbeat, lease)])),
+                    Some((_, answers)) => answers.push((heartbeat, lease, news)),
+                    None => batches.push(((host, batch), vec![(heartbeat, lease, news)])),
                 }
                 continue;
             }

@@ -1,7 +1,7 @@
 //! What a coordinator keeps in memory while it leads, as far as it knows.
 
 use crate::event::{Asked, BatchId, Registrations};
-use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise, Round, Told, Unconfirmed};
+use archon_coordinator_core::term::{Acknowledged, Awaited, Piece, Pieces, Promise, Round, Told, Unconfirmed};
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
 use archon_member::Heartbeat;
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
@@ -12,14 +12,24 @@ use std::collections::BTreeMap;
 pub(crate) struct Pushed {
     pub(crate) incarnation: Incarnation,
     pub(crate) acknowledged: Acknowledged,
+    pub(crate) awaited: Awaited,
     pub(crate) under_way: Option<UnderWay>,
 }
 
 impl Pushed {
     /// A life that was told nothing yet.
     pub(crate) fn nothing(incarnation: Incarnation) -> Self {
-        Self { incarnation, acknowledged: Acknowledged::default(), under_way: None }
+        Self { incarnation, acknowledged: Acknowledged::default(), awaited: Awaited::default(), under_way: None }
     }
+}
+
+/// The last heartbeat of a node, if a relay carried it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) at: Millis,
+    /// Up to where it holds everything.
+    pub(crate) holds: Version,
 }
 
 /// A push whose answer is waited for.
@@ -61,6 +71,8 @@ impl Pieces for Whole {
 pub(crate) struct Session {
     pub(crate) term: Term,
     pub(crate) pushed: BTreeMap<NodeId, Pushed>,
+    /// Of nodes whose heartbeats are carried.
+    pub(crate) heard: BTreeMap<NodeId, Heard>,
     /// What participants were told.
     pub(crate) told: BTreeMap<NodeId, Told>,
     /// Counts pushes.
@@ -81,6 +93,7 @@ impl Session {
         Self {
             term: Term::new(term, now),
             pushed: BTreeMap::new(),
+            heard: BTreeMap::new(),
             told: BTreeMap::new(),
             pushes: 0,
             waiting: Vec::new(),

@@ -1,5 +1,6 @@
 //! Copies, on their way: a loader asks for page after page, and is given each.
 
+use super::relaying::CarriedBeat;
 use crate::event::PeerMessage;
 use crate::mutant::ShellMutant;
 use crate::world::World;
@@ -62,7 +63,10 @@ impl World {
     pub(crate) fn on_peer_message(&mut self, host: usize, message: PeerMessage) {
         match message {
             PeerMessage::Replica(message) if self.says_over(host, &message) => {}
-            PeerMessage::Carry { from, heartbeat, stopping } => self.on_carry(host, from, heartbeat, stopping),
+            PeerMessage::Carry { from, heartbeat, stopping, holds } => {
+                let came = self.local(host);
+                self.carry_beat(host, from, CarriedBeat { heartbeat, stopping, holds, came });
+            }
             PeerMessage::Relayed { to, said } => self.on_relayed(host, to, said),
             PeerMessage::Over(over) => self.coverage.over_by_peer += u64::from(self.told_over(host, over)),
             PeerMessage::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),

@@ -65,6 +65,8 @@ pub(crate) struct Process {
     pub(crate) partitions: Partitions<MachineShell>,
     /// Up to where the registrations of other nodes are known.
     pub(crate) peers_version: Version,
+    /// Up to where it holds everything that it was told.
+    pub(crate) complete: Version,
     pub(crate) applied: AppliedPush,
     pub(crate) journal: Journal,
     pub(crate) reports: Reports,
@@ -95,6 +97,7 @@ impl Process {
             guess: 0,
             partitions,
             peers_version: Version::ZERO,
+            complete: Version::ZERO,
             applied: AppliedPush::default(),
             journal: Journal::default(),
             reports: Reports::default(),

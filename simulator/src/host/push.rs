@@ -1,11 +1,14 @@
 //! Pushes: what the coordinator has a node do.
 
-use crate::event::{CoordinatorMessage, Event, MemberMessage, Push};
+use super::process::Process;
+use super::relaying::CarriedBeat;
+use crate::event::{CoordinatorMessage, Event, MemberMessage, News, Push, Registrations};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
 use archon_host::{Pushed, reconcile};
-use archon_types::TableList;
+use archon_member::RelayEffect;
+use archon_types::{TableList, Version};
 
 impl World {
     pub(crate) fn on_coordinator_message(&mut self, host: usize, message: CoordinatorMessage) {
@@ -13,6 +16,21 @@ impl World {
             CoordinatorMessage::Push(_) if self.hosts[host].deaf_until > self.truth => {}
             CoordinatorMessage::Push(push) => self.on_push(host, *push),
             other => self.on_session(host, other),
+        }
+        self.settle(host);
+    }
+
+    /// What the answer to a heartbeat brought.
+    pub(super) fn take_news(&mut self, host: usize, news: News) {
+        let told = &mut self.hosts[host].disk.told;
+        *told = news.complete.max(*told);
+        let unreported = self.breaks(ShellMutant::DropUnreported);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        self.coverage.news_taken += u64::from(news.complete > process.complete);
+        let (changed, told) = process.learn(news.nodes, news.tables.filter(|_| !unreported), Some(news.complete));
+        self.perform(host, told);
+        if changed {
+            self.drive(host, archon_host::Partitions::peers_changed);
         }
         self.settle(host);
     }
@@ -29,19 +47,7 @@ impl World {
         if matches!(taken, Pushed::Succeeded { .. }) {
             return;
         }
-        let (mut news, mut told) = (false, Vec::new());
-        if let Some(registrations) = push.nodes.filter(|nodes| nodes.version >= process.peers_version) {
-            process.peers_version = registrations.version;
-            for (node, incarnation, failed) in registrations.nodes {
-                let known = shell.peers.insert(node, (incarnation, failed));
-                news |= known != Some((incarnation, failed));
-            }
-            told = process.relaying.take_rows(registrations.rows, registrations.removed);
-        }
-        let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
-        if let Some(list) = push.tables.filter(newer).filter(|_| !unreported) {
-            shell.tables = list;
-        }
+        let (news, told) = process.learn(push.nodes, push.tables.filter(|_| !unreported), push.complete);
         let duties = push.duties.filter(|_| taken == Pushed::Duties);
         if duties.is_some() {
             process.applied.note(push.term, push.version);
@@ -67,5 +73,33 @@ impl World {
                 partitions.duties(push.incarnation, actions);
             }
         });
+    }
+}
+
+impl Process {
+    /// Takes in who is registered and which tables there are. Returns whether other nodes or their lives are others now, and what those hear
+    /// of it that are carried.
+    fn learn(
+        &mut self,
+        nodes: Option<Registrations>,
+        tables: Option<TableList>,
+        complete: Option<Version>,
+    ) -> (bool, Vec<RelayEffect<CarriedBeat>>) {
+        let shell = self.partitions.shell_mut();
+        let (mut changed, mut told) = (false, Vec::new());
+        if let Some(registrations) = nodes.filter(|nodes| nodes.version >= self.peers_version) {
+            self.peers_version = registrations.version;
+            for (node, incarnation, failed) in registrations.nodes {
+                let known = shell.peers.insert(node, (incarnation, failed));
+                changed |= known != Some((incarnation, failed));
+            }
+            told = self.relaying.take_rows(registrations.rows, registrations.removed);
+        }
+        let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
+        if let Some(list) = tables.filter(newer) {
+            shell.tables = list;
+        }
+        self.complete = complete.map_or(self.complete, |complete| complete.max(self.complete));
+        (changed, told)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::rounds::Round;
 use crate::check::Violation;
-use crate::event::{BatchId, Event, MemberMessage, PeerMessage};
+use crate::event::{Answered, BatchId, Event, MemberMessage, News, PeerMessage};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
@@ -13,7 +13,7 @@ use archon_member::{
 };
 use archon_replica::Message;
 use archon_types::{
-    ClusterId, Incarnation, LeaseTiming, Millis, Node, NodeId, NodeStatus, Over, RelayCandidate, RemovedNodes,
+    ClusterId, Incarnation, LeaseTiming, Millis, Node, NodeId, NodeStatus, Over, RelayCandidate, RemovedNodes, Version,
     carried_max, relays, relays_of,
 };
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ const MACHINES: u64 = 1 << 16;
 pub(crate) struct CarriedBeat {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stopping: bool,
+    /// Up to where its member holds everything.
+    pub(crate) holds: Version,
     /// When it came, on the relay's clock.
     pub(crate) came: Millis,
 }
@@ -50,10 +52,12 @@ impl Carried for CarriedBeat {
 /// What a relay says to a member.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
-    /// A coordinator's answer, or that the life is over; when the next batch leaves; and how many relays there are.
+    /// A coordinator's answer, or that the life is over, with what the member lacks; when the next batch leaves; and how many relays there
+    /// are.
     Answer {
         heartbeat: Heartbeat,
         lease: Option<LeaseAnswer>,
+        news: Option<Box<News>>,
         departure_ms: u64,
         relays: usize,
     },
@@ -74,6 +78,11 @@ pub(crate) struct NodeRows {
 impl NodeRows {
     fn alive(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
+    }
+
+    /// Whether these are all the rows that there are.
+    pub(crate) fn are<'a>(&self, rows: impl Iterator<Item = &'a Node>) -> bool {
+        self.nodes.values().eq(rows)
     }
 
     /// Where a node is reached.
@@ -114,7 +123,7 @@ pub(crate) fn candidate(node: &Node) -> RelayCandidate<'_> {
 /// What a process has to do with relays, as one and as a member.
 #[derive(Debug, Default)]
 pub(crate) struct Relaying {
-    pub(super) rows: NodeRows,
+    pub(crate) rows: NodeRows,
     /// How many relays there are, as the last answer said.
     pub(super) count: usize,
     pub(super) ways: Ways,
@@ -205,12 +214,7 @@ impl World {
     }
 
     /// A member's heartbeat is to be carried.
-    pub(super) fn on_carry(&mut self, host: usize, from: ReturnAddress, heartbeat: Heartbeat, stopping: bool) {
-        let came = self.local(host);
-        self.carry_beat(host, from, CarriedBeat { heartbeat, stopping, came });
-    }
-
-    fn carry_beat(&mut self, host: usize, from: ReturnAddress, beat: CarriedBeat) {
+    pub(super) fn carry_beat(&mut self, host: usize, from: ReturnAddress, beat: CarriedBeat) {
         let (now, lease_ms) = (self.local(host), self.plan.settings.timing.lease_ms);
         let alone = self.breaks(ShellMutant::RelayAnswersAlone);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -227,7 +231,7 @@ impl World {
             Took::Waits if alone => {
                 let (heartbeat, lease) = (beat.heartbeat, Some(beat.heartbeat.answer(lease_ms, Vec::new())));
                 let (departure_ms, relays) = (relay.next_departure_ms(now), relaying.count);
-                self.tell_member(host, from, Said::Answer { heartbeat, lease, departure_ms, relays });
+                self.tell_member(host, from, Said::Answer { heartbeat, lease, news: None, departure_ms, relays });
             }
             Took::Waits => self.say_no_coordinator(host, from),
             Took::Busy => {
@@ -238,14 +242,7 @@ impl World {
     }
 
     /// A coordinator answered a batch of this life.
-    pub(super) fn pass_back(
-        &mut self,
-        host: usize,
-        by: usize,
-        batch: BatchId,
-        answers: Vec<(Heartbeat, Option<LeaseAnswer>)>,
-        relays: usize,
-    ) {
+    pub(super) fn pass_back(&mut self, host: usize, by: usize, batch: BatchId, answers: Vec<Answered>, relays: usize) {
         let now = self.local(host);
         if !self.lives(host, batch.relay) {
             return;
@@ -253,13 +250,13 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(relay) = &mut process.relaying.relay else { return };
         process.guess = by;
-        let named = answers.iter().map(|(beat, _)| (beat.node(), beat.incarnation(), beat.number()));
+        let named = answers.iter().map(|(beat, ..)| (beat.node(), beat.incarnation(), beat.number()));
         let routes = relay.answered(batch.number, named);
         let departure_ms = relay.next_departure_ms(now);
-        for ((heartbeat, lease), to) in answers.into_iter().zip(routes) {
+        for ((heartbeat, lease, news), to) in answers.into_iter().zip(routes) {
             let Some(to) = to else { continue };
             self.coverage.answers_routed += 1;
-            self.tell_member(host, to, Said::Answer { heartbeat, lease, departure_ms, relays });
+            self.tell_member(host, to, Said::Answer { heartbeat, lease, news, departure_ms, relays });
         }
     }
 

@@ -106,7 +106,7 @@ impl World {
     fn ask(&mut self, host: usize, ways: Vec<Way<usize>>) {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
-        let (stopping, boot) = (process.stopping.is_some(), process.boot);
+        let (stopping, boot, holds) = (process.stopping.is_some(), process.boot, process.complete);
         let Some(round) = &mut process.relaying.round else { return };
         round.sent = now;
         round.numbers.clear();
@@ -118,7 +118,7 @@ impl World {
                 Way::Relay(relay) => {
                     let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
                     let there = process.relaying.rows.address(relay).and_then(host_of);
-                    let carry = PeerMessage::Carry { from, heartbeat, stopping };
+                    let carry = PeerMessage::Carry { from, heartbeat, stopping, holds };
                     to_relays.extend(there.map(|there| (there, carry)));
                     RELAY_ANSWER_MS
                 }
@@ -196,11 +196,15 @@ impl World {
                     self.end_life(host);
                 }
             }
-            Said::Answer { heartbeat, lease: Some(answer), departure_ms, relays } => {
+            Said::Answer { heartbeat, lease: Some(answer), news, departure_ms, relays } => {
                 let taken = process.partitions.shell_mut().grants.take(&process.heartbeats, answer, now);
                 let counts = taken != Taken::Foreign;
                 self.beat_answered(host, heartbeat.number(), counts, Some(departure_ms), relays);
                 self.granted(host, taken);
+                let ours = (heartbeat.node(), heartbeat.incarnation()) == (life.node, life.incarnation);
+                if let Some(news) = news.filter(|_| ours) {
+                    self.take_news(host, *news);
+                }
             }
             Said::NoCoordinator | Said::Busy => {
                 // Over the product's streams no word of a former life can come.

@@ -7,17 +7,20 @@
 //! | `mod` | who leads in it since when; control turns |
 //! | `lease` | heartbeats, quorum rounds, leases |
 //! | `reports` | what nodes report, and what proves the answer |
+//! | `news` | what the answers to carried heartbeats bring in place of pushes |
 //! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
 //! | `polls` | what a participant that asks for its duties is told |
 //! | `stall` | whether this coordinator can keep its word |
 
 mod lease;
+mod news;
 mod polls;
 mod pushes;
 mod reports;
 mod stall;
 
 pub use lease::{Beat, Confirmed, Round, Unconfirmed};
+pub use news::{Awaited, News, news};
 pub use polls::{Polled, Told, polled};
 pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
 pub use reports::Reported;

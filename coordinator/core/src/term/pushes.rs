@@ -140,6 +140,11 @@ impl Acknowledged {
         lacks.then_some(Due::Table)
     }
 
+    /// Whether the answers to its heartbeats may bring all that `node` lacks, so that a push need not: only rows and nodes.
+    pub fn lacks_news_alone(&self, state: &ClusterState, node: NodeId) -> bool {
+        self.due(state, node) == Some(Due::Table) && !self.lacks_access(state)
+    }
+
     fn lacks_access(&self, state: &ClusterState) -> bool {
         self.access.is_none_or(|held| state.access_version > held)
     }
@@ -268,6 +273,24 @@ impl Acknowledged {
         self.duties = duties;
         self.at = Some(now);
         true
+    }
+
+    /// This life said in a heartbeat, which came at `heard`, that it holds everything up to `holds`, by whatever way that came: it need not be
+    /// told again (rule 78).
+    pub fn note_held(&mut self, state: &ClusterState, heard: Millis, holds: Version) {
+        let holds = holds.min(state.table_version());
+        if holds <= self.complete || !super::news::counts(state, holds) {
+            return;
+        }
+        // A table that was made or altered since is not among what it holds.
+        for table in state.data_tables().filter(|table| table.version <= holds) {
+            let held = self.tables.entry(table.id).or_insert(holds);
+            *held = holds.max(*held);
+        }
+        self.nodes = self.nodes.max(holds);
+        self.dropped = self.dropped.max(holds);
+        self.complete = holds;
+        self.at = self.at.max(Some(heard));
     }
 
     /// This life said in a heartbeat, which came at `heard`, which version of the tables it holds. If that is less than it

@@ -26,6 +26,7 @@ mod merges;
 mod migration;
 mod mutants;
 mod names;
+mod news;
 mod operate;
 mod ordered;
 mod planning;

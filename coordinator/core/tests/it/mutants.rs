@@ -3,7 +3,7 @@
 //! What comes of it in a whole cluster the simulator shows.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
-use crate::{doors, lease_mutants, merges, quorum_mutants, recovery, reshape_mutants, splits, upgrade};
+use crate::{doors, lease_mutants, merges, news, quorum_mutants, recovery, reshape_mutants, splits, upgrade};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -40,9 +40,9 @@ fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
         let ranges = [splits::SHOWN, merges::SHOWN, reshape_mutants::SHOWN];
         let quorum = [lease_mutants::SHOWN, quorum_mutants::SHOWN, recovery::SHOWN, upgrade::SHOWN];
-        let mut shown = [SHOWN, doors::SHOWN].into_iter().chain(ranges).chain(quorum);
+        let mut shown = [SHOWN, doors::SHOWN, news::SHOWN].into_iter().chain(ranges).chain(quorum);
         assert!(shown.any(|shown| shown.contains(mutant)), "nothing catches {mutant:?}");
-        assert!((1..=76).contains(&mutant.rule()));
+        assert!((1..=80).contains(&mutant.rule()));
     }
 }
 
