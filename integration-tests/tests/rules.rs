@@ -74,7 +74,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         &["archon-coordinator-core", "archon-host", "archon-kv", "archon-member", "archon-replica", "archon-types"],
     ),
     ("load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-security", "archon-types"]),
-    ("local-cluster", "archon-local-cluster", &["archon-certificates", "archon-client", "archon-load"]),
+    ("local-cluster", "archon-local-cluster", &["archon-certificates", "archon-client", "archon-load", "archon-types"]),
     ("examples", "archon-examples", &["archon-cli", "archon-client", "archon-local-cluster"]),
     ("examples/zombies", "archon-zombies", &["archon-coordinator-core", "archon-member", "archon-types"]),
     ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
