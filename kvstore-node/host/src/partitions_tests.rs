@@ -104,7 +104,7 @@ fn a_write_without_room_was_sent_away_again_and_again_while_others_were_quicker(
     assert_eq!(refused(&partitions), [&Refusal::NoWrites(ErrorKind::Overloaded)]);
 }
 
-/// The engine had 100 MB to write before it let go of anything, and everybody waited for 20 s.
+/// The engine lets go of what gathered all at once, and everybody waits for that once memory is full.
 #[test]
 fn as_much_gathered_as_memory_held_while_the_engine_was_behind() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
