@@ -1,30 +1,17 @@
 //! Coordinators whose states differ, though they applied the same log.
 
 use super::codec;
+use super::test_founders::{SOON, founder, listening, until};
+use crate::Coordinator;
 use crate::error::CoordinatorError;
-use crate::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, apply};
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
-use archon_types::{ClusterId, Holds, Millis, NodeId, Partitioning, ProtocolRange, Settings};
+use archon_types::{ClusterId, Holds, Millis, NodeId, Partitioning, Settings};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 use uuid::Uuid;
-
-const SOON: Duration = Duration::from_secs(30);
-
-async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let begun = Instant::now();
-    loop {
-        match met().await {
-            Ok(found) => return found,
-            Err(last) => assert!(begun.elapsed() < SOON, "waited for {what}; last: {last}"),
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 struct Three {
     running: BTreeMap<u64, Coordinator>,
@@ -34,27 +21,11 @@ struct Three {
 impl Three {
     /// Three coordinators that have compared their states.
     async fn start() -> Self {
-        let (mut listeners, mut peers) = (Vec::new(), BTreeMap::new());
-        for id in 1..=3 {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            peers.insert(id, listener.local_addr().unwrap().to_string());
-            listeners.push((id, listener));
-        }
+        let (peers, listeners) = listening(3).await;
         let (mut running, mut dirs) = (BTreeMap::new(), Vec::new());
         for (id, listener) in listeners {
             let dir = tempfile::tempdir().unwrap();
-            let config = CoordinatorConfig {
-                id,
-                listen: peers[&id].parse().unwrap(),
-                metrics_listen: None,
-                transport: archon_security::Transport::default(),
-                advertise: None,
-                start: Some(FirstStart::Found { peers: peers.clone() }),
-                data_dir: dir.path().to_path_buf(),
-                speaks: ProtocolRange::SPOKEN,
-                settings: Settings::default(),
-                settings_said: Default::default(),
-            };
+            let config = founder(id, &peers, dir.path());
             running.insert(id, Coordinator::start(listener, config).await.unwrap());
             dirs.push(dir);
         }

@@ -3,16 +3,16 @@
 use super::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
 use super::propose::Proposal;
 use super::spoken::Spoken;
+use super::test_founders::{founder, listening};
 use super::types::{Entry, LogId, Membership, TypeConfig, Vote, Voter};
 use super::wire::LocalVoter;
-use crate::{Coordinator, CoordinatorConfig, FirstStart};
+use crate::Coordinator;
 use archon_coordinator_core::{Acquaintances, Actor, ClusterState, Command, CommandBatch};
-use archon_types::{ErrorKind, Holds, Millis, PROTOCOL_NEWEST, Partitioning, ProtocolRange, Settings, StorageId};
+use archon_types::{ErrorKind, Holds, Millis, PROTOCOL_NEWEST, Partitioning, StorageId};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
 use uuid::Uuid;
 
 fn create(name: &str) -> Command {
@@ -27,21 +27,9 @@ fn create(name: &str) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_of_another_term_is_void() {
     let dir = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let listen = listener.local_addr().unwrap();
-    let config = CoordinatorConfig {
-        id: 1,
-        listen,
-        metrics_listen: None,
-        transport: archon_security::Transport::default(),
-        advertise: None,
-        start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
-        data_dir: dir.path().to_path_buf(),
-        speaks: ProtocolRange::SPOKEN,
-        settings: Settings::default(),
-        settings_said: Default::default(),
-    };
-    let coordinator = Coordinator::start(listener, config).await.unwrap();
+    let (peers, mut listeners) = listening(1).await;
+    let (id, listener) = listeners.remove(0);
+    let coordinator = Coordinator::start(listener, founder(id, &peers, dir.path())).await.unwrap();
     let begun = Instant::now();
     while !coordinator.is_leading() {
         assert!(begun.elapsed() < Duration::from_secs(10), "nobody leads");

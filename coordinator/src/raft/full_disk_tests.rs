@@ -4,37 +4,25 @@ mod snapshots;
 
 use super::snapshot::SnapshotDir;
 use super::spoken::Spoken;
+use super::test_founders::{SOON, founder, listening, until};
 use super::types::Raft;
 use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
-use crate::{Coordinator, CoordinatorConfig, FirstStart};
+use crate::Coordinator;
 use archon_coordinator_core::{Actor, Command};
 use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
-use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning, ProtocolRange, Settings};
+use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 
-const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(5);
 /// Small, so that a log is soon full.
 const SEGMENT_BYTES: u64 = 256 * 1024;
-
-async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let begun = Instant::now();
-    loop {
-        match met().await {
-            Ok(found) => return found,
-            Err(last) => assert!(begun.elapsed() < SOON, "waited for {what}; last: {last}"),
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 /// A coordinator whose log and snapshots are on disks of their own.
 struct Voter {
@@ -107,28 +95,11 @@ struct Voters(BTreeMap<u64, Voter>);
 
 impl Voters {
     async fn start(count: u64) -> Self {
-        let mut listeners = Vec::new();
-        let mut peers = BTreeMap::new();
-        for id in 1..=count {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            peers.insert(id, listener.local_addr().unwrap().to_string());
-            listeners.push((id, listener));
-        }
+        let (peers, listeners) = listening(count).await;
         let mut voters = BTreeMap::new();
         for (id, listener) in listeners {
             let dir = tempfile::tempdir().unwrap();
-            let config = CoordinatorConfig {
-                id,
-                listen: peers[&id].parse().unwrap(),
-                metrics_listen: None,
-                transport: archon_security::Transport::default(),
-                advertise: None,
-                start: Some(FirstStart::Found { peers: peers.clone() }),
-                data_dir: dir.path().to_path_buf(),
-                speaks: ProtocolRange::SPOKEN,
-                settings: Settings::default(),
-                settings_said: Default::default(),
-            };
+            let config = founder(id, &peers, dir.path());
             let disk = |name| Arc::new(FaultDisk::new(Arc::new(RealDisk::open(&dir.path().join(name)).unwrap())));
             let (log, snapshots) = (disk(LOG_DIR), disk(SNAPSHOTS_DIR));
             let disks = (Arc::clone(&log), Arc::clone(&snapshots));

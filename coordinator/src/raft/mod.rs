@@ -37,6 +37,8 @@ mod store;
 #[cfg(test)]
 mod store_tests;
 mod survivor;
+#[cfg(test)]
+mod test_founders;
 mod transfer;
 mod trim;
 mod types;

@@ -1,26 +1,16 @@
 //! A voter that was away for longer than the log is kept gets a snapshot.
 
+use super::test_founders::{SOON, founder, listening, until};
 use crate::{Coordinator, CoordinatorConfig, CoordinatorError, FirstStart};
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
 use archon_proto::v1::change_quorum_request::Change;
-use archon_types::{ProtocolRange, Settings};
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use uuid::Uuid;
-
-const SOON: Duration = Duration::from_secs(20);
-
-async fn until(what: &str, mut met: impl FnMut() -> Result<(), String>) {
-    let begun = Instant::now();
-    while let Err(last) = met() {
-        assert!(begun.elapsed() < SOON, "waited for {what}; last: {last}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 fn purged(coordinator: &Coordinator) -> u64 {
     let metrics = coordinator.quorum().unwrap().raft.metrics();
@@ -41,19 +31,13 @@ struct Lagging {
 
 impl Lagging {
     async fn start() -> Self {
-        let (mut listeners, mut peers) = (Vec::new(), BTreeMap::new());
-        for id in 1..=3 {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            peers.insert(id, listener.local_addr().unwrap().to_string());
-            listeners.push((id, listener));
-        }
+        let (peers, listeners) = listening(3).await;
         let dirs = (1..=3).map(|id| (id, tempfile::tempdir().unwrap())).collect();
         let mut bed = Self { peers, dirs, running: BTreeMap::new(), leader: 0, away: 0, last: 0 };
         for (id, listener) in listeners {
             bed.running.insert(id, Coordinator::start(listener, bed.config(id)).await.unwrap());
         }
-        until("a leader", || bed.leads().map(|_| ())).await;
-        bed.leader = bed.leads().unwrap();
+        bed.leader = until("a leader", async || bed.leads()).await;
         bed.away = (1..=3).find(|id| *id != bed.leader).unwrap();
         bed.running.remove(&bed.away).unwrap().stop().await;
 
@@ -63,13 +47,13 @@ impl Lagging {
         }
         bed.last = raft.metrics().borrow_watched().last_applied.unwrap().index;
         raft.trigger().snapshot().await.unwrap();
-        until("the snapshot", || {
+        until("the snapshot", async || {
             let built = raft.metrics().borrow_watched().snapshot.map_or(0, |id| id.index);
             if built >= bed.last { Ok(()) } else { Err(format!("built up to {built} of {}", bed.last)) }
         })
         .await;
         raft.trigger().purge_log(bed.last).await.unwrap();
-        until("the log to be purged", || {
+        until("the log to be purged", async || {
             let purged = purged(&bed.running[&bed.leader]);
             if purged >= bed.last { Ok(()) } else { Err(format!("purged up to {purged} of {}", bed.last)) }
         })
@@ -78,18 +62,7 @@ impl Lagging {
     }
 
     fn config(&self, id: u64) -> CoordinatorConfig {
-        CoordinatorConfig {
-            id,
-            listen: self.peers[&id].parse().unwrap(),
-            metrics_listen: None,
-            transport: archon_security::Transport::default(),
-            advertise: None,
-            start: Some(FirstStart::Found { peers: self.peers.clone() }),
-            data_dir: self.dirs[&id].path().to_path_buf(),
-            speaks: ProtocolRange::SPOKEN,
-            settings: Settings::default(),
-            settings_said: Default::default(),
-        }
+        founder(id, &self.peers, self.dirs[&id].path())
     }
 
     fn leads(&self) -> Result<u64, String> {
@@ -105,7 +78,7 @@ impl Lagging {
 
     /// Waits until a coordinator has what the snapshot holds.
     async fn until_it_has_all(&self, what: &str, coordinator: &Coordinator) {
-        until(what, || {
+        until(what, async || {
             let Some(quorum) = coordinator.quorum() else { return Err("not started".to_owned()) };
             let applied = quorum.view().applied_index;
             let cluster = quorum.replicated().read(|state| state.cluster);
@@ -176,7 +149,7 @@ async fn the_members_changed_while_a_voter_took_a_snapshot_and_there_was_one_quo
     let wanted = BTreeSet::from([bed.leader, bed.away, 4]);
     for (id, coordinator) in &bed.running {
         bed.until_it_has_all(&format!("coordinator {id} to have it all"), coordinator).await;
-        until(&format!("coordinator {id} to know the members"), || {
+        until(&format!("coordinator {id} to know the members"), async || {
             let state = coordinator.quorum().unwrap().replicated();
             let (voters, done) = state.read(|state| {
                 let coordinators = &state.coordinators;
@@ -186,6 +159,6 @@ async fn the_members_changed_while_a_voter_took_a_snapshot_and_there_was_one_quo
         })
         .await;
     }
-    until("one leader", || bed.leads().map(|_| ())).await;
+    until("one leader", async || bed.leads().map(|_| ())).await;
     bed.stop().await;
 }

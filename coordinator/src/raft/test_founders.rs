@@ -1,0 +1,50 @@
+//! Coordinators that found a quorum in the process of a test.
+
+use crate::{CoordinatorConfig, FirstStart};
+use archon_types::{ProtocolRange, Settings};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+/// How long anything may take to come about.
+pub(super) const SOON: Duration = Duration::from_secs(20);
+
+/// Waits until `met` gives something; fails with the last it said.
+pub(super) async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match met().await {
+            Ok(found) => return found,
+            Err(last) => assert!(begun.elapsed() < SOON, "waited for {what}; last: {last}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Where so many founders are reached, and their listeners in order of their numbers, from 1.
+pub(super) async fn listening(count: u64) -> (BTreeMap<u64, String>, Vec<(u64, TcpListener)>) {
+    let (mut peers, mut listeners) = (BTreeMap::new(), Vec::new());
+    for id in 1..=count {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        peers.insert(id, listener.local_addr().unwrap().to_string());
+        listeners.push((id, listener));
+    }
+    (peers, listeners)
+}
+
+/// What one of them runs with.
+pub(super) fn founder(id: u64, peers: &BTreeMap<u64, String>, data_dir: &Path) -> CoordinatorConfig {
+    CoordinatorConfig {
+        id,
+        listen: peers[&id].parse().unwrap(),
+        metrics_listen: None,
+        transport: archon_security::Transport::default(),
+        advertise: None,
+        start: Some(FirstStart::Found { peers: peers.clone() }),
+        data_dir: data_dir.to_path_buf(),
+        speaks: ProtocolRange::SPOKEN,
+        settings: Settings::default(),
+        settings_said: Default::default(),
+    }
+}
