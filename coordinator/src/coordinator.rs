@@ -3,6 +3,7 @@
 use crate::audit::{self, Audit, Writing};
 use crate::config::{CoordinatorConfig, FirstStart};
 use crate::control::{Control, STEP_UP_DEADLINE};
+use crate::end::{End, Ending, watch_health};
 use crate::error::CoordinatorError;
 use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
 use crate::identity::{Identity, IdentityError};
@@ -78,24 +79,6 @@ enum Start {
     Done,
     Failed,
 }
-
-/// Why a coordinator that runs cannot go on.
-#[derive(Clone, Debug)]
-pub(crate) enum End {
-    /// Something in it has failed.
-    Failed(Arc<str>),
-    /// It is no member any more.
-    Removed,
-    /// This generation has begun without it.
-    Outlived(u64),
-    /// Its state is not that of the majority, as of this entry.
-    WrongState(u64),
-    /// Its directory is an older copy, and how that shows.
-    OlderCopy(Arc<str>),
-}
-
-/// Tells why this coordinator cannot go on.
-pub(crate) type Ending = Arc<watch::Sender<Option<End>>>;
 
 struct Running {
     quorum: Quorum,
@@ -232,14 +215,7 @@ impl Coordinator {
             }
         };
         tokio::select! {
-            end = raft => match end {
-                Some(End::Removed) => CoordinatorError::Removed { id: self.id },
-                Some(End::Outlived(generation)) => CoordinatorError::Outlived { id: self.id, generation },
-                Some(End::WrongState(index)) => CoordinatorError::WrongState { id: self.id, index },
-                Some(End::OlderCopy(why)) => CoordinatorError::OlderCopy { why: why.to_string() },
-                Some(End::Failed(what)) => CoordinatorError::Raft { what: what.to_string() },
-                None => CoordinatorError::Start,
-            },
+            end = raft => end.map_or(CoordinatorError::Start, |end| end.error(self.id)),
             () = start => CoordinatorError::Start,
         }
     }
@@ -469,40 +445,4 @@ fn watched(task: &'static str, handle: JoinHandle<()>, failed: Ending) -> JoinHa
             failed.send_replace(Some(End::Failed(format!("the task {task} failed: {error}").into())));
         }
     })
-}
-
-/// Tells when Raft ended by itself, by a storage error or a panic in it, and when this coordinator is a member no more.
-async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
-    const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-    loop {
-        tokio::select! {
-            () = work.cancelled() => return,
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
-        }
-        if let Some(what) = quorum.view().fatal {
-            tracing::error!(what, "raft ended");
-            failed.send_replace(Some(End::Failed(what.into())));
-            return;
-        }
-        if let Some(why) = quorum.outdated() {
-            tracing::error!(why, "this coordinator must not vote");
-            failed.send_replace(Some(End::OlderCopy(why.into())));
-            return;
-        }
-        if let Some(index) = quorum.wrong_state() {
-            tracing::error!(id = quorum.id(), index, "this coordinator's state is not that of the majority");
-            failed.send_replace(Some(End::WrongState(index)));
-            return;
-        }
-        if let Some(generation) = quorum.later_generation() {
-            tracing::warn!(id = quorum.id(), generation, "the quorum was begun anew without this coordinator");
-            failed.send_replace(Some(End::Outlived(generation)));
-            return;
-        }
-        if quorum.is_removed() {
-            tracing::warn!(id = quorum.id(), "this coordinator was removed from the quorum");
-            failed.send_replace(Some(End::Removed));
-            return;
-        }
-    }
 }

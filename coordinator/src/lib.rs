@@ -11,6 +11,7 @@ mod config;
 mod confirm;
 mod control;
 mod coordinator;
+mod end;
 mod error;
 mod event_log;
 mod first_start;

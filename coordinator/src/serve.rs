@@ -1,7 +1,7 @@
 //! What a coordinator serves on its port.
 
 use crate::beats::{self, MemberStreams};
-use crate::coordinator::{End, Ending};
+use crate::end::{End, Ending};
 use crate::error::CoordinatorError;
 use crate::metrics::Metrics;
 use crate::raft::Peers;
