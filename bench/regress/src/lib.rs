@@ -4,7 +4,7 @@
 mod rows;
 
 use archon_kv::{DedupLimits, Effect, Request, View, ViewError, engine, evaluate, row};
-use archon_proto::convert::kv::TaggedReply;
+use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::v1;
 use archon_replica::{
@@ -54,6 +54,14 @@ fn id(client: ClientId, number: u64) -> OpId {
     OpId { client, number, done_below: number.saturating_sub(TOGETHER), stamp: Millis::new(1_000) }
 }
 
+/// What a node reads of a message of these operations.
+fn arrived(packer: OpPacker) -> impl Iterator<Item = TaggedOp> {
+    let message = v1::OpBatch { ops: packer.finish(), table_version: 9, ..v1::OpBatch::default() };
+    let read = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())).ok();
+    let ops = read.and_then(|read| unpack_ops(read.ops).ok());
+    ops.into_iter().flatten().filter_map(|op| op.op.ok())
+}
+
 /// From operations in the client to operations in the node: one message of 64 puts, packed, encoded and read again.
 fn puts_to_node(count: u64) -> u64 {
     let client = ClientId::new(Uuid::from_u128(7));
@@ -65,10 +73,7 @@ fn puts_to_node(count: u64) -> u64 {
             let op = Op::Put { key: key(number), value: value.clone() };
             packer.push(number + 1, PARTITION, Some(&id(client, number + 1)), &op);
         }
-        let message = v1::OpBatch { ops: packer.finish(), table_version: 9, ..v1::OpBatch::default() };
-        let Ok(read) = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
-        let Ok(ops) = unpack_ops(read.ops) else { continue };
-        sum += ops.into_iter().filter_map(|op| op.op.ok()).map(|op| op.tag).sum::<u64>();
+        sum += arrived(packer).map(|op| op.tag).sum::<u64>();
     }
     sum
 }

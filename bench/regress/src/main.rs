@@ -73,14 +73,15 @@ fn main() -> anyhow::Result<ExitCode> {
     if !valgrind {
         eprintln!("valgrind is not installed: instructions are not counted, times alone are compared");
     }
+    let times = |path: &HotPath| if args.slow.as_deref() == Some(path.name) { 2 } else { 1 };
+    let own = std::env::current_exe()?;
     if let Some(before) = &args.against {
         anyhow::ensure!(valgrind, "--against counts instructions: install valgrind");
-        return against(before, args.slow.as_deref());
+        return against(before, &own, times);
     }
-    let own = std::env::current_exe()?;
     let mut found = BTreeMap::new();
     for path in &ALL {
-        let times = if args.slow.as_deref() == Some(path.name) { 2 } else { 1 };
+        let times = times(path);
         let instructions = if valgrind { Some(instructions(&own, path, times)?) } else { None };
         found.insert(path.name.to_owned(), Work { instructions, reference_rounds: rounds(path, times) });
     }
@@ -101,8 +102,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Compares with another build.
-fn against(before: &Path, slow: Option<&str>) -> anyhow::Result<ExitCode> {
-    let own = std::env::current_exe()?;
+fn against(before: &Path, own: &Path, times: impl Fn(&HotPath) -> u64) -> anyhow::Result<ExitCode> {
     let mut regressed = false;
     for path in &ALL {
         let knows =
@@ -111,9 +111,8 @@ fn against(before: &Path, slow: Option<&str>) -> anyhow::Result<ExitCode> {
             println!("{:<18} new", path.name);
             continue;
         }
-        let times = if slow == Some(path.name) { 2 } else { 1 };
-        let (was, is) = (instructions(before, path, 1)?, instructions(&own, path, times)?);
-        let more = is / was - 1.0;
+        let (was, is) = (instructions(before, path, 1)?, instructions(own, path, times(path))?);
+        let more = more(was, is);
         let worse = more > INSTRUCTIONS_MORE;
         let word = if worse { "  REGRESSED" } else { "" };
         println!("{:<18} instructions {was:>8.0} before, {is:>8.0} now ({:+.1} %){word}", path.name, more * 100.0);
@@ -122,10 +121,14 @@ fn against(before: &Path, slow: Option<&str>) -> anyhow::Result<ExitCode> {
     Ok(if regressed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Which share is there on top of what was.
+fn more(before: f64, now: f64) -> f64 {
+    now / before - 1.0
+}
+
 /// Prints a line and says whether it is a regression.
 fn compare(name: &str, before: &Work, now: &Work) -> bool {
     let counted = before.instructions.zip(now.instructions);
-    let more = |before: f64, now: f64| now / before - 1.0;
     let time = more(before.reference_rounds, now.reference_rounds);
     // Counts are exact; where there are any, times are only told.
     let regressed = match counted {

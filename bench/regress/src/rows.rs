@@ -1,12 +1,10 @@
 //! What a partition's rows take: writes that become visible, reads, pages in order.
 
-use crate::{PARTITION, TOGETHER, VALUE, id, key};
+use crate::{PARTITION, TOGETHER, VALUE, arrived, id, key};
 use archon_kv::{DedupLimits, MemoryEngine, Memtable, MemtableBudget, PartitionView, Reader, Request, evaluate, row};
-use archon_proto::convert::packed::{OpPacker, unpack_ops};
-use archon_proto::v1;
+use archon_proto::convert::packed::OpPacker;
 use archon_types::{Answer, ClientId, KeyRange, Millis, Op, PlacementId, Revision, ScanOrder, Seq};
 use bytes::Bytes;
-use prost::Message as _;
 use uuid::Uuid;
 
 /// Keys that a partition holds here.
@@ -78,10 +76,7 @@ pub(crate) fn read_rows(count: u64) -> u64 {
         for number in batch * TOGETHER..(batch + 1) * TOGETHER {
             packer.push(number + 1, PARTITION, None, &Op::Get { key: key(number % KEYS) });
         }
-        let message = v1::OpBatch { ops: packer.finish(), table_version: 9, ..v1::OpBatch::default() };
-        let Ok(read) = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
-        let Ok(ops) = unpack_ops(read.ops) else { continue };
-        for tagged in ops.into_iter().filter_map(|op| op.op.ok()) {
+        for tagged in arrived(packer) {
             let Op::Get { key } = &tagged.op else { continue };
             let Some(found) = leader.memtable.get(&row::value_key(key), Reader::Committed) else { continue };
             let value = found.and_then(|row| row::decode_value(row).ok());
@@ -91,7 +86,7 @@ pub(crate) fn read_rows(count: u64) -> u64 {
     sum
 }
 
-/// Reads pages in order, from random keys, of 64 entries each: `count` entries in all.
+/// Reads pages in order, from keys all over, of 64 entries each: `count` entries in all.
 pub(crate) fn scan_rows(count: u64) -> u64 {
     let leader = Leader::loaded();
     let mut sum = 0;
