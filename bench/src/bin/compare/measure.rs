@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Servers are idle once all of them together have used less than this part of a core for so long.
-const QUIET_SHARE: f64 = 0.25;
+/// Servers are idle once all of them together have used less than this part of a core for so long. Three nodes and three coordinators that
+/// do nothing use 0.3, the others less than 0.1.
+const QUIET_SHARE: f64 = 0.5;
 /// Longer than what was written is gathered before it goes to an engine.
 const QUIET: Duration = Duration::from_secs(16);
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
