@@ -6,6 +6,7 @@
 
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
+use crate::reshapings::Step;
 use crate::state::ClusterState;
 use archon_types::{Millis, Partition, PartitionId, Version};
 use std::collections::BTreeMap;
@@ -17,14 +18,6 @@ pub(crate) const MERGE_MS_MAX: u64 = 10_000;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Merges {
     begun: BTreeMap<PartitionId, (Version, Millis)>,
-}
-
-/// What to do about one merge.
-pub(crate) enum Step {
-    /// Nothing before that, unless something changes.
-    Wait(Millis),
-    /// It is to be given up, now.
-    Change(Command),
 }
 
 impl Merges {

@@ -1,9 +1,20 @@
 //! Splits and merges that are under way, as people want to see them: how far they are, whom they wait for, and why.
 
+use crate::command::Command;
 use crate::splits::{COPYING_STRAGGLERS_MS, STRAGGLERS_MS, can_form};
 use crate::state::ClusterState;
-use archon_types::{NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split};
+use archon_types::{
+    Millis, NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split,
+};
 use bytes::Bytes;
+
+/// What to do about one split or merge.
+pub(crate) enum Step {
+    /// Nothing before that, unless something changes.
+    Wait(Millis),
+    /// This, now.
+    Change(Command),
+}
 
 /// A split or merge that is under way.
 #[derive(Clone, PartialEq, Eq, Debug)]

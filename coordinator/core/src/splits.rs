@@ -7,6 +7,7 @@ use crate::command::Command;
 use crate::departed;
 use crate::edit::{Edit, PartitionChange};
 use crate::failover;
+use crate::reshapings::Step;
 use crate::state::ClusterState;
 use archon_types::{
     ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReshapingPhase,
@@ -37,14 +38,6 @@ struct Seen {
     cut: bool,
     begun: Millis,
     enough: Option<Millis>,
-}
-
-/// What to do about one split.
-pub(crate) enum Step {
-    /// Nothing before that, unless something changes.
-    Wait(Millis),
-    /// This, now.
-    Change(Command),
 }
 
 impl Splits {

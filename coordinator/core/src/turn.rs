@@ -8,13 +8,12 @@ use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
 use crate::leases::{self, Owners, Seen};
 use crate::liveness::Liveness;
-use crate::merges;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::node_row::NodeRow;
 use crate::recovery::Recovery;
 use crate::repair::{self, Repairs};
-use crate::splits;
+use crate::reshapings::Step;
 use crate::state::{ClusterState, STRANGER_AGE_MS};
 use crate::waits::copies_by_node;
 use archon_types::{
@@ -343,15 +342,7 @@ impl Pass<'_> {
         splits.retain(state);
         for (row, split) in state.partitions.splitting().filter_map(|row| Some((row, row.split.as_deref()?))) {
             let step = splits.step(state, row, split, self.now, |node| self.liveness.may_lead(node));
-            match step {
-                splits::Step::Change(command)
-                    if self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) =>
-                {
-                    self.propose(commands, row, command);
-                }
-                splits::Step::Change(_) => {}
-                splits::Step::Wait(at) => self.due = self.due.min(at),
-            }
+            self.follow(commands, row, step);
         }
         self.liveness.splits = splits;
         self.liveness.automatic_splits.sync(state, self.now);
@@ -363,18 +354,22 @@ impl Pass<'_> {
         let mut merges = std::mem::take(&mut self.liveness.merges);
         merges.retain(state);
         for (row, right) in state.partitions.merging().filter_map(|row| Some((row, row.absorbs()?.1))) {
-            match merges.step(state, row, right, self.now) {
-                merges::Step::Change(command)
-                    if self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) =>
-                {
-                    self.propose(commands, row, command);
-                }
-                merges::Step::Change(_) => {}
-                merges::Step::Wait(at) => self.due = self.due.min(at),
-            }
+            let step = merges.step(state, row, right, self.now);
+            self.follow(commands, row, step);
         }
         self.liveness.merges = merges;
         self.liveness.automatic_merges.sync(state, self.now);
+    }
+
+    /// Does what a split or merge of this row needs now, or comes back when it may need something.
+    fn follow(&mut self, commands: &mut Vec<Command>, row: &Partition, step: Step) {
+        match step {
+            Step::Wait(at) => self.due = self.due.min(at),
+            Step::Change(command) if self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) => {
+                self.propose(commands, row, command);
+            }
+            Step::Change(_) => {} // Its turn comes, once there is room or what was proposed is through.
+        }
     }
 
     /// A number for a new copy.
