@@ -224,7 +224,10 @@ impl Cluster {
             let place = self.links.add(name);
             let data = self.data_directory(&format!("node-{name}"));
             let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), &data);
-            arguments.extend(self.options.engine.into_iter().flat_map(|engine| ["--engine".into(), engine.into()]));
+            let flags = [("--engine", self.options.engine), ("--memory", self.options.memory)];
+            for (flag, value) in flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))) {
+                arguments.extend([flag.into(), value.into()]);
+            }
             arguments.extend(self.metrics_arguments(name));
             let member = self.member((Role::Node, name), name, place, arguments);
             self.nodes.insert(name.into(), member);

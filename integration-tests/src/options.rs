@@ -22,6 +22,8 @@ pub struct Options {
     pub network: Network,
     /// The nodes' storage engine, if not the default one.
     pub engine: Option<&'static str>,
+    /// What each node may use of memory, if not a part of the machine.
+    pub memory: Option<&'static str>,
     /// Has each coordinator and node tell its metrics, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
     pub metrics: bool,
     /// Has each coordinator serve its console, see [`Cluster::console_address`](crate::Cluster::console_address).
@@ -51,6 +53,7 @@ impl Default for Options {
             replication: 1,
             network: Network::Loopback,
             engine: None,
+            memory: None,
             metrics: false,
             consoles: false,
             tls: std::env::var_os("ARCHON_TEST_TLS").is_some(),

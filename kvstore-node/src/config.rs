@@ -1,6 +1,7 @@
 //! What an operator chooses for a node.
 
 use crate::engine::EngineKind;
+use crate::memory::MEMORY_BYTES_MIN;
 use crate::node::stop_deadline;
 use archon_security::{Role, Transport};
 use archon_types::{ProtocolRange, limits};
@@ -29,8 +30,9 @@ pub struct NodeConfig {
     pub weight: u32,
     /// Most placements that it takes, if limited.
     pub partitions_max: Option<u32>,
-    /// The storage engine. A directory belongs to the engine that made it.
-    pub engine: EngineKind,
+    /// The storage engine; by default the one that made the data directory, or sled in a new one. A directory belongs to the engine
+    /// that made it.
+    pub engine: Option<EngineKind>,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,
     /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that it
@@ -40,6 +42,9 @@ pub struct NodeConfig {
     pub speaks: ProtocolRange,
     /// How the node reaches others and is reached.
     pub transport: Transport,
+    /// Memory that it may use, in bytes, [`MEMORY_BYTES_MIN`] or more; by default a quarter of what the machine, or the control group
+    /// that it runs in, has.
+    pub memory_bytes: Option<u64>,
     /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit.
     pub copy_bytes_per_second: u64,
     /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
@@ -68,11 +73,12 @@ impl NodeConfig {
             zone: None,
             weight: 100,
             partitions_max: None,
-            engine: EngineKind::default(),
+            engine: None,
             shards: None,
             connections_max: None,
             speaks: ProtocolRange::SPOKEN,
             transport: Transport::default(),
+            memory_bytes: None,
             copy_bytes_per_second: 0,
             wal_segment_bytes: 16 * 1024 * 1024,
             slow_operation: Duration::from_millis(100),
@@ -115,6 +121,12 @@ impl NodeConfig {
         }
         if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
             return Err(wrong("shards", "must be within 1..=256; leave it out for half the cores".into()));
+        }
+        if let Some(bytes) = self.memory_bytes.filter(|bytes| *bytes < MEMORY_BYTES_MIN) {
+            return Err(wrong(
+                "memory",
+                format!("{bytes} bytes are fewer than {MEMORY_BYTES_MIN}; leave it out for a quarter of the machine"),
+            ));
         }
         if !(1 << 20..=1 << 30).contains(&self.wal_segment_bytes) {
             return Err(wrong("wal_segment_bytes", format!("{} is outside 1 MiB..=1 GiB", self.wal_segment_bytes)));
@@ -178,7 +190,8 @@ mod tests {
     #[test]
     fn impossible_values_name_their_field() {
         type Spoil = fn(&mut NodeConfig);
-        let cases: [(&str, Spoil); 8] = [
+        let cases: [(&str, Spoil); 9] = [
+            ("memory", |config| config.memory_bytes = Some(MEMORY_BYTES_MIN - 1)),
             ("name", |config| config.name = "a b".into()),
             ("weight", |config| config.weight = 0),
             ("coordinators", |config| config.coordinators.clear()),

@@ -33,6 +33,7 @@ mod home;
 mod identity;
 mod inbox;
 mod load;
+mod memory;
 mod metrics;
 mod node;
 mod op_times;
@@ -64,6 +65,7 @@ pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
 pub use identity::IdentityError;
+pub use memory::{MEMORY_BYTES_MIN, MemoryParts};
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 

@@ -33,6 +33,10 @@ metrics! {
             "archon_node_replies_held",
             "answers to committed writes that wait for a valid lease"
         );
+        row_cache_bytes: Metric = Definition::gauge(
+            "archon_node_row_cache_bytes",
+            "bytes of rows of the storage engine kept for those who read them again"
+        );
         turns: Metric = Definition::counter("archon_node_shard_turns_total", "turns of all shards that had work");
         turns_cut: Metric = Definition::counter(
             "archon_node_shard_turns_cut_total",

@@ -16,6 +16,7 @@ use crate::health::{Health, Pulse};
 use crate::holdings::Holdings;
 use crate::home::DirectoryHome;
 use crate::identity::DataDirectory;
+use crate::memory::MemoryParts;
 use crate::peer::Peers;
 use crate::readiness::Readiness;
 use crate::recover::{Recovery, recover};
@@ -82,6 +83,7 @@ struct Opened {
     engine: Arc<dyn Engine>,
     wal: Wal,
     recovery: Recovery,
+    memory: MemoryParts,
     budget: MemtableBudget,
 }
 
@@ -119,11 +121,11 @@ impl Node {
         address: SocketAddr,
         metrics_listener: Option<TcpListener>,
     ) -> Result<Self, NodeError> {
-        let Opened { directory, engine, wal, recovery, budget } = opened;
+        let Opened { directory, engine, wal, recovery, memory, budget } = opened;
         let runtime = Handle::current();
         let advertised = config.advertise.clone().unwrap_or_else(|| address.to_string());
         let shards = Shards::new(config.shard_count());
-        let shared = Arc::new(Shared::new(config, Arc::new(BootClock), Arc::new(WallClock)));
+        let shared = Arc::new(Shared::new(config, memory, Arc::new(BootClock), Arc::new(WallClock)));
         let holdings = Arc::new(Holdings::new(recovery.held));
         let flusher = Flusher::start(
             Arc::clone(&engine),
@@ -158,6 +160,7 @@ impl Node {
             split_searches,
             shards: shards.clone(),
             budget,
+            row_cache_bytes: memory.row_cache_bytes,
             dedup: DedupLimits::default(),
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
@@ -280,7 +283,17 @@ impl Node {
 
 fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     let directory = DataDirectory::open(&config.data_dir, &config.name, config.speaks, None)?;
-    let engine_config = EngineConfig { kind: config.engine, ..EngineConfig::default() };
+    let memory = MemoryParts::chosen(config.memory_bytes);
+    tracing::info!(
+        bytes = memory.total_bytes,
+        memtables = memory.memtables_bytes,
+        row_cache = memory.row_cache_bytes,
+        engine_cache = memory.engine_cache_bytes,
+        requests = memory.requests_bytes,
+        "memory"
+    );
+    let engine_config =
+        EngineConfig { kind: config.engine, cache_bytes: memory.engine_cache_bytes, ..EngineConfig::default() };
     let (engine, aside) = open_or_quarantine(&directory.engine_directory(), &engine_config)?;
     let wal_config = WalConfig { segment_bytes: config.wal_segment_bytes, ..WalConfig::default() };
     let (wal, recovered) = Wal::open(&directory.wal_directory(), wal_config)?;
@@ -290,10 +303,10 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     for damage in &recovered.damaged {
         tracing::error!(?damage, "the write-ahead log is damaged");
     }
-    let budget = MemtableBudget::default();
+    let budget = MemtableBudget::new(usize::try_from(memory.memtables_bytes).unwrap_or(usize::MAX));
     let recovery = recover(&wal, &recovered, &*engine, aside.is_some(), &budget)?;
     tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
-    Ok(Opened { directory, engine, wal, recovery, budget })
+    Ok(Opened { directory, engine, wal, recovery, memory, budget })
 }
 
 /// Brings what the flusher tells to the shard that owns the placement.

@@ -13,7 +13,7 @@ use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
+use archon_frames::{Incoming, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     let streams = streams(&services);
     let routes = routes(services, &streams);
     // What is partly here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
-    let pushes = PartialBudget::new(PARTIAL_BYTES_MAX);
+    let pushes = PartialBudget::new(shared.memory.partial_bytes);
     let partial = PartialBodies::new(streams.partial_of_clients.clone(), pushes, "/archon.v1.Control/");
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
@@ -145,8 +145,8 @@ fn streams(services: &Services) -> Streams {
     Streams {
         kv,
         replication,
-        partial_of_clients: PartialBudget::new(PARTIAL_BYTES_MAX),
-        partial_of_peers: PartialBudget::new(PARTIAL_BYTES_MAX),
+        partial_of_clients: PartialBudget::new(shared.memory.partial_bytes),
+        partial_of_peers: PartialBudget::new(shared.memory.partial_bytes),
         tasks: tasks.clone(),
     }
 }

@@ -5,6 +5,7 @@ use crate::admit::NodeAdmission;
 use crate::config::NodeConfig;
 use crate::grants::Grants;
 use crate::load::LoadBoard;
+use crate::memory::MemoryParts;
 use crate::metrics::Metrics;
 use crate::reports::ReportQueue;
 use crate::session::doors::DoorKeeper;
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) reports: ReportQueue,
     pub(crate) load: LoadBoard,
     pub(crate) admission: NodeAdmission,
+    /// How its memory is divided.
+    pub(crate) memory: MemoryParts,
     /// With which this process registers, or registered last.
     boot: ArcSwapOption<BootId>,
     /// Given to the coordinators that this node calls; pushes that do not show it are not theirs.
@@ -99,7 +102,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: NodeConfig, clock: Arc<dyn Clock>, wall: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(config: NodeConfig, memory: MemoryParts, clock: Arc<dyn Clock>, wall: Arc<dyn Clock>) -> Self {
         let configured = config.connections_max.and_then(|most| usize::try_from(most).ok());
         let connection_limit = ConnectionLimit::new(
             configured.unwrap_or_else(|| connections_for(NODE_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
@@ -116,7 +119,8 @@ impl Shared {
             metrics: Metrics::default(),
             reports: ReportQueue::default(),
             load: LoadBoard::default(),
-            admission: NodeAdmission::default(),
+            admission: NodeAdmission::new(usize::try_from(memory.requests_bytes).unwrap_or(usize::MAX)),
+            memory,
             boot: ArcSwapOption::empty(),
             push_key: PushKey::new(uuid::Uuid::new_v4()),
             connection_limit,

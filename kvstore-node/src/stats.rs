@@ -27,6 +27,26 @@ metrics! {
             "archon_node_memtable_bytes",
             "bytes of rows that the storage engine is not known to have"
         );
+        memory_bytes_max: u64 = Definition::gauge(
+            "archon_node_memory_bytes_max",
+            "memory that the node may use, as it was chosen or a quarter of the machine's"
+        );
+        memtable_bytes_max: u64 = Definition::gauge(
+            "archon_node_memtable_bytes_max",
+            "its part for rows that the storage engine is not known to have; writes wait beyond it"
+        );
+        row_cache_bytes_max: u64 = Definition::gauge(
+            "archon_node_row_cache_bytes_max",
+            "its part for rows of the storage engine kept for those who read them again"
+        );
+        engine_cache_bytes_max: u64 = Definition::gauge(
+            "archon_node_engine_cache_bytes_max",
+            "its part for what the storage engine keeps of its files"
+        );
+        admitted_bytes_max: u64 = Definition::gauge(
+            "archon_node_admitted_bytes_max",
+            "its part for operations and answers under way; more is refused"
+        );
         connections: u64 = Definition::gauge(
             "archon_node_connections",
             "connections that clients, peers and coordinators have made"
@@ -133,13 +153,18 @@ impl Stats {
     }
 
     fn node(&self) -> NodeReadings {
-        let Shared { connection_limit, admission, relay_streams, .. } = &*self.shared;
+        let Shared { connection_limit, admission, memory, relay_streams, .. } = &*self.shared;
         let relay = relay_streams.counts();
         NodeReadings {
             engine_syncs: self.flusher.syncs(),
             formed_bytes: self.flusher.formed_bytes(),
             engine_queue_bytes: self.flusher.bytes_waiting() as u64,
             memtable_bytes: self.memtables.bytes_used() as u64,
+            memory_bytes_max: memory.total_bytes,
+            memtable_bytes_max: memory.memtables_bytes,
+            row_cache_bytes_max: memory.row_cache_bytes,
+            engine_cache_bytes_max: memory.engine_cache_bytes,
+            admitted_bytes_max: memory.requests_bytes,
             connections: connection_limit.count() as u64,
             connections_refused: connection_limit.refused(),
             refusals: connection_limit.refusals().count(),

@@ -37,7 +37,7 @@ pub(crate) use orders::{
     BarNodeArgs, BarPartitionArgs, CheckArgs, MaintainArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
     UnbarPartitionArgs,
 };
-pub(crate) use parse::{address, duration, engine, listen, name, peer};
+pub(crate) use parse::{address, duration, engine, listen, memory, name, peer};
 pub(crate) use partitions::{
     DescribePartitionArgs, ForceLeaderArgs, LocateArgs, MergePartitionArgs, PartitionListArgs, PartitionVerb,
     SplitPartitionArgs,

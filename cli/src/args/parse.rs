@@ -1,6 +1,6 @@
 //! Values as they are written on a command line or in a file, each with an error that says what would be right.
 
-use archon_kvstore_node::EngineKind;
+use archon_kvstore_node::{EngineKind, MEMORY_BYTES_MIN};
 use archon_types::{RangeLimits, limits};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -93,6 +93,19 @@ fn size(text: &str) -> Result<u64, String> {
         return Err(format!("{text} is more than can be counted: a size is less than 16777216TiB"));
     }
     Ok(bytes as u64)
+}
+
+/// The memory of a node.
+///
+/// # Errors
+/// What is wrong, and the least that is possible.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        little if little < MEMORY_BYTES_MIN => {
+            Err(format!("{text:?} is too little for a node; give {} MiB at least", MEMORY_BYTES_MIN >> 20))
+        }
+        bytes => Ok(bytes),
+    }
 }
 
 /// The slowest pace of a backup, in bytes per second: at a slower one a node ends what it gives.

@@ -2,7 +2,7 @@
 
 use super::admin::NodeVerb;
 use super::bootstrap::BootstrapArgs;
-use super::parse::{address, engine, listen, name, peer};
+use super::parse::{address, engine, listen, memory, name, peer};
 use archon_kvstore_node::EngineKind;
 use archon_types::ProtocolRange;
 use std::net::SocketAddr;
@@ -115,9 +115,14 @@ pub(crate) struct NodeArgs {
     /// have open.
     #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub(crate) connections_max: Option<u32>,
-    /// The storage engine of this node, `sled` or `fjall`; otherwise sled. A data directory stays with the engine that made it.
+    /// The storage engine of this node, `sled` or `fjall`; otherwise the one that made the data directory, and sled in a new one. A directory
+    /// stays with its engine.
     #[arg(long, env = "ARCHON_ENGINE", hide_env_values = true, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,
+    /// Memory that it may use, as in 4GiB, and 256MiB at least: divided among rows that gather before they go to the engine, rows and
+    /// blocks kept for reading, and operations under way. Otherwise a quarter of what the machine has, or the control group that it runs in.
+    #[arg(long, env = "ARCHON_MEMORY", hide_env_values = true, value_name = "SIZE", value_parser = memory)]
+    pub(crate) memory: Option<u64>,
     /// Rate at which this node pulls a copy from another, in bytes per second, at least 65536; 0, the default, is no limit.
     #[arg(long, env = "ARCHON_COPY_BYTES_PER_SECOND", hide_env_values = true, value_name = "BYTES", value_parser = copy_rate)]
     pub(crate) copy_bytes_per_second: Option<u64>,

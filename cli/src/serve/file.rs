@@ -260,6 +260,7 @@ pub(crate) struct NodeFile {
     pub(crate) partitions_max: Option<Spanned<u64>>,
     pub(crate) connections_max: Option<Spanned<u64>>,
     pub(crate) engine: Option<Spanned<String>>,
+    pub(crate) memory: Option<Spanned<String>>,
     pub(crate) copy_bytes_per_second: Option<Spanned<u64>>,
     pub(crate) slow_operation_ms: Option<Spanned<u64>>,
 }
@@ -280,6 +281,7 @@ impl NodeFile {
         "partitions_max",
         "connections_max",
         "engine",
+        "memory",
         "copy_bytes_per_second",
         "slow_operation_ms",
     ];
@@ -350,7 +352,7 @@ mod tests {
         assert!(!text.contains("None"), "{text}");
         assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
         let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nzone = ''\nweight = 1\n\
-                     advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\n\
+                     advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\nmemory = ''\n\
                      copy_bytes_per_second = 1\nslow_operation_ms = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), NodeFile::KEYS.len());

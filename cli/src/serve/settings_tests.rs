@@ -3,7 +3,7 @@ use crate::args::{Cli, Verb};
 use crate::exit::{Exit, Failure};
 use archon_client::Transport;
 use archon_coordinator::FirstStart;
-use archon_kvstore_node::NodeConfig;
+use archon_kvstore_node::{EngineKind, NodeConfig};
 use clap::Parser;
 use std::io::Write;
 use std::time::Duration;
@@ -285,10 +285,8 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
     let (as_it_is, shown, text) = whole("node.toml");
     let read = |file: &tempfile::NamedTempFile| node(&["--config", file.path().to_str().unwrap()]).unwrap();
     let (as_it_is, shown) = (read(&as_it_is), read(&shown));
-    assert_eq!(
-        (as_it_is.weight, as_it_is.engine, as_it_is.transport.is_insecure()),
-        (shown.weight, shown.engine, shown.transport.is_insecure())
-    );
+    assert_eq!((as_it_is.weight, as_it_is.transport.is_insecure()), (shown.weight, shown.transport.is_insecure()));
+    assert_eq!((as_it_is.engine, shown.engine), (None, Some(EngineKind::default())));
     for key in super::file::NodeFile::KEYS {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
     }
@@ -320,6 +318,17 @@ fn operations_are_slow_after_100_ms_unless_said_otherwise() {
     let later = file("slow_operation_ms = 2_000\n");
     let later = [&asked[..], &["--config", later.path().to_str().unwrap()]].concat();
     assert_eq!(node(&later).unwrap().slow_operation, Duration::from_secs(2));
+}
+
+#[test]
+fn the_memory_of_a_node_is_a_size_and_enough() {
+    let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
+    assert_eq!(node(&asked).unwrap().memory_bytes, None);
+    let given = [&asked[..], &["--memory", "1.5GiB"]].concat();
+    assert_eq!(node(&given).unwrap().memory_bytes, Some(1_610_612_736));
+    let little = file("memory = \"255MiB\"\n");
+    let failure = node(&[&asked[..], &["--config", little.path().to_str().unwrap()]].concat()).unwrap_err();
+    assert!(failure.to_string().contains("\"255MiB\" is too little for a node; give 256 MiB at least"), "{failure}");
 }
 
 #[test]

@@ -308,7 +308,7 @@ fn a_reader_beside_the_writer_sees_whole_values() {
 }
 
 pub(super) fn config(kind: EngineKind) -> EngineConfig {
-    EngineConfig { kind, cache_bytes: 8 << 20, ..EngineConfig::default() }
+    EngineConfig { kind: Some(kind), cache_bytes: 8 << 20, ..EngineConfig::default() }
 }
 
 pub(super) fn open(kind: EngineKind, directory: &std::path::Path) -> Arc<dyn Engine> {
@@ -444,6 +444,15 @@ fn a_newer_format_another_engine_or_a_refusal_is_not_set_aside() {
         let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
         assert!(matches!(newer, Err(EngineError::NewerFormat { found: 2, .. })), "{newer:?}");
         assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 1);
+    });
+}
+
+#[test]
+fn a_directory_keeps_its_engine_where_none_is_named() {
+    on_each(|kind, directory| {
+        open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
+        let (engine, aside) = open_or_quarantine(directory, &EngineConfig::default()).unwrap();
+        assert_eq!((engine.get(space(1), b"\x01a").unwrap().as_deref(), aside), (Some(&b"1"[..]), None), "{kind}");
     });
 }
 

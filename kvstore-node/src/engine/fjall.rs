@@ -27,8 +27,9 @@ const UNFINISHED_DIRECTORY: &str = "fjall.new";
 const LOCK_FILE: &str = "lock";
 const KEYSPACE: &str = "rows";
 const SPACE_BYTES: usize = 8;
-/// What is written is held in memory up to this many bytes, then flushed to a table.
-const MEMTABLE_BYTES: u64 = 32 * 1024 * 1024;
+/// What is written is held in memory up to this many bytes, or half of what the cache has, then flushed to a table.
+const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const MEMTABLE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// The journals may take this much of the disk before tables are flushed to get rid of them.
 const JOURNALS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// One flushes while the other compacts.
@@ -113,7 +114,8 @@ fn open_database(directory: &Path, at: &Path, config: &EngineConfig) -> Result<(
             .max_cached_files(Some(FILES_OPEN_MAX))
             .max_journaling_size(JOURNALS_BYTES_MAX)
             .open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let memtable_bytes = (config.cache_bytes / 2).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes);
         let rows = database.keyspace(KEYSPACE, options)?;
         database.persist(PersistMode::SyncAll)?;
         Ok((database, rows))

@@ -18,8 +18,8 @@ const QUARANTINES_MAX: u32 = 1_000;
 /// How an engine is run.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Which engine. A directory belongs to the one that made it.
-    pub kind: EngineKind,
+    /// Which engine; `None` is the one that made the directory, or the default in a new one. A directory belongs to the one that made it.
+    pub kind: Option<EngineKind>,
     /// Memory for cached pages, in bytes. At least 1 MiB is sensible.
     pub cache_bytes: u64,
     /// How long to wait while another user holds the engine. A closed engine of the same process lets go a little later,
@@ -29,7 +29,7 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { kind: EngineKind::default(), cache_bytes: 128 * 1024 * 1024, lock_wait: Duration::from_secs(5) }
+        Self { kind: None, cache_bytes: 128 * 1024 * 1024, lock_wait: Duration::from_secs(5) }
     }
 }
 
@@ -57,8 +57,7 @@ pub fn open_or_quarantine(
 }
 
 fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, EngineError> {
-    prepare(directory, config.kind)?;
-    let engine: Arc<dyn Engine> = match config.kind {
+    let engine: Arc<dyn Engine> = match prepare(directory, config.kind)? {
         EngineKind::Sled => Arc::new(SledEngine::open(directory, config)?),
         EngineKind::Fjall => Arc::new(FjallEngine::open(directory, config)?),
     };
@@ -67,12 +66,17 @@ fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, Engi
     Ok(engine)
 }
 
-/// Makes sure that the directory exists and is this engine's.
-pub(super) fn prepare(directory: &Path, kind: EngineKind) -> Result<(), EngineError> {
+/// Makes sure that the directory exists and is this engine's, if one is asked for. Returns whose it is.
+pub(super) fn prepare(directory: &Path, wanted: Option<EngineKind>) -> Result<EngineKind, EngineError> {
     let fail = |what| move |source| EngineError::Io { directory: directory.to_owned(), what, source };
     archon_durable::create_directory(directory).map_err(fail("create its directory"))?;
     let empty = fs::read_dir(directory).map_err(fail("list its directory"))?.next().is_none();
-    if empty { write_format(directory, kind).map_err(fail("write its format")) } else { check_format(directory, kind) }
+    if !empty {
+        return check_format(directory, wanted);
+    }
+    let kind = wanted.unwrap_or_default();
+    write_format(directory, kind).map_err(fail("write its format"))?;
+    Ok(kind)
 }
 
 /// Makes the files themselves and their names survive a power loss: sled creates its configuration without a sync.
@@ -93,7 +97,7 @@ fn write_format(directory: &Path, kind: EngineKind) -> std::io::Result<()> {
     archon_durable::replace(&directory.join(FORMAT_FILE), format!("{MAGIC} {kind} {FORMAT}\n").as_bytes())
 }
 
-fn check_format(directory: &Path, wanted: EngineKind) -> Result<(), EngineError> {
+fn check_format(directory: &Path, wanted: Option<EngineKind>) -> Result<EngineKind, EngineError> {
     let damaged = |what: String| EngineError::Damaged { directory: directory.to_owned(), what };
     let path = directory.join(FORMAT_FILE);
     let text = match fs::read(&path) {
@@ -110,14 +114,14 @@ fn check_format(directory: &Path, wanted: EngineKind) -> Result<(), EngineError>
     let Some((kind, found)) = named else {
         return Err(damaged(format!("the file {FORMAT_FILE} does not name an engine and its format")));
     };
-    if kind != wanted {
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != kind) {
         let (found, wanted) = (kind.name(), wanted.name());
         return Err(EngineError::OtherEngine { directory: directory.to_owned(), found, wanted });
     }
     if found > FORMAT {
         return Err(EngineError::NewerFormat { directory: directory.to_owned(), found, known: FORMAT });
     }
-    Ok(())
+    Ok(kind)
 }
 
 fn set_aside(directory: &Path) -> Result<PathBuf, EngineError> {

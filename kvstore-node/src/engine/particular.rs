@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::path::Path;
 
 fn open_sled(directory: &Path) -> SledEngine {
-    super::open::prepare(directory, EngineKind::Sled).unwrap();
+    super::open::prepare(directory, Some(EngineKind::Sled)).unwrap();
     SledEngine::open(directory, &config(EngineKind::Sled)).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn a_torn_write_of_sled_leaves_the_value_before_it_and_the_next_one_heals_it() {
 fn fjall_begins_anew_where_its_creation_was_interrupted() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
-    super::open::prepare(&directory, EngineKind::Fjall).unwrap();
+    super::open::prepare(&directory, Some(EngineKind::Fjall)).unwrap();
     // As a process leaves it that was killed after the journal and before the version.
     std::fs::create_dir_all(directory.join("fjall.new/keyspaces")).unwrap();
     std::fs::write(directory.join("fjall.new/0.jnl"), b"").unwrap();

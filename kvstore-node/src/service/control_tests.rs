@@ -7,6 +7,7 @@ use crate::copy::CopyRunner;
 use crate::flusher::{Flusher, FlusherConfig};
 use crate::forward::Forwards;
 use crate::grants::Grants;
+use crate::memory::MemoryParts;
 use crate::peer::Peers;
 use crate::shard::{Context, ShardRuntime};
 use crate::shared::Life;
@@ -42,7 +43,7 @@ impl Rig {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], directory.path().into());
-        let shared = Arc::new(Shared::new(config, Arc::new(BootClock), Arc::new(WallClock)));
+        let shared = Arc::new(Shared::new(config, MemoryParts::of(0), Arc::new(BootClock), Arc::new(WallClock)));
         let engine = Arc::new(MemoryEngine::new());
         let flusher = Flusher::start(engine.clone(), FlusherConfig::default(), |_| {}, || {}).unwrap();
         let shards = Shards::new(1);
@@ -60,6 +61,7 @@ impl Rig {
             split_searches: SplitSearches::new().0,
             shards: shards.clone(),
             budget: MemtableBudget::default(),
+            row_cache_bytes: 1024 * 1024,
             dedup: DedupLimits::default(),
         });
         let control = ControlService::new(shared, holdings, shards.clone());

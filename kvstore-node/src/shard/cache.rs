@@ -1,83 +1,137 @@
 //! Rows as the engine holds them, kept for those who read them again: a read of the engine costs more than everything
 //! else that answers a get.
+//!
+//! All copies of a shard share one bound, so that a partition that is read much has what those that are not read leave. Which rows
+//! stay is decided by `quick_cache`: one that is read once goes before those that were read again (Yang et al., "FIFO queues are
+//! all you need for cache eviction", SOSP 2023), so that a scan does not push out what is read all the time.
 
+use archon_telemetry::Metric;
 use bytes::Bytes;
-use std::collections::HashMap;
+use hashbrown::DefaultHashBuilder;
+use quick_cache::unsync::{Cache, DefaultLifecycle};
+use quick_cache::{Equivalent, Weighter};
+use std::hash::Hash;
+use std::num::NonZeroU64;
 
-/// Bytes of rows that all caches of a node hold together, about.
-pub(super) const CACHE_BYTES: usize = 128 * 1024 * 1024;
 /// What a row costs beside its key and value.
 const ROW_OVERHEAD_BYTES: usize = 160;
+/// A row that takes a larger part of the cache than this is not kept.
+const ROW_PART: u64 = 16;
 
-/// One partition's rows, in two generations: what is used goes to the young one, and when that is full the old one is
-/// let go of as a whole.
+/// Whose rows: a copy of a partition, until its rows are forgotten.
+#[derive(Debug, Default)]
+pub(super) struct KeptRows(Option<NonZeroU64>);
+
+/// The rows of all copies of a shard.
 ///
 /// It answers for the engine and never for the memtable: whoever asks looks into the memtable first, and every write to the
 /// engine comes out of the memtable, which hides the row until [`RowCache::written`] has told of it.
-#[derive(Debug, Default)]
 pub(super) struct RowCache {
-    young: HashMap<Bytes, Option<Bytes>>,
-    old: HashMap<Bytes, Option<Bytes>>,
-    young_bytes: usize,
+    rows: Cache<RowKey, Option<Bytes>, RowWeight, DefaultHashBuilder, DefaultLifecycle<RowKey, Option<Bytes>>>,
+    /// The last number that was given to a copy.
+    last: u64,
+    /// Bytes that were told last.
+    told_bytes: u64,
+}
+
+impl std::fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowCache").field("rows", &self.rows.len()).field("bytes", &self.bytes()).finish()
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct RowKey {
+    of: NonZeroU64,
+    key: Bytes,
+}
+
+#[derive(Hash)]
+struct Asked<'a> {
+    of: NonZeroU64,
+    key: &'a [u8],
+}
+
+impl Equivalent<RowKey> for Asked<'_> {
+    fn equivalent(&self, held: &RowKey) -> bool {
+        self.of == held.of && self.key == held.key
+    }
+}
+
+#[derive(Clone)]
+struct RowWeight;
+
+impl Weighter<RowKey, Option<Bytes>> for RowWeight {
+    fn weight(&self, key: &RowKey, row: &Option<Bytes>) -> u64 {
+        cost(&key.key, row.as_deref())
+    }
 }
 
 impl RowCache {
-    /// The row with this key, `Some(None)` if the engine has none; `None` if it must be asked. `bytes_max` as in
-    /// [`RowCache::put`].
-    pub(super) fn get(&mut self, key: &[u8], bytes_max: usize) -> Option<Option<Bytes>> {
-        if let Some(found) = self.young.get(key) {
-            return Some(found.clone());
+    /// A cache of about so many bytes.
+    pub(super) fn new(bytes_max: u64) -> Self {
+        // Only a guess, for how many rows that left are remembered.
+        let rows = usize::try_from(bytes_max / 512).unwrap_or(usize::MAX).max(16);
+        let hasher = DefaultHashBuilder::default();
+        Self {
+            rows: Cache::with(rows, bytes_max, RowWeight, hasher, DefaultLifecycle::default()),
+            last: 0,
+            told_bytes: 0,
         }
-        let (key, row) = self.old.remove_entry(key)?;
-        self.keep(key, row.clone(), bytes_max);
-        Some(row)
+    }
+
+    /// The row with this key, `Some(None)` if the engine has none; `None` if it must be asked.
+    pub(super) fn get(&self, of: &KeptRows, key: &[u8]) -> Option<Option<Bytes>> {
+        self.rows.get(&Asked { of: of.0?, key }).cloned()
     }
 
     /// Keeps what the engine answered, in memory of its own: the engine's row may be a small part of a block of many.
-    /// Both generations together hold about `bytes_max` bytes.
-    pub(super) fn put(&mut self, key: Bytes, row: Option<&[u8]>, bytes_max: usize) {
-        self.keep(key, row.map(Bytes::copy_from_slice), bytes_max);
+    pub(super) fn put(&mut self, of: &mut KeptRows, key: Bytes, row: Option<&[u8]>) {
+        let of = *of.0.get_or_insert_with(|| {
+            self.last += 1;
+            NonZeroU64::MIN.saturating_add(self.last)
+        });
+        if cost(&key, row) <= self.rows.capacity() / ROW_PART {
+            self.rows.insert(RowKey { of, key }, row.map(Bytes::copy_from_slice));
+        }
     }
 
-    fn keep(&mut self, key: Bytes, row: Option<Bytes>, bytes_max: usize) {
-        let cost = cost(&key, row.as_deref());
-        if cost > bytes_max / 4 {
-            return;
-        }
-        if self.young_bytes + cost > bytes_max / 2 {
-            self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
-        }
-        self.young_bytes += cost;
-        self.young.insert(key, row);
-    }
-
-    /// Takes in what the engine was given; only rows that are kept already are kept. `bytes_max` as in
-    /// [`RowCache::put`].
-    pub(super) fn written<'a>(&mut self, rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>, bytes_max: usize) {
-        if self.young.is_empty() && self.old.is_empty() {
-            return;
-        }
-        for (key, value) in rows {
-            self.old.remove(key);
-            // Anew, as whatever is kept: a row may have grown beyond its share, or the generation with it. In its own
-            // memory here as well, since it may be a small part of a long entry of the log.
-            if let Some((key, before)) = self.young.remove_entry(key) {
-                self.young_bytes -= cost(&key, before.as_deref());
-                self.put(key, value.map(|value| &value[..]), bytes_max);
+    /// Takes in what the engine was given; only rows that are kept already are kept.
+    pub(super) fn written<'a>(&mut self, of: &KeptRows, rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>) {
+        let Some(of) = of.0 else { return };
+        for (key, row) in rows {
+            // Anew, in its own memory here as well, since it may be a small part of a long entry of the log.
+            let Some((held, _)) = self.rows.remove(&Asked { of, key }) else { continue };
+            if cost(key, row.map(|row| &row[..])) <= self.rows.capacity() / ROW_PART {
+                self.rows.insert(held, row.map(|row| Bytes::copy_from_slice(row)));
             }
         }
     }
 
-    /// Forgets everything: the engine's rows are replaced.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    /// Adds what the rows have grown by to what all caches of the node hold, or takes away what they are fewer.
+    pub(super) fn tell(&mut self, all: &Metric) {
+        let now = self.bytes();
+        let before = std::mem::replace(&mut self.told_bytes, now);
+        all.add(now.saturating_sub(before));
+        all.subtract(before.saturating_sub(now));
+    }
+
+    /// Bytes of all rows.
+    fn bytes(&self) -> u64 {
+        self.rows.weight()
+    }
+}
+
+impl KeptRows {
+    /// Forgets all of them: the engine's rows are replaced. What was kept makes room as other rows are read.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
     }
 }
 
 /// What a row counts against the bound.
-fn cost(key: &[u8], row: Option<&[u8]>) -> usize {
-    ROW_OVERHEAD_BYTES + key.len() + row.map_or(0, <[u8]>::len)
+fn cost(key: &[u8], row: Option<&[u8]>) -> u64 {
+    (ROW_OVERHEAD_BYTES + key.len() + row.map_or(0, <[u8]>::len)) as u64
 }
 
 #[cfg(test)]
@@ -93,85 +147,106 @@ mod tests {
         Some(Bytes::from_static(text.as_bytes()))
     }
 
-    fn written(cache: &mut RowCache, rows: &[RowChange], bytes_max: usize) {
-        cache.written(rows.iter().map(|row| (&row.key, row.value.as_ref())), bytes_max);
+    fn written(cache: &mut RowCache, of: &KeptRows, rows: &[RowChange]) {
+        cache.written(of, rows.iter().map(|row| (&row.key, row.value.as_ref())));
     }
 
     #[test]
     fn what_is_written_to_the_engine_is_seen_and_a_missing_row_is_known() {
-        let mut cache = RowCache::default();
-        assert_eq!(cache.get(&key(1), 10_000), None);
-        cache.put(key(1), Some(b"a"), 10_000);
-        cache.put(key(2), None, 10_000);
-        assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(row("a")), Some(None)));
+        let (mut cache, mut own) = (RowCache::new(100_000), KeptRows::default());
+        assert_eq!(cache.get(&own, &key(1)), None);
+        cache.put(&mut own, key(1), Some(b"a"));
+        cache.put(&mut own, key(2), None);
+        assert_eq!((cache.get(&own, &key(1)), cache.get(&own, &key(2))), (Some(row("a")), Some(None)));
         written(
             &mut cache,
+            &own,
             &[
                 RowChange { key: key(1), value: None },
                 RowChange { key: key(2), value: row("b") },
                 RowChange { key: key(3), value: row("c") },
             ],
-            10_000,
         );
-        assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(None), Some(row("b"))));
-        assert_eq!(cache.get(&key(3), 10_000), None);
-        cache.clear();
-        assert_eq!(cache.get(&key(1), 10_000), None);
+        assert_eq!((cache.get(&own, &key(1)), cache.get(&own, &key(2))), (Some(None), Some(row("b"))));
+        assert_eq!(cache.get(&own, &key(3)), None);
+        own.forget();
+        assert_eq!(cache.get(&own, &key(1)), None);
     }
 
     #[test]
-    fn an_overwritten_row_is_not_answered_from_the_old_generation() {
-        let mut cache = RowCache::default();
-        let fits_two = 4 * (ROW_OVERHEAD_BYTES + 8 + 1);
-        cache.put(key(1), Some(b"a"), fits_two);
-        cache.put(key(2), Some(b"a"), fits_two);
-        cache.put(key(3), Some(b"a"), fits_two);
-        written(&mut cache, &[RowChange { key: key(1), value: row("b") }], fits_two);
-        assert_eq!(cache.get(&key(1), fits_two), None);
+    fn copies_with_the_same_keys_are_told_apart_also_after_forgetting() {
+        let mut cache = RowCache::new(100_000);
+        let (mut one, mut other) = (KeptRows::default(), KeptRows::default());
+        cache.put(&mut one, key(1), Some(b"one"));
+        assert_eq!(cache.get(&other, &key(1)), None);
+        cache.put(&mut other, key(1), Some(b"other"));
+        assert_eq!((cache.get(&one, &key(1)), cache.get(&other, &key(1))), (Some(row("one")), Some(row("other"))));
+        one.forget();
+        cache.put(&mut one, key(2), Some(b"again"));
+        assert_eq!((cache.get(&one, &key(1)), cache.get(&one, &key(2))), (None, Some(row("again"))));
+        assert_eq!(cache.get(&other, &key(1)), Some(row("other")));
     }
 
     #[test]
-    fn it_is_bounded_and_keeps_what_is_used() {
-        let mut cache = RowCache::default();
-        let room = 100 * (ROW_OVERHEAD_BYTES + 8 + 1);
-        cache.put(key(0), Some(b"x"), room);
-        for number in 1..1_000 {
-            cache.put(key(number), Some(b"y"), room);
-            assert_eq!(cache.get(&key(0), room), Some(row("x")), "used before {number}");
-            assert!(cache.young.len() + cache.old.len() <= 100);
+    fn one_partition_that_is_read_has_the_room_of_those_that_are_not() {
+        let one = cost(&key(0), Some(b"y"));
+        let mut cache = RowCache::new(1_000 * one);
+        let mut own: Vec<KeptRows> = (0..64).map(|_| KeptRows::default()).collect();
+        for own in &mut own {
+            cache.put(own, key(0), Some(b"y"));
         }
-        assert_eq!(cache.get(&key(1), room), None);
-        cache.put(key(5_000), Some(&vec![0; room]), room);
-        assert_eq!(cache.get(&key(5_000), room), None, "larger than its share");
+        for _ in 0..3 {
+            for number in 0..900 {
+                if cache.get(&own[7], &key(number)).is_none() {
+                    cache.put(&mut own[7], key(number), Some(b"y"));
+                }
+            }
+        }
+        let kept = (0..900).filter(|number| cache.get(&own[7], &key(*number)).is_some()).count();
+        assert!(kept >= 850, "{kept} of 900 rows");
+        assert!(cache.bytes() <= 1_000 * one);
     }
-    fn bytes(cache: &RowCache) -> usize {
-        let rows = cache.young.iter().chain(&cache.old);
-        rows.map(|(key, row)| cost(key, row.as_deref())).sum()
+
+    #[test]
+    fn a_scan_does_not_push_out_what_is_read_all_the_time() {
+        let room = 1_000 * cost(&key(0), Some(b"x"));
+        let (mut cache, mut own) = (RowCache::new(room), KeptRows::default());
+        for _ in 0..4 {
+            for number in 0..500 {
+                if cache.get(&own, &key(number)).is_none() {
+                    cache.put(&mut own, key(number), Some(b"x"));
+                }
+            }
+        }
+        for number in 10_000..15_000 {
+            cache.put(&mut own, key(number), Some(b"y"));
+            assert!(cache.bytes() <= room);
+        }
+        let kept = (0..500).filter(|number| cache.get(&own, &key(*number)).is_some()).count();
+        assert!(kept >= 450, "{kept} of 500 rows that were read four times");
+        cache.put(&mut own, key(5_000), Some(&vec![0; usize::try_from(room).unwrap()]));
+        assert_eq!(cache.get(&own, &key(5_000)), None, "larger than its part");
     }
 
     #[test]
     fn rows_that_grow_by_being_written_do_not_outgrow_the_bound() {
-        let mut cache = RowCache::default();
-        let room = 100 * (ROW_OVERHEAD_BYTES + 8 + 1);
+        let room = 100 * cost(&key(0), Some(b"x"));
+        let (mut cache, mut own) = (RowCache::new(room), KeptRows::default());
         for number in 0..40 {
-            cache.put(key(number), Some(b"x"), room);
+            cache.put(&mut own, key(number), Some(b"x"));
         }
-        for length in [1, 500, 2_000, 1, room, 3_000] {
+        for length in [1, 500, 2_000, 1, usize::try_from(room).unwrap(), 3_000] {
             let grown = |number| RowChange { key: key(number), value: Some(Bytes::from(vec![7; length])) };
-            written(&mut cache, &(0..40).map(grown).collect::<Vec<_>>(), room);
-            assert!(bytes(&cache) <= room, "{} of {room} bytes with rows of {length}", bytes(&cache));
-            let young: usize = cache.young.iter().map(|(key, row)| cost(key, row.as_deref())).sum();
-            assert_eq!(cache.young_bytes, young, "with rows of {length}");
+            written(&mut cache, &own, &(0..40).map(grown).collect::<Vec<_>>());
+            assert!(cache.bytes() <= room, "{} of {room} bytes with rows of {length}", cache.bytes());
             for number in 0..40 {
-                let found = cache.get(&key(number), room);
-                assert!(
-                    found.is_none_or(|found| found.unwrap().len() == length),
-                    "row {number} of {length} bytes is old"
-                );
+                let found = cache.get(&own, &key(number));
+                let is_new = found.is_none_or(|found| found.is_some_and(|found| found.len() == length));
+                assert!(is_new, "row {number} of {length} bytes is old");
             }
             for number in 0..40 {
-                if cache.get(&key(number), room).is_none() {
-                    cache.put(key(number), Some(b"x"), room);
+                if cache.get(&own, &key(number)).is_none() {
+                    cache.put(&mut own, key(number), Some(b"x"));
                 }
             }
         }
@@ -179,13 +254,13 @@ mod tests {
 
     #[test]
     fn a_kept_row_does_not_keep_the_block_it_came_in() {
-        let mut cache = RowCache::default();
+        let (mut cache, mut own) = (RowCache::new(100_000), KeptRows::default());
         let block = Bytes::from(vec![b'a'; 4_096]);
         let read = block.slice(..1);
-        cache.put(key(1), Some(&read), 10_000);
-        written(&mut cache, &[RowChange { key: key(1), value: Some(block.slice(1..2)) }], 10_000);
+        cache.put(&mut own, key(1), Some(&read));
+        written(&mut cache, &own, &[RowChange { key: key(1), value: Some(block.slice(1..2)) }]);
         drop(read);
-        assert_eq!(cache.get(&key(1), 10_000), Some(row("a")));
+        assert_eq!(cache.get(&own, &key(1)), Some(row("a")));
         assert!(block.is_unique());
     }
 }

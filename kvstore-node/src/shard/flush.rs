@@ -17,7 +17,8 @@ const FLUSH_SOON_MS: u64 = 50;
 const FLUSH_FEW_BYTES: usize = 64 * 1024;
 /// Bytes of a partition's committed rows after which they do not wait any longer.
 const FLUSH_ROWS_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of log whose effects gather at most, all partitions of the node together.
+/// Bytes of log whose effects gather at most, all partitions of the node together, unless memory is short: a row keeps the entry in memory that
+/// it came in, and on a follower the message.
 const FLUSH_LOG_BYTES: u64 = 256 * 1024 * 1024;
 /// Steps by which partitions differ in how long they gather, from the whole time down to about half: otherwise those that
 /// began together, as after a start, would all come to the engine at the same moment, again and again, and let clients wait
@@ -48,7 +49,8 @@ fn has_gathered(shell: &ShardShell, local: &LocalCopy<ShardShell>, now: Millis) 
     let Some(since) = local.gathering_since else { return false };
     let partitions = u64::try_from(shell.context.holdings.len().max(1)).unwrap_or(u64::MAX);
     let step = local.placement.get() % FLUSH_STEPS;
-    let log_bytes_max = staggered(FLUSH_LOG_BYTES / partitions, step).max(64 * 1024);
+    let log_bytes_max = FLUSH_LOG_BYTES.min(shell.context.shared.memory.memtables_bytes) / partitions;
+    let log_bytes_max = staggered(log_bytes_max, step).max(64 * 1024);
     let few = local.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
     let gathers_ms = match local.flush_urgency {
         FlushUrgency::Now => 0,
@@ -77,8 +79,8 @@ impl Shard {
                 let Some((shell, local)) = self.partitions.of(space) else { return };
                 match local.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
                     // Which of the rows that are kept it cleared is not worth finding out.
-                    Some(frozen) if !frozen.clears().is_empty() => local.own.clear(),
-                    Some(frozen) => local.own.written(frozen.values(), shell.cache_bytes_max()),
+                    Some(frozen) if !frozen.clears().is_empty() => local.own.forget(),
+                    Some(frozen) => shell.cache.borrow_mut().written(&local.own, frozen.values()),
                     None => {}
                 }
                 if let Some(frozen) = local.memtable.flushed(upto) {

@@ -71,6 +71,8 @@ pub(crate) struct Context {
     pub(crate) split_searches: SplitSearches,
     pub(crate) shards: Shards,
     pub(crate) budget: MemtableBudget,
+    /// Rows of the engine that all shards together keep, in bytes.
+    pub(crate) row_cache_bytes: u64,
     pub(crate) dedup: DedupLimits,
 }
 
@@ -292,6 +294,7 @@ impl Shard {
         let shell = self.partitions.shell_mut();
         shell.journal.retry();
         shell.look_at_journal();
+        shell.cache.get_mut().tell(&shell.context.shared.metrics.row_cache_bytes);
         let (disk_full, log_refused) = (shell.context.flusher.is_disk_full(), shell.journal.is_refused());
         if log_refused {
             shell.context.shared.load.log_refused(self.now);

@@ -1,6 +1,7 @@
 //! The ways into all shards.
 
 use super::backlog::Backlog;
+use super::cache::RowCache;
 use super::journal::{Journal, Notify};
 use super::shell::ShardShell;
 use super::{Context, Gathered, Shard, ShardMessage, ShardRuntime};
@@ -11,6 +12,7 @@ use archon_host::{Broken, Found, ParkLimits, Partitions};
 use archon_kv::Growth;
 use archon_types::{Epoch, KeyRange, Millis, PartitionId, PlacementId};
 use bytes::Bytes;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -175,6 +177,7 @@ impl Shards {
                 journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
                 replies: Replies::timed(Timing::new(&context.shared, false)),
                 outgoing: BTreeMap::new(),
+                cache: RefCell::new(RowCache::new(context.row_cache_bytes / self.count() as u64)),
             };
             let shard = Shard {
                 inbox,

@@ -1,6 +1,6 @@
 //! What a node's partitions need of the world, as a shard has it: the node's clocks, its log, engine, peers and clients.
 
-use super::cache::{CACHE_BYTES, RowCache};
+use super::cache::{KeptRows, RowCache};
 use super::flush::hand_to_flusher;
 use super::journal::Journal;
 use super::message::ShardMessage;
@@ -22,6 +22,7 @@ use archon_types::{
     TableId, Version,
 };
 use bytes::Bytes;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,14 +40,11 @@ pub(super) struct ShardShell {
     pub(super) replies: Replies,
     /// What goes to other nodes at the end of the turn.
     pub(super) outgoing: BTreeMap<NodeId, PartPacker>,
+    /// Rows of the engine, of all copies here: those who only look keep what they found.
+    pub(super) cache: RefCell<RowCache>,
 }
 
 impl ShardShell {
-    /// Bytes of rows that one partition's cache may hold.
-    pub(super) fn cache_bytes_max(&self) -> usize {
-        CACHE_BYTES / self.context.holdings.len().max(1)
-    }
-
     /// Gives messages and answers to their connections, at `now`. Returns whether there were any.
     pub(super) fn hand_over(&mut self, now: Instant) -> bool {
         let mut sent = false;
@@ -92,7 +90,7 @@ impl Shell for ShardShell {
     type Reply = ReplyTo;
     type Guard = DropGuard;
     type Page = PageRows;
-    type Own = RowCache;
+    type Own = KeptRows;
 
     fn clock(&self) -> Millis {
         self.context.shared.clock.now()
@@ -164,18 +162,18 @@ impl Shell for ShardShell {
         &*self.context.engine
     }
 
-    fn row(&self, cache: &mut RowCache, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
-        let bytes_max = self.cache_bytes_max();
-        if let Some(found) = cache.get(&key, bytes_max) {
+    fn row(&self, kept: &mut KeptRows, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
+        let mut cache = self.cache.borrow_mut();
+        if let Some(found) = cache.get(kept, &key) {
             return Ok(found);
         }
         let found = self.context.engine.get(placement, &key)?;
-        cache.put(key, found.as_deref(), bytes_max);
+        cache.put(kept, key, found.as_deref());
         Ok(found)
     }
 
-    fn forget_rows(&self, cache: &mut RowCache) {
-        cache.clear();
+    fn forget_rows(&self, kept: &mut KeptRows) {
+        kept.forget();
     }
 
     fn read_log(&self, placement: PlacementId, from: Seq, upto: Seq, bytes_max: usize) -> Vec<Entry> {

@@ -68,7 +68,7 @@ enum Command {
 
 /// Opens the engine, and takes one that was set aside for an error.
 fn open(kind: EngineKind, directory: &Path) -> Result<Arc<dyn Engine>, EngineError> {
-    let config = EngineConfig { kind, ..EngineConfig::default() };
+    let config = EngineConfig { kind: Some(kind), ..EngineConfig::default() };
     match open_or_quarantine(directory, &config)? {
         (engine, None) => Ok(engine),
         (_, Some(aside)) => {

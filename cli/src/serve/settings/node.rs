@@ -57,7 +57,8 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
         weight: args.weight.or(found.weight).unwrap_or(plain.weight),
         partitions_max: args.partitions_max.or(found.partitions_max),
         connections_max: args.connections_max.or(found.connections_max),
-        engine: args.engine.or(found.engine).unwrap_or(plain.engine),
+        engine: args.engine.or(found.engine),
+        memory_bytes: args.memory.or(found.memory),
         copy_bytes_per_second: args
             .copy_bytes_per_second
             .or(found.copy_bytes_per_second)
@@ -88,6 +89,7 @@ pub(crate) struct FromNodeFile {
     partitions_max: Option<u32>,
     connections_max: Option<u32>,
     engine: Option<EngineKind>,
+    memory: Option<u64>,
     copy_bytes_per_second: Option<u64>,
     slow_operation_ms: Option<u32>,
 }
@@ -141,6 +143,7 @@ impl FromNodeFile {
                 .map(|v| file.within("connections_max", v, 2..=1_000_000))
                 .transpose()?,
             engine: raw.engine.as_ref().map(|text| file.parse("engine", text, args::engine)).transpose()?,
+            memory: raw.memory.as_ref().map(|text| file.parse("memory", text, args::memory)).transpose()?,
             copy_bytes_per_second: raw
                 .copy_bytes_per_second
                 .as_ref()

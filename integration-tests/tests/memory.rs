@@ -1,0 +1,88 @@
+//! What a node may use of memory, on real processes.
+
+use archon_integration_tests::{Cluster, Options, Scrape, http};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const MIB: f64 = (1 << 20) as f64;
+/// Bytes of a value.
+const VALUE_BYTES: usize = 32 * 1024;
+/// Keys that are written: 512 MiB of values, twice what the node may use.
+const KEYS: u64 = 16 * 1024;
+/// Operations under way at once.
+const TASKS: usize = 64;
+
+fn key(number: u64) -> String {
+    format!("key-{number:05}")
+}
+
+/// No two alike, and nothing that an engine could make smaller.
+fn value(number: u64) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..VALUE_BYTES / 8).flat_map(|_| word()).collect()
+}
+
+fn scrape(cluster: &Cluster) -> Scrape {
+    let answer = http::get(cluster.metrics_address("athens"), "/metrics").expect("the node tells its metrics");
+    Scrape::read(&answer.body).expect("metrics")
+}
+
+/// What it uses now, and each of its parts within its bound.
+fn look(cluster: &Cluster, most: &mut f64) {
+    let now = scrape(cluster);
+    *most = most.max(now.get("archon_process_resident_bytes"));
+    let bounded = ["archon_node_row_cache_bytes", "archon_node_admitted_bytes"];
+    for part in bounded {
+        let (used, bound) = (now.get(part), now.get(&format!("{part}_max")));
+        assert!(used <= bound, "{part}: {used} of {bound}");
+    }
+}
+
+#[test]
+fn a_node_that_is_filled_with_twice_what_it_may_use_keeps_within_that() {
+    let small = Options {
+        coordinators: 1,
+        nodes: vec!["athens"],
+        nodes_min: 1,
+        partitions: 16,
+        metrics: true,
+        memory: Some("256MiB"),
+        // sled takes several times the memory that it is told to use for pages while large values are written.
+        engine: Some("fjall"),
+        ..Options::default()
+    };
+    let cluster = Cluster::start(EXE, &small);
+    cluster.wait_whole(1);
+    assert_eq!(scrape(&cluster).get("archon_node_memory_bytes_max"), 256.0 * MIB);
+    let mut most = 0.0_f64;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let client = cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client");
+        for from in (0..KEYS).step_by(512) {
+            let numbers = stream::iter(from..from + 512);
+            let writes = numbers.map(|number| client.put(key(number), value(number)));
+            writes.buffer_unordered(TASKS).try_collect::<Vec<_>>().await.expect("every write is taken");
+            look(&cluster, &mut most);
+        }
+        for from in (0..KEYS).step_by(512) {
+            let reads = stream::iter(from..from + 512).map(|number| {
+                let client = &client;
+                async move { (number, client.get(key(number)).await.expect("a read")) }
+            });
+            let found: Vec<_> = reads.buffer_unordered(TASKS).collect().await;
+            for (number, found) in found {
+                assert!(found.is_some_and(|found| found.value == value(number)), "key {number}");
+            }
+            look(&cluster, &mut most);
+        }
+    });
+    println!("{:.0} MiB resident at most", most / MIB);
+    assert!(most <= 256.0 * MIB, "{:.0} MiB resident", most / MIB);
+}
