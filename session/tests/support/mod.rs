@@ -1,6 +1,8 @@
 //! What tests of heartbeats share.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod relaying;
+
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
 use std::time::Duration;
 use tokio::net::TcpListener;

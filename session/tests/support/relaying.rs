@@ -1,0 +1,252 @@
+//! A coordinator, a relay and members, as tests of relays play them.
+
+use super::{Played, SOON};
+use archon_frames::{FrameReader, FrameWriter, StreamKind};
+use archon_member::{LeaseAnswer, Rows, Taken};
+use archon_proto::convert::beat_proofs::answer_statement;
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
+use archon_proto::convert::news::News;
+use archon_proto::convert::session::Member;
+use archon_proto::v1;
+use archon_security::{BeatKey, Transport};
+use archon_session::{
+    Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayAddress, RelayStreams,
+};
+use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, Version};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub const LIFE: Incarnation = Incarnation::new(3);
+pub const NOW: ClusterNow =
+    ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 5, relays: 2, door_every_ms: 0 };
+
+pub fn cluster() -> ClusterId {
+    ClusterId::new(Uuid::from_u128(1))
+}
+
+/// A coordinator that the test plays, as one stream has it.
+pub struct Serving {
+    reader: FrameReader,
+    stream: FrameWriter,
+}
+
+impl Serving {
+    /// The stream that is begun there next.
+    pub async fn begin(coordinator: &Played) -> Self {
+        let (reader, stream) = coordinator.stream().await;
+        Self { reader, stream }
+    }
+
+    /// The next batch that comes.
+    pub async fn hears(&mut self) -> Beats {
+        let beats: v1::Beats = timeout(SOON, self.reader.next()).await.expect("a batch").unwrap();
+        beats.try_into().unwrap()
+    }
+
+    /// Answers a batch.
+    pub async fn says(&mut self, beats: &Beats, outcome: Result<Judged, ErrorDetail>) {
+        self.stream.push(&v1::BeatAnswers::from(BeatAnswers::new(beats.batch, outcome)));
+        self.stream.flush().await.unwrap();
+    }
+
+    /// Hears a batch and answers it so.
+    pub async fn answers(&mut self, judge: impl FnOnce(&Beats) -> Judged) -> Beats {
+        let beats = self.hears().await;
+        self.says(&beats, Ok(judge(&beats))).await;
+        beats
+    }
+
+    /// A stream on which the first batch is answered so.
+    pub async fn once(coordinator: &Played, judge: impl FnOnce(&Beats) -> Judged) -> Self {
+        let mut serving = Self::begin(coordinator).await;
+        serving.answers(judge).await;
+        serving
+    }
+}
+
+/// A lease for each heartbeat.
+pub fn granted(beats: &Beats) -> Judged {
+    granted_as(beats, None)
+}
+
+/// The same, each proven with the key that is taken for the members', if there is one.
+pub fn granted_as(beats: &Beats, key: Option<&BeatKey>) -> Judged {
+    let granted = |beat: &Beat| {
+        let Beat { node, incarnation, number, .. } = *beat;
+        // By the lease it is seen whose answer it is.
+        let outcome = Ok(Granted { lease_ms: 1_000 + node.get(), withdrawn: vec![] });
+        let mut answer = BeatAnswer::new(node, incarnation, number, outcome);
+        if let Some(key) = key {
+            answer.proof = key.prove(&answer_statement(&answer, &NOW));
+        }
+        answer
+    };
+    Judged::new(beats.beats.iter().map(granted).collect(), NOW)
+}
+
+/// The lives that are over, as the relay's node was told.
+#[derive(Default)]
+pub struct Told {
+    over: Mutex<Vec<Over>>,
+    version: watch::Sender<Version>,
+}
+
+impl Told {
+    pub fn ends(&self, over: Over) {
+        self.over.lock().unwrap().push(over);
+        self.version.send_replace(over.version);
+    }
+}
+
+impl Rows for Told {
+    fn members_max(&self) -> usize {
+        100
+    }
+
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+        let over = self.over.lock().unwrap();
+        over.iter().find(|over| (over.node, over.incarnation) == (node, incarnation)).copied()
+    }
+}
+
+/// A relay on a port of its own, and the coordinators that it knows. It ends with this.
+pub struct Relay {
+    pub address: RelayAddress,
+    pub told: Arc<Told>,
+    pub stop: CancellationToken,
+}
+
+impl Relay {
+    pub async fn start(coordinators: &[&Played]) -> Self {
+        let played = Played::start().await;
+        let address = played.address.clone();
+        let node = NodeId::new(9);
+        let (streams, stop, told) = (RelayStreams::new(), CancellationToken::new(), Arc::new(Told::default()));
+        let addresses = coordinators.iter().map(|played| played.address.clone()).collect();
+        tokio::spawn({
+            let (streams, stop, told) = (streams.clone(), stop.clone(), Arc::clone(&told));
+            async move {
+                let coordinators = Coordinators::new(addresses, Transport::default(), Vec::new);
+                let member = Member { cluster: cluster(), node, incarnation: LIFE };
+                let (timing, changes) = (LeaseTiming::default(), told.version.subscribe());
+                let carries = streams.carry(&coordinators, &BootClock, member, timing, &*told, changes);
+                tokio::select! {
+                    never = carries => match never {},
+                    () = stop.cancelled() => {}
+                }
+            }
+        });
+        tokio::spawn({
+            let stop = stop.clone();
+            async move {
+                loop {
+                    let (reader, writer) = played.next_stream().await;
+                    let (streams, stop) = (streams.clone(), stop.clone());
+                    tokio::spawn(async move { streams.serve(&BootClock, reader, writer, &|_| Ok(()), &stop).await });
+                }
+            }
+        });
+        Self { address: RelayAddress { node, name: "relay".to_owned(), address }, told, stop }
+    }
+}
+
+impl Relay {
+    pub async fn stream(&self) -> (FrameReader, FrameWriter) {
+        let (transport, expected) = (Transport::default(), archon_security::Expected::Servers);
+        let (address, kind) = (&self.address.address, StreamKind::Beats);
+        archon_frames::connect(&transport, address, &expected, kind, 1 << 20, SOON).await.unwrap()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// A member, and what it was told of lives that are over, with who said so.
+pub struct Carried {
+    streams: BeatStreams,
+    heard: Heard,
+    node: NodeId,
+    told: mpsc::UnboundedSender<(Over, String)>,
+    hears: mpsc::UnboundedReceiver<(Over, String)>,
+    /// What came of tables and nodes: up to where it holds everything then, or why it is not taken in.
+    pub news: Mutex<Vec<Result<Version, ErrorKind>>>,
+}
+
+impl Carried {
+    pub fn new(node: u64) -> Self {
+        Self::with_key(node, None)
+    }
+
+    pub fn with_key(node: u64, key: Option<BeatKey>) -> Self {
+        let node = NodeId::new(node);
+        let member = Member { cluster: cluster(), node, incarnation: LIFE };
+        let (streams, heard) = BeatStreams::new(member, key, Transport::default(), SOON);
+        let (told, hears) = mpsc::unbounded_channel();
+        Self { streams, heard, node, told, hears, news: Mutex::default() }
+    }
+
+    pub fn beat(&self, number: u64) -> Beat {
+        Beat {
+            node: self.node,
+            incarnation: LIFE,
+            number,
+            table_version: Version::ZERO,
+            stopping: false,
+            push_key: PushKey::new(Uuid::from_u128(5)),
+            load: None,
+            doors: None,
+            proof: bytes::Bytes::new(),
+        }
+    }
+
+    /// Beats by the relay once, and then listens until a lease was taken in, if `until_taken`.
+    pub async fn asks(
+        &mut self,
+        relay: &Relay,
+        number: u64,
+        until_taken: bool,
+    ) -> (Result<Answered, NotGranted>, Vec<u64>) {
+        let (leases, mut taken) = mpsc::unbounded_channel();
+        let take = |answer: LeaseAnswer, now| {
+            assert_eq!((answer.node, now), (self.node, NOW));
+            leases.send(answer.lease_ms).unwrap();
+            Taken::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
+        };
+        let beat = self.beat(number);
+        let asks = async {
+            let answered = self.streams.beat(Recipient::Relay(&relay.address), beat).await;
+            let mut leases = Vec::new();
+            if until_taken {
+                leases.extend(timeout(SOON, taken.recv()).await.expect("a lease"));
+            }
+            (answered, leases)
+        };
+        let told_over = |over: Over, by: &str| {
+            self.told.send((over, by.to_owned())).unwrap();
+            (over.node, over.incarnation) == (self.node, LIFE)
+        };
+        let news = |news: Result<News, ErrorDetail>| {
+            self.news.lock().unwrap().push(news.map(|news| news.complete).map_err(|detail| detail.kind));
+        };
+        tokio::select! {
+            asked = asks => asked,
+            never = self.streams.listen(&mut self.heard, take, told_over, news) => match never {},
+        }
+    }
+
+    /// Listens until it is told that a life is over.
+    pub async fn told_over(&mut self) -> (Over, String) {
+        let take = |answer: LeaseAnswer, _| panic!("{answer:?}");
+        let told_over = |over: Over, by: &str| self.told.send((over, by.to_owned())).is_ok();
+        tokio::select! {
+            told = timeout(SOON, self.hears.recv()) => told.expect("word of an end").unwrap(),
+            never = self.streams.listen(&mut self.heard, take, told_over, |_| ()) => match never {},
+        }
+    }
+}
