@@ -101,6 +101,16 @@ impl Cluster {
         cluster
     }
 
+    /// The same, and waits until as many copies of every partition are `Live` as are wanted.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    pub fn start_whole(exe: &str, options: &Options) -> Self {
+        let cluster = Self::start(exe, options);
+        cluster.wait_whole(options.replication.into());
+        cluster
+    }
+
     /// The directory of all its data.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -2,7 +2,7 @@
 
 use archon_client::{Client, Role};
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, Process, Rows, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest};
 use archon_security::Expected;
@@ -15,29 +15,11 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
     cluster.client().timeout(timeout).build().await.expect("a client")
 }
 
-/// Writes `count` keys and returns them with their values.
-async fn fill(client: &Client, count: usize) -> Vec<(String, String)> {
-    let mut written = Vec::new();
-    for number in 0..count {
-        let (key, value) = (format!("key-{number}"), format!("value-{number}"));
-        client.put(key.clone().into_bytes(), value.clone().into_bytes()).await.expect("a put");
-        written.push((key, value));
-    }
-    written
-}
-
-async fn assert_all(client: &Client, written: &[(String, String)]) {
-    for (key, value) in written {
-        let found = client.get(key.clone().into_bytes()).await.expect("a get");
-        assert_eq!(found.map(|found| found.value.to_vec()), Some(value.clone().into_bytes()), "{key}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_node_is_failed_and_comes_back_with_its_data() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
-    let written = fill(&client, 200).await;
+    let written = Rows::written(&client, 200).await;
     cluster.take_node("athens").kill();
     let failed = cluster.wait_node("athens", "failed");
     cluster.wait_partitions("three partitions to be Unavailable", |rows| {
@@ -46,20 +28,20 @@ async fn a_killed_node_is_failed_and_comes_back_with_its_data() {
     cluster.start_node("athens");
     let online = cluster.wait_online();
     println!("failed after {failed:?}, Online again {online:?} after its restart");
-    assert_all(&client, &written).await;
+    written.assert_there(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_ended_by_sigterm_releases_and_returns_at_once() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
-    let written = fill(&client, 100).await;
+    let written = Rows::written(&client, 100).await;
     let status = cluster.take_node("byzantium").terminate(Duration::from_secs(20));
     assert!(status.success(), "{status}");
     cluster.wait_node("byzantium", "failed");
     cluster.start_node("byzantium");
     cluster.wait_online();
-    assert_all(&client, &written).await;
+    written.assert_there(&client).await;
 }
 
 /// A key that the node leads.
@@ -121,7 +103,7 @@ async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let node = cluster.node_address("athens").to_owned();
     let client = client(&cluster, Duration::from_millis(500)).await;
-    fill(&client, 20).await;
+    Rows::written(&client, 20).await;
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
     }

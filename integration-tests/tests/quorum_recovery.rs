@@ -1,64 +1,38 @@
 //! A quorum that lost its majority for good, begun anew from what is left of it: by the command line, on real processes.
 
+use archon_integration_tests::recovering::copy_directory;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where coordinator `id` keeps its data.
-fn data(cluster: &Cluster, id: usize) -> PathBuf {
-    cluster.directory().join(format!("coordinator-{id}"))
-}
-
-/// Begins anew with what `from` holds, in the directory and at the address of coordinator `id`, which does not run.
-fn recover(cluster: &mut Cluster, id: usize, from: &Path) -> Value {
-    let (into, address) = (data(cluster, id), cluster.coordinator_addresses()[id - 1].clone());
-    let (from, into, number) = (from.display().to_string(), into.display().to_string(), id.to_string());
-    let asked = ["quorum", "recover", "--from", &from, "--into", &into, "--id", &number, "--address", &address];
-    let timid = cluster.archon(&asked);
-    assert!(timid.code == 4 && timid.stderr.contains("nothing is begun"), "{timid:?}");
-    let told = cluster.json(&[&asked[..], &["--accept-data-loss"]].concat()).unwrap_or_else(|error| panic!("{error}"));
-    cluster.start_coordinator(id - 1);
-    told
-}
-
 fn quorum(cluster: &Cluster) -> Result<Value, String> {
     cluster.json(&["quorum", "list"])
 }
 
-fn wait_recovered(cluster: &Cluster, generation: u64) {
-    wait_for("the recovery to end", TIMEOUT, || {
-        let quorum = quorum(cluster)?;
-        check(quorum["recovery"].is_null() && quorum["generation"] == json!(generation), || quorum.to_string())
-    });
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
-    let mut cluster = Cluster::start(EXE, &Options::replicated());
-    cluster.wait_whole(3);
+    let mut cluster = Cluster::start_whole(EXE, &Options::replicated());
     let client = cluster.client().build().await.expect("a client");
     let load = Load::start(&client, "recovered", 4);
     for lost in [0, 2] {
         cluster.take_coordinator(lost).kill();
     }
-    let survivor = data(&cluster, 2);
+    let survivor = cluster.coordinator_data(2);
     let used = cluster.archon(&["quorum", "recover", "--from", &survivor.display().to_string()]);
     assert!(
         used.code == 4 && used.stderr.contains("in use") && used.stderr.contains("stop that coordinator"),
         "{used:?}"
     );
-    assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
-    let left = cluster.directory().join("left");
-    std::fs::rename(&survivor, &left).expect("the directory moves");
-    let told = recover(&mut cluster, 2, &left);
+    let left = cluster.put_aside(2, "left");
+    let told = cluster.recover(2, &left, &[]);
     assert_eq!((&told["generation"], &told["nodes_total"]), (&json!(2), &json!(3)), "{told}");
     // Nothing was lost that anybody was told of, so nobody has to accept anything.
-    wait_recovered(&cluster, 2);
+    cluster.wait_recovered(2);
     cluster.wait_whole(3);
     let report = load.stop().await;
     println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
@@ -99,12 +73,11 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since() {
-    let mut cluster = Cluster::start(EXE, &Options { partitions: 8, replication: 2, ..Options::default() });
-    cluster.wait_whole(2);
+    let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, replication: 2, ..Options::default() });
     // A copy of a coordinator's directory, as a backup has it.
     assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
     let backup = cluster.directory().join("backup");
-    copy(&data(&cluster, 2), &backup);
+    copy_directory(&cluster.coordinator_data(2), &backup);
     cluster.start_coordinator(1);
     // Since then a table was made, copies were dropped and made elsewhere, and leaderships went round.
     cluster.done(&["table", "create", "later", "--partitions", "4", "--replication", "2"]);
@@ -120,8 +93,8 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
     }
-    std::fs::remove_dir_all(data(&cluster, 1)).expect("it is lost");
-    recover(&mut cluster, 1, &backup);
+    std::fs::remove_dir_all(cluster.coordinator_data(1)).expect("it is lost");
+    cluster.recover(1, &backup, &[]);
     let open = wait_for("all nodes to tell what they hold", TIMEOUT, || {
         let quorum = quorum(&cluster)?;
         let doubts = quorum["recovery"]["doubts"].as_array().cloned().unwrap_or_default();
@@ -137,7 +110,7 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     let refused = cluster.archon(&["quorum", "settle"]);
     assert!(refused.code == 4 && refused.stderr.contains("--accept-data-loss"), "{refused:?}");
     cluster.done(&["quorum", "settle", "--accept-data-loss"]);
-    wait_recovered(&cluster, 2);
+    cluster.wait_recovered(2);
     cluster.wait_whole(2);
     assert_eq!(report.missing(&client).await, Vec::<String>::new(), "acknowledged since the backup");
     let gone = cluster.archon(&["kv", "get", "--table", "later", "key"]);
@@ -145,41 +118,23 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     // A second recovery of the same backup is not the same history.
     cluster.take_coordinator(0).kill();
     let first = cluster.directory().join("first");
-    std::fs::rename(data(&cluster, 1), &first).expect("the directory moves");
-    recover(&mut cluster, 1, &backup);
+    std::fs::rename(cluster.coordinator_data(1), &first).expect("the directory moves");
+    cluster.recover(1, &backup, &[]);
     wait_for("nodes to say that they lived on", TIMEOUT, || {
         let doubts = quorum(&cluster)?["recovery"]["doubts"].to_string();
         check(doubts.contains("unheard"), || doubts)
     });
     cluster.take_coordinator(0).kill();
-    std::fs::remove_dir_all(data(&cluster, 1)).expect("it is of no use");
-    let (from, into) = (first.display().to_string(), data(&cluster, 1).display().to_string());
-    let address = cluster.coordinator_addresses()[0].clone();
-    cluster.done(&[
-        "quorum",
-        "recover",
-        "--from",
-        &from,
-        "--into",
-        &into,
-        "--id",
-        "1",
-        "--address",
-        &address,
-        "--generation",
-        "9",
-        "--accept-data-loss",
-    ]);
-    cluster.start_coordinator(0);
-    wait_recovered(&cluster, 9);
+    std::fs::remove_dir_all(cluster.coordinator_data(1)).expect("it is of no use");
+    cluster.recover(1, &first, &["--generation", "9"]);
+    cluster.wait_recovered(9);
     cluster.wait_whole(2);
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_without_it() {
-    let mut cluster = Cluster::start(EXE, &Options { partitions: 8, ..Options::replicated() });
-    cluster.wait_whole(3);
+    let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, ..Options::replicated() });
     let client = cluster.client().build().await.expect("a client");
     let load = Load::start(&client, "restarted", 4);
     for lost in [0, 2] {
@@ -188,10 +143,8 @@ async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_wit
     // Without this one nobody can tell whether more was acknowledged.
     cluster.take_node("cyrene").kill();
     let report = load.stop().await;
-    assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
-    let left = cluster.directory().join("left");
-    std::fs::rename(data(&cluster, 2), &left).expect("the directory moves");
-    recover(&mut cluster, 2, &left);
+    let left = cluster.put_aside(2, "left");
+    cluster.recover(2, &left, &[]);
     let waits_for_cyrene = |cluster: &Cluster, when: &str| {
         wait_for(&format!("all but cyrene to have told, {when}"), TIMEOUT, || {
             let quorum = quorum(cluster)?;
@@ -215,7 +168,7 @@ async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_wit
     cluster.start_node("cyrene");
     cluster.start_coordinator(1);
     cluster.start_node("athens");
-    wait_recovered(&cluster, 2);
+    cluster.wait_recovered(2);
     cluster.wait_whole(3);
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
 }
@@ -233,7 +186,7 @@ fn what_is_no_coordinators_directory_was_recovered() {
     std::fs::write(&file, [b"ARCHSNAP".as_slice(), &[1, 0, 0, 0], &[7; 40]].concat()).expect("it is written");
     let damaged = ask(&file.display().to_string(), &[]);
     assert!(damaged.code == 1 && damaged.stderr.contains("damaged"), "{damaged:?}");
-    let own = data(&cluster, 1).display().to_string();
+    let own = cluster.coordinator_data(1).display().to_string();
     let taken = ask(&own, &["--into", &foreign, "--id", "1", "--address", "127.0.0.1:1", "--accept-data-loss"]);
     assert!(taken.code == 4 && taken.stderr.contains("exists already"), "{taken:?}");
     let new = format!("{foreign}/new");
@@ -244,16 +197,4 @@ fn what_is_no_coordinators_directory_was_recovered() {
     assert!(!Path::new(&new).exists());
     let json = ask(&own, &["-o", "json"]);
     assert!(json.code == 4 && json.stdout.contains("\"base_index\""), "{json:?}");
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).expect("a directory");
-    for entry in std::fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        match entry.file_type().expect("a type").is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).expect("a file")),
-        }
-    }
 }

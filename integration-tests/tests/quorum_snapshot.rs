@@ -18,8 +18,7 @@ fn text(path: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_coordinators_held_was_lost_with_their_disks() {
-    let mut cluster = Cluster::start(EXE, &Options { tls: true, partitions: 8, ..Options::replicated() });
-    cluster.wait_whole(3);
+    let mut cluster = Cluster::start_whole(EXE, &Options { tls: true, partitions: 8, ..Options::replicated() });
     cluster.done(&["table", "create", "orders", "--partitions", "4", "--replication", "3"]);
     cluster.done(&["access", "grant", "write", "--client", "shop", "--table", "orders"]);
     let client = cluster.client().build().await.expect("a client");
@@ -34,14 +33,10 @@ async fn what_the_coordinators_held_was_lost_with_their_disks() {
     let report = load.stop().await;
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
-        fs::remove_dir_all(cluster.directory().join(format!("coordinator-{}", index + 1))).expect("it is lost");
+        fs::remove_dir_all(cluster.coordinator_data(index + 1)).expect("it is lost");
     }
-    let into = text(&cluster.directory().join("coordinator-1"));
-    let address = cluster.coordinator_addresses()[0].clone();
-    let recover = ["quorum", "recover", "--from", &file, "--into", &into, "--id", "1", "--address", &address];
-    let begun = cluster.json(&[&recover[..], &["--accept-data-loss"]].concat()).expect("it begins anew");
+    let begun = cluster.recover(1, &saved, &[]);
     assert_eq!(begun["base_index"], told["last_index"], "{begun}");
-    cluster.start_coordinator(0);
     wait_for("the recovery to be settled", TIMEOUT, || {
         cluster.archon(&["quorum", "settle", "--accept-data-loss"]);
         let quorum = cluster.json(&["quorum", "list"])?;

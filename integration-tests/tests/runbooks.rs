@@ -8,18 +8,17 @@ use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::disk::{self, SmallDisk};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, Release, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, Release, Rows, wait_for};
 use archon_skip::skipped;
 use futures::future::join_all;
 use operator::Operator;
+use operator::programs::Programs;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tokio::runtime::Handle;
-use tokio::task::block_in_place;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
@@ -30,17 +29,12 @@ fn options() -> Options {
 
 const KEYS: usize = 200;
 
-async fn fill(client: &Client) {
-    for number in 0..KEYS {
-        client.put(format!("k/{number}"), format!("v/{number}")).await.expect("written");
-    }
-}
-
-async fn assert_all(client: &Client) {
-    for number in 0..KEYS {
-        let found = client.get(format!("k/{number}")).await.expect("read").map(|found| found.value.to_vec());
-        assert_eq!(found, Some(format!("v/{number}").into_bytes()), "k/{number}");
-    }
+/// A cluster with three copies of everything, a client of it, and rows that are looked for at the end.
+async fn started(options: &Options) -> (Cluster, Client, Rows) {
+    let cluster = Cluster::start_whole(EXE, options);
+    let client = cluster.client().build().await.expect("a client");
+    let rows = Rows::written(&client, KEYS).await;
+    (cluster, client, rows)
 }
 
 /// The nodes that hold a live copy, of every partition, once all of them are served by three: a follower that was slow for a moment counts
@@ -75,10 +69,7 @@ fn old_ones(cluster: &Cluster) -> Vec<(&'static str, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_lost() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
-    let client = cluster.client().build().await.expect("a client");
-    fill(&client).await;
+    let (mut cluster, client, rows) = started(&options()).await;
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
     let places = [old_ones(&cluster), addresses(["NEW:7201"])].concat();
@@ -86,13 +77,12 @@ async fn a_node_is_lost() {
     operator.follow("node-lost.md", &["# A node is lost"]);
     let coordinators = operator.coordinators.clone();
     assert_eq!(holders(operator.cluster, &coordinators), ["byzantium", "cyrene", "delos"]);
-    assert_all(&client).await;
+    rows.assert_there(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coordinator_is_lost() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
+    let mut cluster = Cluster::start_whole(EXE, &options());
     cluster.take_coordinator(2).kill();
     let new = addresses(["NEW:7101"]).remove(0);
     // Here the name under which others reach it is its address.
@@ -108,10 +98,7 @@ async fn a_coordinator_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_majority_is_lost() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
-    let client = cluster.client().build().await.expect("a client");
-    fill(&client).await;
+    let (mut cluster, client, rows) = started(&options()).await;
     for lost in [0, 2] {
         cluster.take_coordinator(lost).kill();
     }
@@ -124,15 +111,12 @@ async fn the_majority_is_lost() {
     assert_eq!((&quorum["spare_voters"], &quorum["generation"]), (&1.into(), &2.into()), "{quorum}");
     let coordinators = operator.coordinators.clone();
     assert_eq!(holders(operator.cluster, &coordinators), ["athens", "byzantium", "cyrene"]);
-    assert_all(&client).await;
+    rows.assert_there(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cluster_moves_to_other_hosts() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
-    let client = cluster.client().build().await.expect("a client");
-    fill(&client).await;
+    let (mut cluster, client, rows) = started(&options()).await;
     let load = Load::start(&client, "hosts", 4);
     let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
     let places = [old_ones(&cluster), new].concat();
@@ -157,16 +141,13 @@ async fn the_cluster_moves_to_other_hosts() {
     report.assert_no_failure();
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
     println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
-    assert_all(&client).await;
-    assert_all(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
+    rows.assert_there(&client).await;
+    rows.assert_there(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_machines_get_other_addresses() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
-    let client = cluster.client().build().await.expect("a client");
-    fill(&client).await;
+    let (mut cluster, _, rows) = started(&options()).await;
     let before = cluster.json(&["quorum", "list"]).expect("a quorum");
     let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
     let data = |member: &str| cluster.directory().join(member).display().to_string();
@@ -183,7 +164,7 @@ async fn all_machines_get_other_addresses() {
         quorum["coordinators"].as_array().into_iter().flatten().filter_map(|one| one["address"].as_str()).collect();
     assert_eq!(told.join(","), coordinators, "{quorum}");
     assert_eq!((&quorum["generation"], &quorum["cluster"]), (&before["generation"], &before["cluster"]), "{quorum}");
-    assert_all(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
+    rows.assert_there(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
 }
 
 /// A cluster in which athens has a disk of its own, which is full, beside some other nodes.
@@ -192,6 +173,7 @@ struct Full {
     _disk: SmallDisk,
     cluster: Cluster,
     client: Client,
+    rows: Rows,
     /// Where athens keeps its data.
     data: PathBuf,
     /// What fills its disk, if not its own data.
@@ -215,9 +197,9 @@ impl Full {
         cluster.start_node("athens");
         cluster.wait_whole(3);
         let client = cluster.client().build().await.expect("a client");
-        fill(&client).await;
+        let rows = Rows::written(&client, KEYS).await;
         let file = by_a_file.then(|| disk::fill(&mounted));
-        let full = Self { cluster, client, data, file, _disk: disk };
+        let full = Self { cluster, client, rows, data, file, _disk: disk };
         full.write_until_it_is_told().await;
         Some(full)
     }
@@ -247,9 +229,9 @@ impl Full {
         operator.follow("full-disk.md", &[&["## Which one, and what fills it"], headings].concat());
         let coordinators = operator.coordinators.clone();
         let holders = holders(operator.cluster, &coordinators);
-        assert_all(&self.client).await;
+        self.rows.assert_there(&self.client).await;
         // Everything can be written again, wherever it is led.
-        fill(&self.client).await;
+        self.rows.write(&self.client).await;
         let check = operator.cluster.archon(&["check"]);
         assert_eq!(check.code, 0, "{check:?}");
         holders
@@ -286,53 +268,23 @@ async fn a_disk_is_full_and_others_take_its_data() {
     assert!((1..=2).contains(&copies), "{listed}");
 }
 
-/// Programs that write to a table, stopped and started by whoever follows a runbook.
-struct Programs {
-    load: Option<Load>,
-    table: &'static str,
-    coordinators: String,
-    /// What those did that were stopped.
-    reports: Vec<LoadReport>,
-}
-
-impl Programs {
-    fn obey(&mut self, order: &str) {
-        block_in_place(|| {
-            Handle::current().block_on(async {
-                match order {
-                    "stop" => self.reports.push(self.load.take().expect("they run").stop().await),
-                    "start" => {
-                        let client = Client::builder(self.coordinators.split(',')).table(self.table);
-                        let client = client.build().await.expect("a client");
-                        self.load = Some(Load::start(&client, &format!("run-{}", self.reports.len()), 2));
-                    }
-                    other => panic!("programs are stopped and started, not {other:?}"),
-                }
-            });
-        });
-    }
-}
-
 /// Has orders written, backed up, and written over by somebody who should not have.
-async fn backed_up(cluster: &Cluster) -> String {
+async fn backed_up(cluster: &Cluster) -> (String, Rows) {
     cluster.done(&["table", "create", "orders", "--partitions", "6", "--replication", "3"]);
     let orders = cluster.client().table("orders").timeout(TIMEOUT).build().await.expect("a client");
-    fill(&orders).await;
+    let rows = Rows::written(&orders, KEYS).await;
     let backup = cluster.directory().join("monday").display().to_string();
     cluster.done(&["backup", "create", "--to", &backup]);
-    for number in 0..KEYS {
-        orders.put(format!("k/{number}"), "nonsense").await.expect("written");
-    }
-    backup
+    rows.spoil(&orders).await;
+    (backup, rows)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_is_restored_where_it_was() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
-    let backup = backed_up(&cluster).await;
+    let mut cluster = Cluster::start_whole(EXE, &options());
+    let (backup, rows) = backed_up(&cluster).await;
     let coordinators = cluster.coordinator_list();
-    let mut programs = Programs { load: None, table: "orders", coordinators, reports: Vec::new() };
+    let mut programs = Programs::new("orders", coordinators);
     programs.obey("start");
     let kept = cluster.directory().join("kept").display().to_string();
     let mut operator = Operator::new(EXE, &mut cluster, &[("BACKUP", backup), ("KEPT", kept.clone())])
@@ -343,7 +295,7 @@ async fn a_table_is_restored_where_it_was() {
     let [before, after] = &programs.reports[..] else { panic!("they were stopped and started once") };
     [before, after].into_iter().for_each(LoadReport::assert_no_failure);
     let orders = cluster.client().table("orders").build().await.expect("a client");
-    assert_all(&orders).await;
+    rows.assert_there(&orders).await;
     assert_eq!(after.missing(&orders).await, Vec::<String>::new());
     // Of what was written meanwhile nothing is in the table, and everything in what was kept of it.
     assert_eq!(before.missing(&orders).await.len(), before.acknowledged.len());
@@ -354,21 +306,19 @@ async fn a_table_is_restored_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_tables_are_restored_in_a_new_cluster() {
-    let mut cluster = Cluster::start(EXE, &options());
-    cluster.wait_whole(3);
-    let backup = backed_up(&cluster).await;
+    let mut cluster = Cluster::start_whole(EXE, &options());
+    let (backup, rows) = backed_up(&cluster).await;
     cluster.kill_everything();
     let new = addresses(["A:7101", "B:7101", "C:7101", "A:7201", "B:7201", "C:7201"]);
     let coordinators: Vec<String> = new[..3].iter().map(|(_, address)| address.clone()).collect();
     let coordinators = coordinators.join(",");
     let places = [new, vec![("BACKUP", backup)]].concat();
-    let mut programs =
-        Programs { load: None, table: "orders", coordinators: coordinators.clone(), reports: Vec::new() };
+    let mut programs = Programs::new("orders", coordinators.clone());
     let mut operator = Operator::new(EXE, &mut cluster, &places).with_programs(|order| programs.obey(order));
     operator.follow("restore.md", &["## All tables, in a new cluster"]);
     assert_eq!(holders(operator.cluster, &coordinators), ["athens", "byzantium", "cyrene"]);
     let orders = Client::builder(coordinators.split(',')).table("orders").build().await.expect("a client");
-    assert_all(&orders).await;
+    rows.assert_there(&orders).await;
     operator.order_programs("stop");
     drop(operator);
     programs.reports[0].assert_no_failure();
@@ -385,10 +335,8 @@ fn protocol(cluster: &Cluster) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cluster_is_upgraded() {
-    let mut cluster = Cluster::start(EXE, &Options { release: Some(Release::speaking(1)), ..options() });
-    cluster.wait_whole(3);
-    let client = cluster.client().build().await.expect("a client");
-    fill(&client).await;
+    let old = Options { release: Some(Release::speaking(1)), ..options() };
+    let (mut cluster, client, rows) = started(&old).await;
     let load = Load::start(&client, "upgrade", 4);
     assert_eq!(protocol(&cluster), 1);
     let mut operator = Operator::new(EXE, &mut cluster, &[]);
@@ -398,7 +346,7 @@ async fn the_cluster_is_upgraded() {
     let report = load.stop().await;
     report.assert_no_failure();
     println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
-    assert_all(&client).await;
+    rows.assert_there(&client).await;
     operator.follow("upgrade.md", &["## To try the new version first"]);
     assert_eq!(operator.cluster.json(&["upgrade", "status"]).expect("upgrade status")["held"], false);
 }
@@ -406,10 +354,7 @@ async fn the_cluster_is_upgraded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cluster_goes_back_to_the_version_before() {
     let old = Options { release: Some(Release::speaking(1)), ..options() };
-    let mut cluster = Cluster::start(EXE, &old);
-    cluster.wait_whole(3);
-    let client = cluster.client().build().await.expect("a client");
-    fill(&client).await;
+    let (mut cluster, client, rows) = started(&old).await;
     // All but one node run the new version.
     for index in 0..3 {
         assert!(cluster.take_coordinator(index).terminate(TIMEOUT).success());
@@ -428,5 +373,5 @@ async fn the_cluster_goes_back_to_the_version_before() {
     operator.follow("upgrade.md", &["## Back to the version before"]);
     let status = operator.cluster.json(&["upgrade", "status"]).expect("upgrade status");
     assert_eq!((&status["protocol"], &status["protocol_newest"]), (&1.into(), &1.into()), "{status}");
-    assert_all(&client).await;
+    rows.assert_there(&client).await;
 }

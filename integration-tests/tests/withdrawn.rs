@@ -13,8 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 fn start() -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { tls: true, partitions: 6, ..Options::replicated() });
-    cluster.wait_whole(3);
+    let cluster = Cluster::start_whole(EXE, &Options { tls: true, partitions: 6, ..Options::replicated() });
     cluster.wait_protocol(2);
     cluster
 }

@@ -1,5 +1,7 @@
 //! Somebody who does what a runbook says: takes its commands from the page as they stand there, fills in what is in capitals, and runs them.
 
+pub(crate) mod programs;
+
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Ending, Process, Release, wait_for};
 use std::collections::BTreeMap;
