@@ -38,7 +38,7 @@ pub(crate) fn chosen(present: &[TableSummary], wanted: &[String]) -> Result<Vec<
 /// A backup that was begun before, if it can go on.
 pub(crate) fn carried_on(
     begun: Manifest,
-    (cluster_id, generation): (&str, u64),
+    (cluster_id, generation, key): (&str, u64, Option<&str>),
     present: &[TableSummary],
     options: &CreateOptions,
     store: &Store,
@@ -52,6 +52,10 @@ pub(crate) fn carried_on(
         return occupied(format!(
             "a backup of generation {was} of the cluster was begun there, this is {generation}; name another place"
         ));
+    }
+    if begun.generation_key.as_deref() != key {
+        let why = "a backup of another generation of that number was begun there, as another recovery made it; name another place";
+        return occupied(why.to_owned());
     }
     let of: BTreeSet<&String> = begun.tables.iter().map(|table| &table.table.name).collect();
     if !options.tables.is_empty() && of != options.tables.iter().collect() {

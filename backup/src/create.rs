@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::store::{Sink, Store};
 use crate::unfinished::Note;
 use archon_client::{
-    Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, Snapshot, SnapshotOf, TableSummary,
+    Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, Quorum, Snapshot, SnapshotOf, TableSummary,
 };
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use schemars::JsonSchema;
@@ -105,18 +105,26 @@ async fn take(
 ) -> Result<Taken, BackupError> {
     look(store).await?;
     let begun_at_ms = now_ms();
-    let (cluster_id, generation) = (admin.status().await?.cluster_id, admin.quorum_of_leader().await?.generation);
+    let cluster_id = admin.status().await?.cluster_id;
+    let Quorum { generation, generation_key, .. } = admin.quorum_of_leader().await?;
     let present = admin.list_tables().await?;
     let wanted = chosen(&present, &options.tables)?;
     let begun = store.read(BEGUN).await?;
     let is_new = begun.is_none();
     let mut manifest = match begun {
-        Some(begun) => carried_on(unseal(BEGUN, &begun)?, (&cluster_id, generation), &present, options, store)?,
+        Some(begun) => carried_on(
+            unseal(BEGUN, &begun)?,
+            (&cluster_id, generation, generation_key.as_deref()),
+            &present,
+            options,
+            store,
+        )?,
         None => Manifest {
             format: FORMAT,
             archon_version: env!("CARGO_PKG_VERSION").to_owned(),
             cluster_id,
             generation,
+            generation_key,
             begun_at_ms,
             finished_at_ms: 0,
             tables: wanted.into_iter().map(|table| TableBackup { table, pieces: Vec::new() }).collect(),

@@ -30,6 +30,13 @@ impl<'a> Earlier<'a> {
             );
             return Err(useless(store, why));
         }
+        if manifest.generation_key != of.generation_key {
+            let why = format!(
+                "it is of another generation {} of the cluster, as another recovery made it: the two have different histories",
+                of.generation
+            );
+            return Err(useless(store, why));
+        }
         let is_of_use = |table: &TableBackup| table.holds_data() && earlier.table(table.table.id).is_some();
         if of.tables.iter().any(TableBackup::holds_data) && !of.tables.iter().any(is_of_use) {
             let names = crate::manifest::names(manifest.tables.iter().map(|table| &table.table));

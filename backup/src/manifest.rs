@@ -30,6 +30,9 @@ pub struct Manifest {
     pub cluster_id: String,
     /// The generation of the cluster: a recovery from a lost majority of coordinators begins another.
     pub generation: u64,
+    /// Tells it from other generations of that number, as two recoveries begin them; none of the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation_key: Option<String>,
     /// When it was begun, in milliseconds since 1970: every write that was acknowledged before is in it.
     pub begun_at_ms: u64,
     /// When it was done, in milliseconds since 1970.

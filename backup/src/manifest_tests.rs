@@ -29,6 +29,7 @@ pub(crate) fn manifest(tables: Vec<TableBackup>) -> Manifest {
         archon_version: "0.1.0".into(),
         cluster_id: "a cluster".into(),
         generation: 1,
+        generation_key: None,
         begun_at_ms: 1,
         finished_at_ms: 2,
         tables,

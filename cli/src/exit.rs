@@ -53,6 +53,7 @@ impl Exit {
             | ErrorKind::NameTaken
             | ErrorKind::WrongCluster
             | ErrorKind::ProtocolMismatch
+            | ErrorKind::OtherHistory
             | ErrorKind::NotEnoughNodes
             | ErrorKind::AssignmentInProgress
             | ErrorKind::StalePlan

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &QuorumRecoverArgs, output: &Output) -> Result<Exit, Fai
         args.from.display()
     ))?;
     output.talk(format!(
-        "1. never start any of the old coordinators again\n2. archon coordinator --id {id} --listen {address} --data-dir {}\n3. \
+        "1. never start any of the old coordinators again, nor any that were begun from them before\n2. archon coordinator --id {id} --listen {address} --data-dir {}\n3. \
          archon quorum list: what the nodes tell, and what to do\n4. other coordinators come with --join",
         into.display()
     ));
@@ -91,8 +91,9 @@ fn show(from: &Path, summary: &SurvivorSummary, output: &Output) -> Result<(), F
         .last_event_at_ms
         .and_then(since)
         .map_or_else(String::new, |age| format!("; the last event in it is {} old", short_time(age)));
+    let key = summary.generation_key.map_or_else(String::new, |key| format!(", key {key}"));
     output.line(format!(
-        "{}: {whose} of cluster {}, generation {}",
+        "{}: {whose} of cluster {}, generation {}{key}",
         from.display(),
         summary.cluster,
         summary.generation

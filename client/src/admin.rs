@@ -9,7 +9,7 @@ use crate::link::{beyond, check_endpoints};
 use crate::rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, Reshaping};
 use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds};
-use archon_proto::convert::ids::cluster_id;
+use archon_proto::convert::ids::{cluster_id, generation_key};
 use archon_proto::convert::words::enum_word;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
@@ -326,6 +326,7 @@ impl Admin {
             pending: wire.pending.map(Into::into),
             retired_ids: wire.retired,
             generation: wire.generation,
+            generation_key: key_text(&wire.generation_key)?,
             recovery: wire.recovery.map(Into::into),
             cluster_id: cluster_text(wire.cluster.as_ref())?,
         })
@@ -403,6 +404,11 @@ pub(crate) fn request_id() -> RequestId {
 pub(crate) fn incomplete(what: &str) -> Error {
     let message = format!("a coordinator's answer cannot be read: {what}; do the versions fit?");
     Error::from(ErrorDetail::new(ErrorKind::Internal, message))
+}
+
+fn key_text(bytes: &[u8]) -> Result<Option<String>, Error> {
+    let key = generation_key(bytes, "QuorumResponse.generation_key").map_err(|error| incomplete(&error.to_string()))?;
+    Ok(Some(key).filter(|key| !key.is_nil()).map(|key| key.to_string()))
 }
 
 fn cluster_text(cluster: Option<&v1::ClusterRef>) -> Result<String, Error> {

@@ -321,6 +321,9 @@ pub struct Quorum {
     pub cluster_id: String,
     /// How often the state began anew from less than a majority, the first time included.
     pub generation: u64,
+    /// Tells it from other generations of that number, as two recoveries begin them; none of the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation_key: Option<String>,
     /// What is known of the recovery under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<QuorumRecovery>,

@@ -20,6 +20,7 @@ mod identity;
 mod load;
 mod metrics;
 mod middle;
+mod other_histories;
 mod own_address;
 mod polls;
 mod protocol_keeper;

@@ -7,7 +7,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::raft::{Founder, SnapshotError, read_directory, read_snapshot, write_directory};
 use archon_coordinator_core::{ClusterState, Coordinator, RecoveryError, begin_generation};
 use archon_durable::LockError;
-use archon_types::{PROTOCOL_FIRST, StorageId, limits::check_address};
+use archon_types::{GenerationKey, PROTOCOL_FIRST, StorageId, limits::check_address};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -126,6 +126,8 @@ pub struct SurvivorSummary {
     pub coordinator: Option<u64>,
     /// Its generation.
     pub generation: u64,
+    /// The key of that, if it has one: it tells it from others of that number.
+    pub generation_key: Option<GenerationKey>,
     /// The last entry of the log that it holds.
     pub last_index: u64,
     /// When the last of the events in it happened, on the wall clocks of the coordinators. Unix time.
@@ -192,6 +194,7 @@ impl Survivor {
             cluster: state.cluster.to_string(),
             coordinator: self.id,
             generation: state.generation,
+            generation_key: Some(state.generation_key(state.generation)).filter(|key| !key.is_nil()),
             last_index: state.applied,
             last_event_at_ms: state.events.back().map(|event| event.at.get()),
             nodes: state.nodes.len(),
@@ -213,7 +216,8 @@ impl Survivor {
         let generation = new.generation.unwrap_or(self.state.generation.saturating_add(1));
         let (storage, quorum) = (Uuid::new_v4(), Uuid::new_v4());
         let coordinator = Coordinator { address: new.address.clone(), storage: StorageId::new(storage), voter: true };
-        begin_generation(&mut self.state, generation, wall_now(), (new.id, coordinator))
+        let key = GenerationKey::new(Uuid::new_v4());
+        begin_generation(&mut self.state, (generation, key), wall_now(), (new.id, coordinator))
             .map_err(|why| RecoverError::Useless { from: self.from.clone(), why })?;
         let founder = Founder { id: new.id, storage, address: new.address.clone(), quorum };
         self.write(new, &founder).map_err(|why| RecoverError::Unwritable { into: new.into.clone(), why })?;

@@ -2,6 +2,7 @@
 
 use crate::beats::BeatQueue;
 use crate::load::Loads;
+use crate::other_histories::OtherHistories;
 use crate::polls::Polls;
 use crate::push::{AccessKnown, NewsKept};
 use crate::raft::{Proposal, Quorum};
@@ -51,6 +52,8 @@ pub(crate) struct Session {
     polls: Polls,
     /// Which nodes go by what clients may do.
     pub(crate) access_known: AccessKnown,
+    /// Members that were refused, for they belong to another history.
+    pub(crate) other_histories: OtherHistories,
     /// What answers to heartbeats bring.
     pub(crate) news: NewsKept,
     /// Where streams leave heartbeats.
@@ -77,6 +80,7 @@ impl Session {
             plans: Plans::default(),
             polls: Polls::default(),
             access_known: AccessKnown::default(),
+            other_histories: OtherHistories::default(),
             news: NewsKept::default(),
             beats,
             work: Notify::new(),

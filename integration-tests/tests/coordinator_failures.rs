@@ -76,6 +76,7 @@ impl Probe {
             expects: 0,
             participant: None,
             told: 0,
+            generation_key: Vec::new().into(),
         };
         let answer = session.register(request).await.expect("the leader registers").into_inner();
         let registered = Registered::try_from(answer).expect("a registration");

@@ -2,7 +2,7 @@
 
 use crate::{identity, pages, store, wire};
 use archon_replica::Message;
-use archon_types::{ClusterId, Incarnation, NodeId, StorageId};
+use archon_types::{ClusterId, GenerationKey, Incarnation, NodeId, StorageId};
 use bytes::Bytes;
 use std::path::Path;
 use uuid::Uuid;
@@ -63,6 +63,7 @@ pub fn encode_identity() -> std::io::Result<Vec<u8>> {
         name: "athens".into(),
         node_id: NodeId::new(3),
         last_incarnation: Incarnation::new(12),
+        generation_key: GenerationKey::new(Uuid::from_u128(9)),
         protocol: 2,
     })
 }

@@ -4,7 +4,7 @@ use crate::holdings::Holdings;
 use crate::identity::{DataDirectory, IdentityError};
 use crate::session::Home;
 use archon_proto::convert::session::Registered;
-use archon_types::{ClusterId, Incarnation, PlacementId, StorageId};
+use archon_types::{ClusterId, GenerationKey, Incarnation, PlacementId, StorageId};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -24,8 +24,10 @@ impl Home for DirectoryHome {
         Some(self.directory.lock().identity().cluster_id).filter(|cluster| !cluster.is_nil())
     }
 
-    fn last_incarnation(&self) -> Incarnation {
-        self.directory.lock().identity().last_incarnation
+    fn last_life(&self) -> (Incarnation, GenerationKey) {
+        let directory = self.directory.lock();
+        let identity = directory.identity();
+        (identity.last_incarnation, identity.generation_key)
     }
 
     fn held(&self) -> Vec<PlacementId> {
@@ -34,8 +36,8 @@ impl Home for DirectoryHome {
 
     fn store(&mut self, registered: &Registered) -> Result<(), IdentityError> {
         let mut directory = self.directory.lock();
-        let Registered { cluster, node, incarnation, protocol, .. } = *registered;
-        directory.record_registration(cluster, node, incarnation)?;
+        let Registered { cluster, node, generation_key, incarnation, protocol, .. } = *registered;
+        directory.record_registration(cluster, node, (incarnation, generation_key))?;
         directory.record_protocol(protocol)
     }
 

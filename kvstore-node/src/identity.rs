@@ -5,7 +5,9 @@
 //! directory), so that a crash leaves the old or the new one.
 
 use archon_durable::{LOCK_FILE, Lock, LockError};
-use archon_types::{ClusterId, Incarnation, NodeId, PROTOCOL_FIRST, ProtocolRange, StorageId, generation_of};
+use archon_types::{
+    ClusterId, GenerationKey, Incarnation, NodeId, PROTOCOL_FIRST, ProtocolRange, StorageId, generation_of,
+};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -38,6 +40,9 @@ pub(crate) struct Identity {
     pub node_id: NodeId,
     /// The incarnation of the last registration; zero until the first.
     pub last_incarnation: Incarnation,
+    /// The key of the generation in which that was; nil, and not said, of one that has none.
+    #[serde(default, skip_serializing_if = "is_no_key")]
+    pub generation_key: GenerationKey,
     /// The newest protocol by which anything here may be written. Not said of the first one, which [`FORMAT_FIRST`] means.
     #[serde(default = "first_protocol", skip_serializing_if = "is_first_protocol")]
     pub protocol: u32,
@@ -50,6 +55,11 @@ const fn first_protocol() -> u32 {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
 const fn is_first_protocol(protocol: &u32) -> bool {
     *protocol == PROTOCOL_FIRST
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+const fn is_no_key(key: &GenerationKey) -> bool {
+    key.is_nil()
 }
 
 /// The file's head, read before anything else of it.
@@ -152,6 +162,14 @@ pub enum IdentityError {
         /// The cluster met.
         wanted: ClusterId,
     },
+    /// It was registered in another generation of that number.
+    #[error("the data directory {} was registered in another generation {generation} of this cluster: one number was given to two recoveries; stop these coordinators if others are to be kept, or recover these again with --generation {}", directory.display(), generation + 1)]
+    OtherHistory {
+        /// The directory.
+        directory: PathBuf,
+        /// The generation.
+        generation: u64,
+    },
     /// The coordinator knows its storage id under another number, or gave an older incarnation.
     #[error("the data directory {} is registered as node {found_node}, incarnation {found_incarnation}, but was now told node {node}, incarnation {incarnation}; the coordinators may have been restored from a backup", directory.display())]
     Contradiction {
@@ -211,6 +229,7 @@ impl DataDirectory {
                     name: name.to_owned(),
                     node_id: NodeId::ZERO,
                     last_incarnation: Incarnation::ZERO,
+                    generation_key: GenerationKey::NIL,
                     protocol: speaks.oldest,
                 };
                 write(path, &identity)?;
@@ -263,19 +282,23 @@ impl DataDirectory {
     /// Stores durably what a registration was answered, before the node acts under it (PROTOCOL rule 19).
     ///
     /// # Errors
-    /// [`IdentityError::WrongCluster`], [`IdentityError::Contradiction`] or [`IdentityError::Io`]; what was stored before
+    /// [`IdentityError::WrongCluster`], [`IdentityError::OtherHistory`], [`IdentityError::Contradiction`] or [`IdentityError::Io`]; what was stored before
     /// stands.
     pub(crate) fn record_registration(
         &mut self,
         cluster: ClusterId,
         node: NodeId,
-        incarnation: Incarnation,
+        (incarnation, generation_key): (Incarnation, GenerationKey),
     ) -> Result<(), IdentityError> {
         self.check_cluster(cluster)?;
         let known = self.identity.node_id;
         let last = self.identity.last_incarnation;
+        let [generation, before] = [incarnation, last].map(|incarnation| generation_of(incarnation.get()));
+        if last != Incarnation::ZERO && generation == before && generation_key != self.identity.generation_key {
+            return Err(IdentityError::OtherHistory { directory: self.path.clone(), generation });
+        }
         // Coordinators that were recovered may not know of this directory, and give it another number.
-        let recovered = generation_of(incarnation.get()) > generation_of(last.get());
+        let recovered = generation > before;
         if (known != NodeId::ZERO && known != node && !recovered) || incarnation < last {
             return Err(IdentityError::Contradiction {
                 directory: self.path.clone(),
@@ -285,8 +308,13 @@ impl DataDirectory {
                 incarnation,
             });
         }
-        let identity =
-            Identity { cluster_id: cluster, node_id: node, last_incarnation: incarnation, ..self.identity.clone() };
+        let identity = Identity {
+            cluster_id: cluster,
+            node_id: node,
+            last_incarnation: incarnation,
+            generation_key,
+            ..self.identity.clone()
+        };
         if identity != self.identity {
             write(&self.path, &identity)?;
             self.identity = identity;

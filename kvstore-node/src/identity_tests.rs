@@ -10,6 +10,11 @@ fn cluster(number: u128) -> ClusterId {
     ClusterId::new(Uuid::from_u128(number))
 }
 
+/// In a generation without a key.
+fn life(incarnation: u64) -> (Incarnation, GenerationKey) {
+    (Incarnation::new(incarnation), GenerationKey::NIL)
+}
+
 #[test]
 fn the_identity_survives_and_is_minted_once() {
     let root = tempfile::tempdir().unwrap();
@@ -17,7 +22,7 @@ fn the_identity_survives_and_is_minted_once() {
     let mut first = open(&path).unwrap();
     let storage = first.identity().storage_id;
     assert!(first.identity().cluster_id.is_nil());
-    first.record_registration(cluster(1), NodeId::new(4), Incarnation::new(17)).unwrap();
+    first.record_registration(cluster(1), NodeId::new(4), life(17)).unwrap();
     drop(first);
     let again = open(&path).unwrap();
     let expected = Identity {
@@ -26,6 +31,7 @@ fn the_identity_survives_and_is_minted_once() {
         name: "athens".into(),
         node_id: NodeId::new(4),
         last_incarnation: Incarnation::new(17),
+        generation_key: GenerationKey::NIL,
         protocol: PROTOCOL_FIRST,
     };
     assert_eq!(again.identity(), &expected);
@@ -48,11 +54,11 @@ fn a_second_user_is_told_which_directory_and_which_process() {
 fn another_name_cluster_or_number_is_refused_and_nothing_changes() {
     let root = tempfile::tempdir().unwrap();
     let mut held = open(root.path()).unwrap();
-    held.record_registration(cluster(1), NodeId::new(4), Incarnation::new(17)).unwrap();
-    let wrong = held.record_registration(cluster(2), NodeId::new(4), Incarnation::new(18)).unwrap_err();
+    held.record_registration(cluster(1), NodeId::new(4), life(17)).unwrap();
+    let wrong = held.record_registration(cluster(2), NodeId::new(4), life(18)).unwrap_err();
     assert!(matches!(wrong, IdentityError::WrongCluster { .. }));
     for (node, incarnation) in [(5, 18), (4, 16)] {
-        let wrong = held.record_registration(cluster(1), NodeId::new(node), Incarnation::new(incarnation));
+        let wrong = held.record_registration(cluster(1), NodeId::new(node), life(incarnation));
         assert!(matches!(wrong, Err(IdentityError::Contradiction { .. })));
     }
     drop(held);
@@ -143,4 +149,25 @@ fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_rea
     );
     assert_eq!(text(), before);
     assert_eq!(open(root.path()).unwrap().identity().protocol, 2);
+}
+
+#[test]
+fn a_registration_of_another_generation_of_that_number_was_stored() {
+    let root = tempfile::tempdir().unwrap();
+    let key = |number| GenerationKey::new(Uuid::from_u128(number));
+    let in_second = |place| Incarnation::new(archon_types::first_number(2) + place);
+    let mut held = open(root.path()).unwrap();
+    held.record_registration(cluster(1), NodeId::new(4), life(17)).unwrap();
+    held.record_protocol(2).unwrap();
+    held.record_registration(cluster(1), NodeId::new(4), (in_second(3), key(1))).unwrap();
+    for other in [key(2), GenerationKey::NIL] {
+        let refused = held.record_registration(cluster(1), NodeId::new(4), (in_second(9), other)).unwrap_err();
+        assert!(matches!(refused, IdentityError::OtherHistory { generation: 2, .. }), "{refused}");
+        assert!(refused.to_string().contains("--generation 3"), "{refused}");
+    }
+    drop(held);
+    let mut again = open(root.path()).unwrap();
+    assert_eq!((again.identity().last_incarnation, again.identity().generation_key), (in_second(3), key(1)));
+    let third = (Incarnation::new(archon_types::first_number(3)), key(3));
+    again.record_registration(cluster(1), NodeId::new(7), third).unwrap();
 }

@@ -49,7 +49,7 @@ pub async fn register(
         let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
         if !known {
             // Somebody has to do something about the one, and a coordinator alone about the other.
-            if detail.kind == ErrorKind::NameTaken {
+            if matches!(detail.kind, ErrorKind::NameTaken | ErrorKind::OtherHistory) {
                 tracing::warn!(kind = %detail.kind, "not registered yet: {}", detail.message);
             } else {
                 tracing::info!(kind = %detail.kind, "not registered yet: {}", detail.message);

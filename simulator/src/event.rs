@@ -10,8 +10,8 @@ use archon_kv::engine::Row;
 use archon_member::{Heartbeat, LeaseAnswer, ReturnAddress};
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
-    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeId, Over, PartitionId, PlacementId,
-    RemovedNodes, Report, TableId, TableList, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, Millis, Node, NodeId, Over, PartitionId,
+    PlacementId, RemovedNodes, Report, TableId, TableList, Version,
 };
 use bytes::Bytes;
 
@@ -57,6 +57,7 @@ pub(crate) enum CoordinatorMessage {
     Registered {
         boot: BootId,
         node: NodeId,
+        generation_key: GenerationKey,
         incarnation: Incarnation,
         protocol: u32,
     },

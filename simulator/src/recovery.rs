@@ -5,7 +5,7 @@ use crate::event::{Event, Proposal};
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, Coordinator, begin_generation, check_settle};
-use archon_types::{Millis, StorageId};
+use archon_types::{GenerationKey, Millis, StorageId};
 use uuid::Uuid;
 
 /// Most recoveries in a run.
@@ -38,7 +38,8 @@ impl World {
         let generation = self.quorum.state.generation + 1;
         let storage = StorageId::new(Uuid::from_u128(u128::from(generation)));
         let founder = (1, Coordinator { address: "c1:7000".to_owned(), storage, voter: true });
-        if begin_generation(&mut state, generation, Millis::new(self.truth), founder).is_err() {
+        let key = GenerationKey::new(Uuid::from_u128(u128::from(self.recoverer.begun) + 1));
+        if begin_generation(&mut state, (generation, key), Millis::new(self.truth), founder).is_err() {
             return; // Nothing is founded yet.
         }
         self.recoverer.begun += 1;

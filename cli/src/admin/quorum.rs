@@ -281,6 +281,7 @@ pub(crate) mod tests {
             retired_ids: Vec::new(),
             cluster_id: String::new(),
             generation: 1,
+            generation_key: None,
             recovery: None,
         }
     }

@@ -14,7 +14,7 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, Recipient, leave, register, reports};
 use archon_types::{
-    Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
+    Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,11 +66,11 @@ impl Session {
 
     async fn lives(&self) -> Result<(), ErrorDetail> {
         let (shared, coordinators) = (&*self.shared, &self.coordinators);
-        let mut last = Incarnation::ZERO;
+        let mut last = (Incarnation::ZERO, GenerationKey::NIL);
         while let Some(registered) = self.register(last).await? {
-            let Registered { cluster, node, incarnation, settings, .. } = registered;
+            let Registered { cluster, node, generation_key, incarnation, settings, .. } = registered;
             let member = Member { cluster, node, incarnation };
-            last = incarnation;
+            last = (incarnation, generation_key);
             shared.counters.registrations.count();
             shared.measures.registered();
             tracing::info!(participant = shared.config.name, number = %node, %incarnation, %cluster, "registered");
@@ -99,7 +99,7 @@ impl Session {
 
     /// Begins a life after `last`, which says whether this process has had its name before: then it does not take it back from
     /// another one that has it now.
-    async fn register(&self, last: Incarnation) -> Result<Option<Registered>, ErrorDetail> {
+    async fn register(&self, last: (Incarnation, GenerationKey)) -> Result<Option<Registered>, ErrorDetail> {
         let config = &self.shared.config;
         let boot = BootId::new(Uuid::new_v4());
         // Whoever holds the name may have died just now.
@@ -117,7 +117,8 @@ impl Session {
             protocol_min: ProtocolRange::SPOKEN.oldest,
             protocol_max: ProtocolRange::SPOKEN.newest,
             held: Vec::new(),
-            last_incarnation: last,
+            last_incarnation: last.0,
+            generation_key: last.1,
             expects,
             told: Version::ZERO,
             participant: Some(config.served.clone()),

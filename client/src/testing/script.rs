@@ -5,8 +5,8 @@ use archon_proto::convert::beats::{Beat, Granted};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_types::{
-    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, KeyRange, LeaseTiming, NodeId,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, GenerationKey, Incarnation, KeyRange, LeaseTiming,
+    NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId,
     TableId, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -306,7 +306,8 @@ impl Script {
 
     fn registered(&self, node: NodeId, incarnation: Incarnation, timing: LeaseTiming) -> Registered {
         let settings = Settings { timing, ..Settings::default() };
-        Registered { cluster: self.cluster, node, incarnation, protocol: 1, settings }
+        let generation_key = GenerationKey::NIL;
+        Registered { cluster: self.cluster, node, generation_key, incarnation, protocol: 1, settings }
     }
 
     fn named(&self, participant: &str) -> Option<NodeId> {

@@ -31,6 +31,7 @@ impl ClusterState {
             protocol: self.protocol,
             protocol_held: self.protocol_held,
             generation: self.generation,
+            generation_keys: self.generation_keys.clone(),
             recovery: self.recovery.clone(),
             coordinators: self.coordinators.clone(),
             nodes: self.nodes.clone(),

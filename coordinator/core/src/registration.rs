@@ -1,7 +1,10 @@
 //! What a node or a participant says of itself when it registers.
 
 use archon_types::limits::WEIGHT_ORDINARY;
-use archon_types::{BootId, Incarnation, NodeTraits, Participant, PlacementId, ProtocolRange, StorageId, Version};
+use archon_types::{
+    BootId, GENERATION_KEYS_SINCE, GenerationKey, Incarnation, NodeTraits, Participant, PlacementId, ProtocolRange,
+    StorageId, Version,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a node says of itself when it registers.
@@ -29,6 +32,9 @@ pub struct Register {
     pub held: Vec<PlacementId>,
     /// The last incarnation that it stored durably, if any; of a participant, the last one that its process has had.
     pub last_incarnation: Option<Incarnation>,
+    /// The key of the generation in which that was; nil of one that has none.
+    #[serde(default, skip_serializing_if = "is_no_key")]
+    pub generation_key: GenerationKey,
     /// The guard: the life on record of this data directory, as far as the node knows (the last one it stored, or the
     /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
     /// same directory says what was true before, and is refused.
@@ -39,6 +45,11 @@ pub struct Register {
     /// It is a participant and no node of the key-value store: what it serves. Its name is its identity, and its storage id as
     /// new as its process.
     pub participant: Option<Participant>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+const fn is_no_key(key: &GenerationKey) -> bool {
+    key.is_nil()
 }
 
 impl Register {
@@ -57,10 +68,20 @@ impl Register {
             protocol_max: 1,
             held: Vec::new(),
             last_incarnation: None,
+            generation_key: GenerationKey::NIL,
             expects: None,
             told: Version::ZERO,
             participant: None,
         }
+    }
+
+    /// The same, without what is only known from a later protocol than this one on.
+    #[must_use]
+    pub fn by_protocol(mut self, protocol: u32) -> Self {
+        if protocol < GENERATION_KEYS_SINCE {
+            self.generation_key = GenerationKey::NIL;
+        }
+        self
     }
 
     /// The protocols that it speaks.

@@ -14,9 +14,9 @@ use crate::partitions::Partitions;
 use crate::recovery::Recovery;
 use crate::response::Response;
 use archon_types::{
-    Access, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, NodeId, NodeStatus,
-    Partition, PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table, TableId,
-    TableList, Version, first_number,
+    Access, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, LeaseTiming, Millis, NodeId,
+    NodeStatus, Partition, PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table,
+    TableId, TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -84,6 +84,10 @@ pub struct ClusterState {
     /// How often the state began anew from less than a majority, the first time included ([`crate::recovery`]).
     #[serde(default = "first_generation")]
     pub generation: u64,
+    /// The keys of the generations that this state continues, its own included. Those without one are left out; so nothing is written
+    /// while all are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generation_keys: BTreeMap<u64, GenerationKey>,
     /// What is known meanwhile, if it has begun anew and is not taken for true yet.
     #[serde(default)]
     pub recovery: Option<Box<Recovery>>,
@@ -160,6 +164,9 @@ pub struct ClusterState {
     pub mutant: Option<Mutant>,
 }
 
+/// So far ahead of what is applied nobody's log is.
+const AHEAD_MAX: u64 = 1_000_000;
+
 const fn first_generation() -> u64 {
     1
 }
@@ -182,6 +189,7 @@ impl ClusterState {
             protocol: 0,
             protocol_held: false,
             generation: first_generation(),
+            generation_keys: BTreeMap::new(),
             recovery: None,
             coordinators: Coordinators::default(),
             nodes: Nodes::default(),
@@ -225,6 +233,16 @@ impl ClusterState {
     #[allow(clippy::unused_self)]
     pub(crate) const fn breaks(&self, _: Mutant) -> bool {
         false
+    }
+
+    /// The key of a generation that this state continues, or of its own; nil if that has none, or is later.
+    pub fn generation_key(&self, generation: u64) -> GenerationKey {
+        self.generation_keys.get(&generation).copied().unwrap_or(GenerationKey::NIL)
+    }
+
+    /// The number from which its generation counts.
+    pub fn begins_at(&self) -> u64 {
+        archon_types::begins_at(self.generation, self.generation_key(self.generation))
     }
 
     /// Whether the cluster has been bootstrapped.
@@ -401,8 +419,9 @@ impl ClusterState {
             return stale(format!("node {node} is not registered here; register first"));
         };
         let known = row.node.incarnation;
-        // One of an earlier generation is none that this state is about to learn of.
-        if incarnation > known && incarnation.get() >= first_number(self.generation) {
+        // One of an earlier generation, or of another one of this number, is none that this state is about to learn of.
+        let coming = self.begins_at()..self.applied.saturating_add(AHEAD_MAX);
+        if incarnation > known && coming.contains(&incarnation.get()) {
             let message = format!("incarnation {incarnation} of node {node} is not applied here yet; try again");
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }

@@ -13,6 +13,7 @@ use crate::raft::spare;
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer};
 use archon_proto::convert::admin::LIST_MAX;
+use archon_proto::convert::ids::key_bytes;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
 use archon_types::{ErrorDetail, ErrorKind, RequestId};
@@ -375,9 +376,14 @@ impl Admin for Admins {
         });
         let session = self.context.leading.session();
         let step = session.as_ref().and_then(|session| quorum_changes::step(session));
-        let (pending, retired, recovery, generation) = raft.replicated().read(|state| {
+        let (pending, retired, recovery, (generation, generation_key)) = raft.replicated().read(|state| {
             let retired = state.coordinators.retired.keys().copied().collect();
-            (quorum::pending(state, step.as_ref()), retired, quorum::recovery(state), state.generation)
+            (
+                quorum::pending(state, step.as_ref()),
+                retired,
+                quorum::recovery(state),
+                (state.generation, state.generation_key(state.generation)),
+            )
         });
         let spare = session.and_then(|_| spare(&view.voters)).and_then(|spare| u32::try_from(spare).ok());
         let leader_address = view.leader.and_then(|leader| raft.addresses().remove(&leader));
@@ -395,6 +401,7 @@ impl Admin for Admins {
             retired,
             recovery,
             generation,
+            generation_key: key_bytes(generation_key),
             spare,
         }))
     }

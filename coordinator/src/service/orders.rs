@@ -6,7 +6,7 @@ use super::call::Call;
 use super::describe::{operand, reason_now, reasons};
 use super::folded::folded;
 use super::operate::{node_of, partition_of, settable};
-use super::voters::{differing, unreachable, unsettled, without_changes};
+use super::voters::{differing, of_other_histories, unreachable, unsettled, without_changes};
 use super::{events, subjects, upgrade};
 use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
@@ -53,6 +53,7 @@ impl Admins {
             let mut found = unsettled(state);
             found.extend(without_changes(view.id, &view.voters));
             found.extend(differing(session.quorum()));
+            found.extend(of_other_histories(session, state));
             found.extend(unreachable(&view.voters));
             found.extend(upgrade::reason(state, &view));
             found.extend(self.certificates(session, state, &view));

@@ -191,6 +191,11 @@ fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
             let text = behind(told.get(), base);
             (DoubtKind::Behind, state.node_name(*node), text)
         }
+        Doubt::OtherHistory { node } => {
+            let text = "it has lived in a generation that was begun from another state than that from which this one comes: what was \
+                        written there does not count, and stays on its disk until its copies are brought up to date";
+            (DoubtKind::OtherHistory, state.node_name(*node), text.to_owned())
+        }
         Doubt::Ranges { table } => {
             let text = "it is by ranges of keys, and a split or merge may be among what is lost: keys may be missing, or old values \
                         come back";

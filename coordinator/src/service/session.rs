@@ -80,16 +80,26 @@ impl Sessions {
             expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
             participant: node.participant,
             told: node.told,
+            generation_key: node.generation_key,
         };
+        let register = register.by_protocol(state.read(|state| state.protocol));
         let asked = Instant::now();
         self.ask_the_process(&session, &register).await?;
         let within = within.saturating_sub(asked.elapsed());
+        let name = register.name.clone();
         let commands = vec![Command::Register(Box::new(register))];
-        match only(session.propose(None, who, commands, within).await?)? {
+        let answer = session.propose(None, who, commands, within).await?;
+        if let [Answer::Refused(error)] = &answer[..]
+            && error.kind == ErrorKind::OtherHistory
+        {
+            session.other_histories.note(&name, &error.message);
+        }
+        match only(answer)? {
             Answer::Registered { node, incarnation } => {
                 let registered = |state: &ClusterState| {
                     let (cluster, protocol, settings) = (state.cluster, state.protocol, state.settings.clone());
-                    Registered { cluster, node, incarnation, protocol, settings }
+                    let generation_key = state.generation_key(state.generation);
+                    Registered { cluster, node, generation_key, incarnation, protocol, settings }
                 };
                 Ok(state.read(registered))
             }

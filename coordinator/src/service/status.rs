@@ -1,7 +1,7 @@
 //! How the cluster is, in one answer: who leads, how much is served, and why something waits.
 
 use super::admin::{Admins, Result};
-use super::voters::{differing, unreachable, unsettled, voter, without_changes};
+use super::voters::{differing, of_other_histories, unreachable, unsettled, voter, without_changes};
 use super::{certificates, describe, upgrade};
 use crate::clock::wall_now;
 use crate::raft::QuorumView;
@@ -23,6 +23,7 @@ impl Admins {
             let mut reasons = unsettled(state);
             reasons.extend(without_changes(view.id, &view.voters));
             reasons.extend(differing(session.quorum()));
+            reasons.extend(of_other_histories(session, state));
             reasons.extend(unreachable(&view.voters));
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));

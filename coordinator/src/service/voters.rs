@@ -1,7 +1,9 @@
 //! The coordinators as people are told of them.
 
 use super::describe::reason_now;
+use super::subjects;
 use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
+use crate::session::Session;
 use archon_coordinator_core::{ClusterState, unheard};
 use archon_proto::v1;
 use archon_types::ReasonCode;
@@ -72,6 +74,16 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<v1::Reason> {
         reason_now(ReasonCode::StatesDiffer, Subject::Coordinator { coordinator_id }, message, remedy)
     };
     quorum.differing_states().into_iter().map(reason).collect()
+}
+
+/// Members that belong to another history of the cluster, and are refused.
+pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
+    let reason = |(name, why): (String, String)| {
+        let subject = state.node_by_name(&name).map_or(Subject::Cluster, |row| subjects::node(state, row.node.id));
+        let remedy = "say which coordinators are to be kept, and stop the others: docs/runbooks/majority-lost.md, \"A number was used twice\"";
+        reason_now(ReasonCode::OtherHistory, subject, format!("{name} is refused: {why}"), remedy)
+    };
+    session.other_histories.told().into_iter().map(reason).collect()
 }
 
 /// Coordinators by number.

@@ -12,11 +12,11 @@ use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
 use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
-    AccessList, Answer, ClientId, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, Holds,
-    Incarnation, KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Over, Partition, PartitionId,
-    PartitionStatus, Placement, PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision,
-    Right, ScanOrder, Scope, Setting, SettingChange, Settings, ShutDoor, Table, TableDelta, TableId, TableList,
-    TraceContext, Version,
+    AccessList, Answer, ClientId, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, GenerationKey,
+    Holds, Incarnation, KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Over, Partition,
+    PartitionId, PartitionStatus, Placement, PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId,
+    Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, ShutDoor, Table, TableDelta, TableId,
+    TableList, TraceContext, Version,
 };
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -178,6 +178,7 @@ fn registered() -> Vec<Vec<u8>> {
         cluster: ClusterId::new(Uuid::from_u128(1)),
         node: NodeId::new(3),
         incarnation: Incarnation::new(12),
+        generation_key: GenerationKey::new(Uuid::from_u128(6)),
         protocol: 1,
         settings: Settings::default(),
     };

@@ -17,7 +17,8 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, Report, StorageId,
+    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId, Report,
+    StorageId,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub(crate) trait Home: Send + Sync {
     fn storage(&self) -> StorageId;
     /// The cluster that it belongs to, if it ever belonged to one.
     fn cluster(&self) -> Option<ClusterId>;
-    /// The last incarnation stored.
-    fn last_incarnation(&self) -> Incarnation;
+    /// The last incarnation stored, and the key of the generation in which that was.
+    fn last_life(&self) -> (Incarnation, GenerationKey);
     /// Placements held whole.
     fn held(&self) -> Vec<PlacementId>;
     /// Stores a registration durably.
@@ -156,7 +157,7 @@ impl Session {
         let boot = BootId::new(Uuid::new_v4());
         self.shared.register_as(boot);
         let (config, home) = (&self.shared.config, &self.home);
-        let (storage, last) = (home.storage(), home.last_incarnation());
+        let (storage, (last, generation_key)) = (home.storage(), home.last_life());
         let registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
         let registration = |expects| Registration {
             cluster: home.cluster(),
@@ -171,6 +172,7 @@ impl Session {
             protocol_max: config.speaks.newest,
             held: home.held(),
             last_incarnation: last,
+            generation_key,
             expects,
             participant: None,
             told: self.shared.tables.told(),

@@ -20,9 +20,9 @@ use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_telemetry::flat;
 use archon_types::{
-    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, KeyRange, Keys, NodeDelta, NodeId,
-    PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report,
-    Settings, Table, TableDelta, TableId, TablePiece, Version,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, KeyRange, Keys,
+    NodeDelta, NodeId, PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
+    ReplicaState, Report, Settings, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -336,8 +336,14 @@ impl Session for Played {
         let known = Known { id, incarnation, address: node.address, boot: node.boot, held: node.held };
         state.nodes.insert(node.name, known);
         let protocol = state.protocol.unwrap_or(PROTOCOL_FIRST);
-        let registered =
-            Registered { cluster: self.cluster, node: id, incarnation, protocol, settings: Settings::default() };
+        let registered = Registered {
+            cluster: self.cluster,
+            node: id,
+            generation_key: GenerationKey::NIL,
+            incarnation,
+            protocol,
+            settings: Settings::default(),
+        };
         Ok(Response::new(registered.into()))
     }
 

@@ -84,6 +84,7 @@ pub const fn code_of(kind: ErrorKind) -> Code {
         | ErrorKind::Unreachable => Code::Unavailable,
         ErrorKind::WrongCluster
         | ErrorKind::WrongNode
+        | ErrorKind::OtherHistory
         | ErrorKind::StaleIncarnation
         | ErrorKind::NameTaken
         | ErrorKind::ProtocolMismatch

@@ -3,8 +3,8 @@
 use super::{ConvertError, checked, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClientId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PushKey, RequestId,
-    StorageId, TableId, limits,
+    BootId, ClientId, ClusterId, ErrorDetail, ErrorKind, GenerationKey, Incarnation, NodeId, PartitionId, PushKey,
+    RequestId, StorageId, TableId, limits,
 };
 use bytes::Bytes;
 use uuid::Uuid;
@@ -60,6 +60,19 @@ pub fn push_key(bytes: &[u8], field: &'static str) -> Result<PushKey, ConvertErr
 /// [`ConvertError`] naming `field`.
 pub fn client_id(bytes: &[u8], field: &'static str) -> Result<ClientId, ConvertError> {
     unique_id(bytes, field).map(ClientId::new)
+}
+
+/// The key of a generation; nil if the field is empty.
+///
+/// # Errors
+/// [`ConvertError`] naming `field`.
+pub fn generation_key(bytes: &[u8], field: &'static str) -> Result<GenerationKey, ConvertError> {
+    if bytes.is_empty() { Ok(GenerationKey::NIL) } else { unique_id(bytes, field).map(GenerationKey::new) }
+}
+
+/// The key of a generation as it travels: nothing if there is none.
+pub fn key_bytes(key: GenerationKey) -> Bytes {
+    if key.is_nil() { Bytes::new() } else { uuid_bytes(key.get()) }
 }
 
 /// A UUID as it travels.

@@ -4,8 +4,8 @@ use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Incarnation, NodeId, PROTOCOL_FIRST, PROTOCOL_MAX, Participant, PlacementId, Settings,
-    StorageId, TABLES_SERVED_MAX, Version, limits,
+    BootId, ClusterId, GenerationKey, Incarnation, NodeId, PROTOCOL_FIRST, PROTOCOL_MAX, Participant, PlacementId,
+    Settings, StorageId, TABLES_SERVED_MAX, Version, limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
@@ -38,6 +38,8 @@ pub struct Registration {
     pub held: Vec<PlacementId>,
     /// The last incarnation that it stored durably, or that a participant's process has had; zero if none.
     pub last_incarnation: Incarnation,
+    /// The key of the generation in which that was; nil of one that has none.
+    pub generation_key: GenerationKey,
     /// The incarnation on record of this data directory, as far as the node knows; zero if none. Another one on record
     /// is a refusal (`StaleVersion`) that names it as `have`.
     pub expects: Incarnation,
@@ -54,6 +56,8 @@ pub struct Registered {
     pub cluster: ClusterId,
     /// The node's number.
     pub node: NodeId,
+    /// The key of the generation in which it lives; nil of one that has none.
+    pub generation_key: GenerationKey,
     /// Its new life.
     pub incarnation: Incarnation,
     /// The protocol that the cluster speaks.
@@ -108,6 +112,7 @@ impl From<Registration> for v1::RegisterRequest {
             expects: node.expects.get(),
             participant: node.participant.map(Into::into),
             told: node.told.get(),
+            generation_key: ids::key_bytes(node.generation_key),
         }
     }
 }
@@ -139,6 +144,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             expects: Incarnation::new(wire.expects),
             participant,
             told: Version::new(wire.told),
+            generation_key: ids::generation_key(&wire.generation_key, "RegisterRequest.generation_key")?,
             name: wire.name,
             address: wire.address,
             zone: wire.zone,
@@ -157,6 +163,7 @@ impl From<Registered> for v1::RegisterResponse {
             incarnation: registered.incarnation.get(),
             protocol: registered.protocol,
             settings: Some(registered.settings.into()),
+            generation_key: ids::key_bytes(registered.generation_key),
         }
     }
 }
@@ -171,6 +178,7 @@ impl TryFrom<v1::RegisterResponse> for Registered {
             incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "RegisterResponse.incarnation")?),
             protocol: wire.protocol.max(PROTOCOL_FIRST),
             settings: required(wire.settings, "RegisterResponse.settings")?.try_into()?,
+            generation_key: ids::generation_key(&wire.generation_key, "RegisterResponse.generation_key")?,
         })
     }
 }
@@ -235,6 +243,7 @@ mod tests {
             expects: Incarnation::new(3),
             participant: Some(Participant { tables: vec!["jobs".into()], timing: None }),
             told: Version::new(77),
+            generation_key: GenerationKey::new(Uuid::from_u128(6)),
         }
     }
 
@@ -242,7 +251,8 @@ mod tests {
     fn registrations_round_trip_and_bad_ones_name_the_field() {
         assert_eq!(Registration::try_from(v1::RegisterRequest::from(registration())), Ok(registration()));
         type Spoil = fn(&mut v1::RegisterRequest);
-        let cases: [(Spoil, &str); 5] = [
+        let cases: [(Spoil, &str); 6] = [
+            (|wire| wire.generation_key = bytes::Bytes::from_static(b"half"), "RegisterRequest.generation_key"),
             (|wire| wire.name = "a b".into(), "RegisterRequest.name"),
             (|wire| wire.address = "nowhere".into(), "RegisterRequest.address"),
             (|wire| wire.storage_id = bytes::Bytes::new(), "RegisterRequest.storage_id"),
@@ -260,6 +270,7 @@ mod tests {
             incarnation: Incarnation::new(3),
             protocol: 1,
             settings: Settings::default(),
+            generation_key: GenerationKey::new(Uuid::from_u128(6)),
         };
         assert_eq!(Registered::try_from(v1::RegisterResponse::from(registered.clone())), Ok(registered));
     }

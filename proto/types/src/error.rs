@@ -121,6 +121,9 @@ kinds! {
     DataLoss = 31, "data_loss",
     /// The key belongs to another partition since that one was split; a write was not done here, and will not be.
     Moved = 32, "moved",
+    /// The member has lived in another history of this cluster: in a later generation, or in one of the same number that was begun
+    /// from another state.
+    OtherHistory = 33, "other_history",
 }
 
 impl ErrorKind {
@@ -159,7 +162,8 @@ impl ErrorKind {
             | Self::WrongValueType
             | Self::Internal
             | Self::Refused
-            | Self::DataLoss => false,
+            | Self::DataLoss
+            | Self::OtherHistory => false,
         }
     }
 }

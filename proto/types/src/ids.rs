@@ -154,6 +154,11 @@ unique!(
     ClusterId
 );
 unique!(
+    /// One generation of a cluster, as it was begun once: two recoveries may begin one of the same number. Nil for the first
+    /// generation, which is begun once, and for those that speak a protocol that has no such keys.
+    GenerationKey
+);
+unique!(
     /// A data directory, minted when it is created. A node that returns with another one has lost its data.
     StorageId
 );

@@ -67,10 +67,12 @@ pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use event::EventCode;
 pub use failover::Failover;
-pub use generation::{GENERATIONS_MAX, NUMBERS_PER_GENERATION, first_number, generation_of};
+pub use generation::{
+    GENERATION_KEYS_SINCE, GENERATIONS_MAX, NUMBERS_PER_GENERATION, begins_at, first_number, generation_of,
+};
 pub use ids::{
-    BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey, RequestId,
-    Revision, Seq, StorageId, TableId, Version,
+    BootId, ClientId, ClusterId, Epoch, GenerationKey, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey,
+    RequestId, Revision, Seq, StorageId, TableId, Version,
 };
 pub use key_range::{KeyRange, ScanOrder, check_split_points};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};

@@ -4,7 +4,7 @@
 //! | protocol | brings |
 //! |---|---|
 //! | 1 | everything up to the release in which the protocol could rise |
-//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn; lives are told by nodes that they are over; nodes knock at each other's doors; coordinators compare their states; the answers to heartbeats that nodes carry bring what changed of tables and nodes |
+//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn; lives are told by nodes that they are over; nodes knock at each other's doors; coordinators compare their states; the answers to heartbeats that nodes carry bring what changed of tables and nodes; generations have keys |
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};

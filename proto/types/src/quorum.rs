@@ -12,6 +12,8 @@ words! {
         Unheard = "unheard",
         /// Nodes were told of changes that are lost.
         Behind = "behind",
+        /// A node has lived in another history than the one that this state continues.
+        OtherHistory = "other_history",
         /// Ranges of keys may have been split or merged by changes that are lost.
         Ranges = "ranges",
         /// Nobody holds a copy of a partition.

@@ -90,6 +90,8 @@ words! {
         TooFewVoters = "too_few_voters",
         /// A coordinator holds another state than the others.
         StatesDiffer = "states_differ",
+        /// A member is refused that has lived in another history of the cluster: two recoveries were given one number, or a later one runs.
+        OtherHistory = "other_history",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",
         /// The coordinators begin anew from less than a majority, and nothing is decided of data before they were told what is true.
@@ -166,6 +168,7 @@ impl ReasonCode {
             | Self::DiskFails
             | Self::CertificateExpired
             | Self::StatesDiffer
+            | Self::OtherHistory
             | Self::BeingRecovered
             | Self::NoQuorum
             | Self::ReadOnly => Severity::Alarm,

@@ -258,8 +258,9 @@ impl World {
         match (reply, responses) {
             (Some(ProposalReply::Registration { host, boot }), [Response::Registered { node, incarnation }]) => {
                 let (node, incarnation) = (*node, *incarnation);
-                let protocol = self.quorum.coordinators[coordinator].state.protocol;
-                let message = CoordinatorMessage::Registered { boot, node, incarnation, protocol };
+                let state = &self.quorum.coordinators[coordinator].state;
+                let (protocol, generation_key) = (state.protocol, state.generation_key(state.generation));
+                let message = CoordinatorMessage::Registered { boot, node, generation_key, incarnation, protocol };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
             }
             (Some(ProposalReply::Registration { host, boot }), [Response::Refused(error)])

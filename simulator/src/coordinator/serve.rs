@@ -124,6 +124,7 @@ impl World {
         match message {
             MemberMessage::Register(register) => {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
+                let register = Box::new(register.by_protocol(own.state.protocol));
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
             MemberMessage::Heartbeat { heartbeat, stopping } => {

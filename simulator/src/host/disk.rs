@@ -5,7 +5,9 @@ use super::engine::SimEngine;
 use crate::random::Random;
 use archon_host::{Completes, LogWrite};
 use archon_replica::{Entry, Position, Recovered, Run};
-use archon_types::{Epoch, Incarnation, PROTOCOL_FIRST, PartitionId, PlacementId, Seq, StorageId, Version};
+use archon_types::{
+    Epoch, GenerationKey, Incarnation, PROTOCOL_FIRST, PartitionId, PlacementId, Seq, StorageId, Version,
+};
 use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
@@ -84,6 +86,8 @@ pub(crate) struct Disk {
     pub(crate) storage: StorageId,
     /// The last registration stored.
     pub(crate) incarnation: Option<Incarnation>,
+    /// The key of the generation in which that was.
+    pub(crate) generation_key: GenerationKey,
     /// The highest version that it was told of.
     pub(crate) told: Version,
     /// By which protocol it is written.
@@ -99,6 +103,7 @@ impl Disk {
         Self {
             storage: StorageId::new(Uuid::from_u128(number)),
             incarnation: None,
+            generation_key: GenerationKey::NIL,
             told: Version::ZERO,
             protocol: PROTOCOL_FIRST,
             streams: BTreeMap::new(),

@@ -30,6 +30,7 @@ impl World {
                 let register = Register {
                     held: held(process),
                     last_incarnation: last,
+                    generation_key: machine.disk.generation_key,
                     told: machine.disk.told,
                     expects: process.registering.expects(),
                     zone: (self.plan.zones > 0).then(|| format!("z{}", number % self.plan.zones)),
@@ -83,12 +84,13 @@ impl World {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
-            CoordinatorMessage::Registered { boot, node, incarnation, protocol } => {
+            CoordinatorMessage::Registered { boot, node, generation_key, incarnation, protocol } => {
                 if process.boot_id == boot && process.partitions.shell().life.is_none() {
                     process.answered = true;
                     self.coverage.registrations += 1;
                     let disk = &mut self.hosts[host].disk;
                     disk.protocol = disk.protocol.max(protocol);
+                    disk.generation_key = generation_key;
                     self.begin_life(host, node, incarnation);
                 }
             }

@@ -12,8 +12,8 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::{
-    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, LeaseTiming, PROTOCOL_NEWEST, Participant,
-    Partition, PartitionId, PlacementId, PushKey, Report, StorageId, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, GenerationKey, Incarnation, LeaseTiming, PROTOCOL_NEWEST,
+    Participant, Partition, PartitionId, PlacementId, PushKey, Report, StorageId, Version,
 };
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, HashMap};
@@ -211,6 +211,7 @@ impl World {
             protocol_max: PROTOCOL_NEWEST,
             held: Vec::new(),
             last_incarnation: Incarnation::ZERO,
+            generation_key: GenerationKey::NIL,
             expects: Incarnation::ZERO,
             participant: Some(Participant { tables: vec![self.table.clone()], timing: Some(self.timing) }),
             told: archon_types::Version::ZERO,

@@ -129,6 +129,7 @@ mod tests {
             retired_ids: Vec::new(),
             cluster_id: String::new(),
             generation: 1,
+            generation_key: None,
             recovery: None,
         }
     }

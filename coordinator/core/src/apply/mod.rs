@@ -8,6 +8,7 @@ mod cluster;
 mod configure;
 mod control;
 mod dropped;
+mod histories;
 mod migration;
 mod node;
 mod participant;

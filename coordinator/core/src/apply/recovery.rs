@@ -42,7 +42,7 @@ pub(super) fn accept(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
 /// What nodes told is taken for true, and partitions go on from it.
 pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
     let recovery = state.recovery.as_deref().ok_or_else(over)?;
-    let behind = recovery.behind().is_some();
+    let behind = recovery.may_lose();
     if !recovery.settles(state) {
         return Err(refused("not all nodes have told what they hold, or nobody has accepted what may be lost"));
     }
@@ -129,7 +129,7 @@ fn judge_others(
         let Some(inventory) = recovery.inventories.get(&placement.node) else { continue };
         let holds = |id| inventory.copies.contains_key(&id);
         if holds(placement.id) {
-            judge_copy(staged, state, row, placement, (&holds, inventory.older))?;
+            judge_copy(staged, state, row, placement, (&holds, !inventory.counts()))?;
         } else if placement.state == ReplicaState::Live {
             staged.lose(row, placement.id, Condition::Gone, "its node does not hold it")?;
         } else {

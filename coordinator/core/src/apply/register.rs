@@ -1,6 +1,7 @@
 //! A node begins a new life (PROTOCOL rules 8 and 19).
 
 use super::dropped::forget_node;
+use super::histories::{is_of_other_history, of_this_generation};
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, participant, refused};
 use crate::departed::Condition;
@@ -99,6 +100,7 @@ pub(super) fn register(
         forget_node(state, replaced);
         entry.note(state, EventKind::NodeLost { node: replaced, by: id });
     }
+    let elsewhere = is_of_other_history(state, register);
     let older = known.as_ref().is_some_and(|known| is_rolled_back(known, register.last_incarnation));
     if let Some(recovery) = &mut state.recovery {
         let copies = register.held.iter().map(|placement| (*placement, None)).collect();
@@ -108,7 +110,9 @@ pub(super) fn register(
             Some(before) => told(register).max(before.told),
             None => told(register),
         };
-        recovery.inventories.insert(id, Inventory { incarnation, told, older, copies });
+        let before = recovery.inventories.get(&id).is_some_and(|before| before.other_history);
+        let other_history = before || elsewhere;
+        recovery.inventories.insert(id, Inventory { incarnation, told, older, other_history, copies });
     }
     if state.breaks(Mutant::CondemnedEndsWithLife) {
         forget_node(state, id); // rule 26
@@ -245,7 +249,8 @@ fn end_life(
 ) -> Result<(), ErrorDetail> {
     let node = known.node.id;
     let held: BTreeSet<PlacementId> = register.held.iter().copied().collect();
-    let other_copy = is_other_copy(known, register.last_incarnation) && !state.breaks(Mutant::OtherCopyStaysLive);
+    let other_copy = is_other_copy(known, register.last_incarnation) || is_of_other_history(state, register);
+    let other_copy = other_copy && !state.breaks(Mutant::OtherCopyStaysLive);
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node).copied() else { continue };
         let leads = row.leader == Some(placement.id) && !state.breaks(Mutant::LeadershipSurvives); // rule 8
@@ -310,26 +315,6 @@ pub(super) fn judge_copy(
 /// What the node was told before: with a registration, or after it.
 fn told(register: &Register) -> Version {
     register.told.max(Version::new(register.last_incarnation.map_or(0, Incarnation::get)))
-}
-
-/// A node that has lived in a later generation than this one, or in this one under other coordinators, was not told of by whoever
-/// recovered this state: nothing here may be taken for what it was told there (PROTOCOL rule 60).
-fn of_this_generation(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> Result<(), ErrorDetail> {
-    let Some(last) = register.last_incarnation else { return Ok(()) };
-    let generation = generation_of(last.get());
-    let here = known.is_some_and(|known| known.node.incarnation >= last);
-    let foreign = generation == state.generation && state.recovery.is_some() && !here && register.participant.is_none();
-    if (generation <= state.generation && !foreign) || state.breaks(Mutant::LaterGenerationTaken) {
-        return Ok(());
-    }
-    let message = format!(
-        "{} has lived in generation {generation} of this cluster, and these coordinators are of generation {}: stop them if \
-         newer ones run; if none do, recover these again with --generation {}",
-        register.name,
-        state.generation,
-        generation + 1
-    );
-    Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000))
 }
 
 /// While the state is recovered nobody gives up what a node held that has not told of it.

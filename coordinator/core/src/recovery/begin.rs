@@ -8,8 +8,8 @@ use crate::former_leaders::FormerLeader;
 use crate::migration::Migrations;
 use crate::state::ClusterState;
 use archon_types::{
-    Epoch, GENERATIONS_MAX, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId, TableId,
-    Version, first_number,
+    Epoch, GENERATION_KEYS_SINCE, GENERATIONS_MAX, GenerationKey, Millis, NodeId, NodeStatus, Partition, PartitionId,
+    PartitionStatus, PlacementId, TableId, Version, begins_at, first_number,
 };
 use std::collections::BTreeMap;
 
@@ -34,29 +34,33 @@ pub enum RecoveryError {
 }
 
 /// Makes of a state, of which entries may be missing at its end, the first one of a new generation whose only coordinator is
-/// `founder`. `at` is the time of the wall clock. Returns the place in the log at which it stands.
+/// `founder`. `key` tells it from every other generation of that number, and says from where it counts; `at` is the time of the wall clock.
+/// Returns the place in the log at which it stands.
 ///
 /// # Errors
 /// [`RecoveryError`]; the state is as it was then.
 pub fn begin_generation(
     state: &mut ClusterState,
-    generation: u64,
+    (generation, key): (u64, GenerationKey),
     at: Millis,
     founder: (u64, Coordinator),
 ) -> Result<u64, RecoveryError> {
     if !state.is_bootstrapped() {
         return Err(RecoveryError::Empty);
     }
-    let first = first_number(generation);
-    if generation <= state.generation || first <= state.applied {
+    if generation <= state.generation || first_number(generation) <= state.applied {
         return Err(RecoveryError::NotAbove { present: state.generation });
     }
     if generation > GENERATIONS_MAX {
         return Err(RecoveryError::TooHigh { asked: generation });
     }
+    let first = begins_at(generation, key);
     let (base, version) = (Version::new(state.applied), Version::new(first));
     state.applied = first;
     state.generation = generation;
+    if !key.is_nil() && state.protocol >= GENERATION_KEYS_SINCE {
+        state.generation_keys.insert(generation, key);
+    }
     state.node_last = state.node_last.max(NodeId::new(first));
     state.table_last = state.table_last.max(TableId::new(first));
     state.placement_last = state.placement_last.max(PlacementId::new(first));

@@ -21,6 +21,11 @@ pub enum Doubt {
         /// Up to where.
         told: Version,
     },
+    /// A node has lived in another history than the one that this state continues, in a generation that was begun from another state.
+    OtherHistory {
+        /// The node.
+        node: NodeId,
+    },
     /// Partitions of a table are ranges of keys, which may have been split or merged by changes that this state lacks: then keys are
     /// missing in it, or older values come back.
     Ranges {
@@ -63,8 +68,11 @@ pub fn doubts(state: &ClusterState) -> Vec<Doubt> {
     };
     let mut doubts: Vec<Doubt> =
         unheard(state, recovery).map(|node| Doubt::Unheard { node, copies: told(node) }).collect();
-    let Some((node, told)) = recovery.behind() else { return doubts };
-    doubts.push(Doubt::Behind { node, told });
+    if !recovery.may_lose() {
+        return doubts;
+    }
+    doubts.extend(recovery.of_other_histories().map(|node| Doubt::OtherHistory { node }));
+    doubts.extend(recovery.behind().map(|(node, told)| Doubt::Behind { node, told }));
     doubts.extend(
         state.data_tables().filter(|table| table.keys.is_range()).map(|table| Doubt::Ranges { table: table.id }),
     );

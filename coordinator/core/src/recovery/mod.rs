@@ -48,6 +48,9 @@ pub struct Inventory {
     pub told: Version,
     /// Its directory is an older one than the last that acted: its copies lack something.
     pub older: bool,
+    /// It has lived in another history than the one that this state continues: what it holds was written there, and does not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_history: bool,
     /// The copies that it holds whole, each with what it is once the node told.
     pub copies: BTreeMap<PlacementId, Option<Standing>>,
 }
@@ -64,6 +67,11 @@ pub struct Standing {
 }
 
 impl Inventory {
+    /// Whether its copies may count: its directory is the one that acted last, in this history.
+    pub const fn counts(&self) -> bool {
+        !self.older && !self.other_history
+    }
+
     /// Whether the node told of everything that it holds.
     pub fn is_complete(&self) -> bool {
         self.copies.values().all(Option::is_some)
@@ -73,14 +81,26 @@ impl Inventory {
 impl Recovery {
     /// Which node was told the most of what this state lacks, and up to which version.
     pub fn behind(&self) -> Option<(NodeId, Version)> {
-        let told = self.inventories.iter().map(|(node, inventory)| (*node, inventory.told));
+        // What it was told elsewhere is nothing that this state could have.
+        let here = self.inventories.iter().filter(|(_, inventory)| !inventory.other_history);
+        let told = here.map(|(node, inventory)| (*node, inventory.told));
         told.filter(|(_, told)| *told > self.base).max_by_key(|(_, told)| *told)
+    }
+
+    /// The nodes that have lived in another history than the one that this state continues.
+    pub fn of_other_histories(&self) -> impl Iterator<Item = NodeId> {
+        self.inventories.iter().filter(|(_, inventory)| inventory.other_history).map(|(node, _)| *node)
+    }
+
+    /// Whether something may be lost, which an operator is to accept.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.behind().is_some() || self.of_other_histories().next().is_some()
     }
 
     /// Whether nothing is left to wait for: all nodes that are not given up were heard, and an operator has accepted what may be lost
     /// if anything may.
     pub(crate) fn settles(&self, state: &ClusterState) -> bool {
-        let heard = unheard(state, self).next().is_none() && (self.behind().is_none() || self.accepted);
+        let heard = unheard(state, self).next().is_none() && (!self.may_lose() || self.accepted);
         heard || state.breaks(Mutant::SettledUnheard)
     }
 
@@ -93,7 +113,7 @@ impl Recovery {
     /// The copies that may count, by partition: each with its node.
     pub(crate) fn standings(&self) -> BTreeMap<PartitionId, Vec<(PlacementId, NodeId, Standing)>> {
         let mut by_partition: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (node, inventory) in self.inventories.iter().filter(|(_, inventory)| !inventory.older) {
+        for (node, inventory) in self.inventories.iter().filter(|(_, inventory)| inventory.counts()) {
             for (placement, standing) in &inventory.copies {
                 let Some(standing) = standing else { continue };
                 by_partition.entry(standing.partition).or_default().push((*placement, *node, *standing));

@@ -4,7 +4,7 @@ use super::pushes::Pieces;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::limits::NEWS_BYTES_MAX;
-use archon_types::{Millis, TableList, Version, first_number};
+use archon_types::{Millis, TableList, Version};
 
 /// For so many heartbeat intervals no push brings what answers bring as well: as many heartbeats in a row are answered meanwhile.
 const ANSWERS_AWAITED: u64 = 3;
@@ -63,7 +63,7 @@ pub fn news<P: Pieces>(state: &ClusterState, since: Version, pieces: &P) -> Opti
 /// Whether it can be told of a node by what it says it holds what it lacks: not if it holds nothing, nor if it says what an earlier
 /// generation told it.
 pub(super) fn counts(state: &ClusterState, holds: Version) -> bool {
-    let begun = Version::new(first_number(state.generation));
+    let begun = Version::new(state.begins_at());
     holds > Version::ZERO && (holds >= begun || state.breaks(Mutant::EarlierGenerationCounts))
 }
 

@@ -13,6 +13,7 @@ mod doors;
 mod dropped;
 mod failover;
 mod forced;
+mod histories;
 mod isolated_leaders;
 mod last_copy;
 mod lease_lives;

@@ -27,7 +27,8 @@ fn recovered(mutant: Option<Mutant>) -> TestBed {
 }
 
 fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
-    begin_generation(&mut bed.state, generation, bed.now, founder()).expect("a state to begin with");
+    begin_generation(&mut bed.state, (generation, GenerationKey::NIL), bed.now, founder())
+        .expect("a state to begin with");
     check(&bed.state).expect("a state like any other");
     bed.state.mutant = mutant;
     bed.liveness = Liveness::new(bed.now);
@@ -159,7 +160,7 @@ fn another_recovery_of_the_same_state_took_over_nodes_of_the_first() {
     let mut register = said(&bed, "athens");
     // It lived in a second generation already: in that of another recovery.
     register.last_incarnation = Some(Incarnation::new(first_number(2) + 40));
-    assert_eq!(bed.refused(Command::Register(Box::new(register))), ErrorKind::Unavailable);
+    assert_eq!(bed.refused(Command::Register(Box::new(register))), ErrorKind::OtherHistory);
 }
 
 #[test]
@@ -227,10 +228,15 @@ fn while_the_state_is_recovered_nothing_is_decided_of_data() {
 #[test]
 fn no_generation_begins_with_an_empty_state_or_below_its_own() {
     let mut empty = ClusterState::new();
-    assert_eq!(begin_generation(&mut empty, 2, Millis::ZERO, founder()), Err(RecoveryError::Empty));
+    assert_eq!(
+        begin_generation(&mut empty, (2, GenerationKey::NIL), Millis::ZERO, founder()),
+        Err(RecoveryError::Empty)
+    );
     let mut bed = recovered(None);
     let before = bed.state.clone();
-    let again = |state: &mut ClusterState, generation| begin_generation(state, generation, Millis::ZERO, founder());
+    let again = |state: &mut ClusterState, generation| {
+        begin_generation(state, (generation, GenerationKey::NIL), Millis::ZERO, founder())
+    };
     assert_eq!(again(&mut bed.state, 2), Err(RecoveryError::NotAbove { present: 2 }));
     let asked = GENERATIONS_MAX + 1;
     assert_eq!(again(&mut bed.state, asked), Err(RecoveryError::TooHigh { asked }));

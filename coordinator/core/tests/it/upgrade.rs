@@ -239,7 +239,7 @@ fn of_recovered_coordinators_nobody_knows_yet_who_speaks_what() {
     let mut bed = bed(None);
     let storage = StorageId::new(Uuid::from_u128(77));
     let founder = (9, Coordinator { address: "127.0.0.1:9".into(), storage, voter: true });
-    begin_generation(&mut bed.state, 2, bed.now, founder).expect("a state to begin with");
+    begin_generation(&mut bed.state, (2, GenerationKey::NIL), bed.now, founder).expect("a state to begin with");
     assert_eq!(check_raise(&bed.state, &upgraded()).map_err(|error| error.kind), Err(ErrorKind::Unavailable));
 }
 
