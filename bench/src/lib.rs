@@ -3,8 +3,10 @@
 //! Each tool starts its own cluster of real processes. The processes are the tool itself in another role: given a verb
 //! of the command line as its first argument, it becomes `archon`.
 
+pub mod played_control;
 pub mod played_node;
 pub mod played_relays;
+pub mod played_session;
 mod tool;
 
 pub use tool::{TableArgs, ToolArgs};

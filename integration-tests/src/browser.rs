@@ -2,6 +2,8 @@
 //! speak all of it bring forty-six others.
 
 use crate::http;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -102,10 +104,45 @@ impl Browser {
         lines.filter_map(|line| Some(line["message"].as_str()?.to_owned())).collect()
     }
 
+    /// What of it is seen now, as a PNG.
+    ///
+    /// # Panics
+    /// If that cannot be told.
+    pub fn picture(&self) -> Vec<u8> {
+        let encoded = self.ask("GET", "/screenshot", None);
+        STANDARD.decode(encoded.as_str().expect("a picture")).expect("base64")
+    }
+
+    /// What the browser has measured of the page so far: an array of `name` and `value`.
+    ///
+    /// # Panics
+    /// If that cannot be told.
+    pub fn metrics(&self) -> Value {
+        self.call("/goog/cdp/execute", &json!({ "cmd": "Performance.enable", "params": {} }));
+        let mut told = self.call("/goog/cdp/execute", &json!({ "cmd": "Performance.getMetrics", "params": {} }));
+        told["metrics"].take()
+    }
+
+    /// Its processes of a kind, such as `renderer`.
+    pub fn processes(&self, kind: &str) -> Vec<u32> {
+        let kind = format!("--type={kind}");
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let read = |pid: &u32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        // The command may hold spaces; what follows its closing parenthesis is the state, the parent and the group.
+        let group = |pid: &u32| read(pid, "stat").rsplit(')').next()?.split_whitespace().nth(2)?.parse::<u32>().ok();
+        let own = pids.filter(|pid| group(pid) == Some(self.driver.id()));
+        own.filter(|pid| read(pid, "cmdline").split(['\0', ' ']).any(|argument| argument == kind)).collect()
+    }
+
     fn call(&self, path: &str, body: &Value) -> Value {
-        let (address, body) = (&self.address, body.to_string());
+        self.ask("POST", path, Some(body))
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let (address, body) = (&self.address, body.map(ToString::to_string).unwrap_or_default());
         let request = format!(
-            "POST /session{}{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} /session{}{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.session,
             body.len()
         );

@@ -7,36 +7,23 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::played_relays::{self, PlayedRelays};
-use archon_bench::{become_archon, own_path, played_node};
+use archon_bench::played_relays::PlayedRelays;
+use archon_bench::played_session::PlayedSession;
+use archon_bench::{become_archon, own_path, played_control};
 use archon_integration_tests::{Cluster, Options};
-use archon_load::{BeatStream, cpu_of};
-use archon_proto::convert::session::Registered;
-use archon_proto::v1::control_server::{Control, ControlServer};
-use archon_proto::v1::session_client::SessionClient;
-use archon_proto::v1::{
-    ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest, PushResponse,
-    RegisterRequest,
-};
+use archon_load::cpu_of;
 use archon_types::ErrorKind;
 use hdrhistogram::Histogram;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint, Server};
-use tonic::{Request, Response, Status};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const DEADLINE: Duration = Duration::from_millis(150);
 /// Without a missed heartbeat for this long, the cluster counts as settled.
 const QUIET: Duration = Duration::from_secs(2);
-/// How often a node tries to register before the run is given up.
-const REGISTER_TRIES: u32 = 50;
 /// How long all nodes together may take to register.
 const JOIN_LIMIT: Duration = Duration::from_secs(60);
 
@@ -59,7 +46,7 @@ async fn run(nodes: usize, length: Duration, partitions: u32, relays: usize) -> 
     let (leader, _) = cluster.wait_leader();
     let leader_address = cluster.coordinator_addresses()[leader].clone();
 
-    let addresses = serve_control(nodes).await?;
+    let addresses = played_control::serve(nodes, Arc::new(|_| {}), |_| {}).await?;
     let relays = Arc::new(PlayedRelays::start(relays).await?);
     let phase = Arc::new(Phase::default());
     let began = Instant::now();
@@ -143,75 +130,6 @@ struct Phase {
     over: AtomicBool,
 }
 
-struct Session {
-    leader: String,
-    /// Where its heartbeats go: the leading coordinator, or a relay.
-    beats_to: String,
-    client: SessionClient<Channel>,
-    registration: RegisterRequest,
-    registered: Option<(Registered, BeatStream)>,
-    number: u64,
-}
-
-impl Session {
-    async fn begin(leader: &str, number: usize, address: String, relays: &PlayedRelays) -> anyhow::Result<Self> {
-        let channel = Endpoint::from_shared(format!("http://{leader}"))?.connect().await?;
-        let registration = played_node::registration(number, address);
-        let (leader, client) = (leader.to_owned(), SessionClient::new(channel));
-        let beats_to = relays.address(number).unwrap_or(&leader).to_owned();
-        let mut session = Self { leader, beats_to, client, registration, registered: None, number: 0 };
-        // All knock at once, so some connections are turned away: a real node tries again too.
-        for _ in 0..REGISTER_TRIES {
-            if session.register().await.is_ok() {
-                break;
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
-        if session.registered.is_none() {
-            session.register().await?;
-        }
-        let Some((registered, _)) = &session.registered else { anyhow::bail!("it is not registered") };
-        relays.begin(number, &session.leader, registered);
-        Ok(session)
-    }
-
-    async fn register(&mut self) -> anyhow::Result<()> {
-        let answer = self.client.register(self.registration.clone()).await.context("register")?.into_inner();
-        self.registration.cluster.clone_from(&answer.cluster);
-        self.registration.last_incarnation = answer.incarnation;
-        self.registration.expects = answer.incarnation;
-        self.registration.boot_id = played_node::random_id();
-        let registered = Registered::try_from(answer)?;
-        let stream = BeatStream::connect(&self.beats_to, registered.cluster).await?;
-        self.registered = Some((registered, stream));
-        Ok(())
-    }
-
-    /// A stream in place of one that broke, if there is one to be had now.
-    async fn connect(&mut self) {
-        if let Some((registered, stream)) = &mut self.registered
-            && let Ok(anew) = BeatStream::connect(&self.beats_to, registered.cluster).await
-        {
-            *stream = anew;
-        }
-    }
-
-    /// How long after a heartbeat that left at `began` the next one does.
-    fn after(&self, began: Instant) -> Duration {
-        let departure = self.registered.as_ref().and_then(|(_, stream)| stream.next_departure_ms());
-        departure.map_or(INTERVAL, |departure_ms| played_relays::next(began, departure_ms, INTERVAL))
-    }
-
-    /// The lease that a heartbeat is answered with, in milliseconds.
-    async fn heartbeat(&mut self) -> Result<u64, ErrorKind> {
-        let Some((registered, stream)) = &mut self.registered else { return Err(ErrorKind::Unreachable) };
-        self.number += 1;
-        let beat = played_node::beat(registered, self.number);
-        let granted = stream.beat(beat, DEADLINE).await;
-        granted.map(|granted| granted.lease_ms).map_err(|detail| detail.kind)
-    }
-}
-
 struct Beats {
     micros: Histogram<u64>,
     sent: u64,
@@ -236,7 +154,7 @@ async fn live(
     phase: Arc<Phase>,
     relays: Arc<PlayedRelays>,
 ) -> anyhow::Result<Beats> {
-    let mut session = Session::begin(&leader, number, address, &relays).await?;
+    let mut session = PlayedSession::begin(&leader, number, address, INTERVAL, &relays).await?;
     phase.registered.fetch_add(1, Ordering::Relaxed);
     let mut beats = Beats::new()?;
     let mut lease_until = Instant::now();
@@ -246,7 +164,7 @@ async fn live(
         let measuring = phase.measuring.load(Ordering::Relaxed);
         let began = Instant::now();
         let mut missed = false;
-        match session.heartbeat().await {
+        match session.heartbeat(DEADLINE, None).await {
             Ok(lease_ms) if lease_ms > 0 => {
                 if measuring {
                     beats.micros.record(u64::try_from(began.elapsed().as_micros())?)?;
@@ -272,49 +190,4 @@ async fn live(
         next = began + session.after(began);
     }
     Ok(beats)
-}
-
-/// Serves `Control` for `nodes` nodes, each at its own loopback address, so that the coordinators' pushes are answered
-/// as by real nodes. Returns the addresses.
-async fn serve_control(nodes: usize) -> anyhow::Result<Vec<String>> {
-    let (connections, accepted) = mpsc::channel::<std::io::Result<TcpStream>>(1_024);
-    let mut addresses = Vec::new();
-    let mut port = 0;
-    for number in 0..nodes {
-        let host = format!("127.1.{}.{}", number / 250, number % 250 + 1);
-        let listener = TcpListener::bind(format!("{host}:{port}")).await.with_context(|| format!("{host}:{port}"))?;
-        let address = listener.local_addr()?;
-        port = address.port();
-        addresses.push(address.to_string());
-        let connections = connections.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                if connections.send(Ok(stream)).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
-    let server = Server::builder().add_service(ControlServer::new(Obedient));
-    tokio::spawn(server.serve_with_incoming(ReceiverStream::new(accepted)));
-    Ok(addresses)
-}
-
-/// Takes every push as obeyed.
-struct Obedient;
-
-#[tonic::async_trait]
-impl Control for Obedient {
-    async fn push(&self, request: Request<PushRequest>) -> Result<Response<PushResponse>, Status> {
-        let version = request.into_inner().version;
-        Ok(Response::new(PushResponse { version, gap: false, results: vec![] }))
-    }
-
-    async fn confirm_boot(&self, _: Request<ConfirmBootRequest>) -> Result<Response<ConfirmBootResponse>, Status> {
-        Ok(Response::new(ConfirmBootResponse { confirmed: true }))
-    }
-
-    async fn find_middle(&self, _: Request<FindMiddleRequest>) -> Result<Response<FindMiddleResponse>, Status> {
-        Err(Status::unimplemented("it has no data"))
-    }
 }
