@@ -360,7 +360,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
             }
             let (found, said) = asks(role, "somebody", method, path, body);
             assert!(found == expected, "{role} {method} {path}: {said}");
-            assert!(found != 403 || said.contains(&format!("{role}/somebody may not call")), "{said}");
+            assert!(found != 403 || said.contains(&format!("{role}/somebody may not run archon ")), "{said}");
         }
     }
     // Who was refused is in the audit file of the console's coordinator.

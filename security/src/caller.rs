@@ -2,6 +2,7 @@
 
 use crate::identity::{Identity, Role};
 use crate::refusals::{Refusal, Refusals};
+use crate::rights::spoken;
 use archon_types::{ErrorDetail, ErrorKind, Right, denial};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Caller {
             Some(identity) if !allowed.contains(&identity.role()) => {
                 let roles: Vec<&str> = allowed.iter().map(|role| role.word()).collect();
                 let whom = if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") };
-                Err(self.refused(call, None, format!("{identity} may not call {call}: that is for {whom}")))
+                Err(self.refused(call, None, format!("{identity} may not {}: that is for {whom}", spoken(call))))
             }
             _ => Ok(()),
         }

@@ -44,7 +44,7 @@ pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
 pub use kept::check_kept;
 pub use refusals::{Refusal, RefusalRecorder, Refusals};
-pub use rights::{callers, known_calls};
+pub use rights::{callers, known_calls, known_commands};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;
 pub use transport::{Connector, Transport};

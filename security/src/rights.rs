@@ -14,84 +14,91 @@ const CLIENTS: &[Role] = &[Client, Admin];
 const READERS: &[Role] = &[Operator, Admin, Coordinator];
 const ADMINS: &[Role] = &[Admin];
 
-/// The methods of a service, each with the roles that may call it.
-type Methods = &'static [(&'static str, &'static [Role])];
+/// The methods of a service, each with the roles that may call it, and the commands that do: what follows `archon`, its last word
+/// perhaps one of several; nothing of what members say to each other.
+type Methods = &'static [(&'static str, &'static [Role], &'static str)];
 
 /// Calls of gRPC, by service and method.
 const CALLS: &[(&str, Methods)] = &[
     (
         "archon.v1.Admin",
         &[
-            ("Status", READERS),
-            ("ListNodes", READERS),
-            ("SetNode", ADMINS),
-            ("AlterNode", ADMINS),
-            ("CheckNode", READERS),
-            ("RemoveNode", ADMINS),
-            ("LoseNode", ADMINS),
-            ("DescribePartition", READERS),
-            ("Order", ADMINS),
-            ("Check", READERS),
-            ("ForceLeader", ADMINS),
-            ("SplitPartition", ADMINS),
-            ("MergePartition", ADMINS),
-            ("ListTables", READERS),
-            ("CreateTable", ADMINS),
-            ("AlterTable", ADMINS),
-            ("CheckTable", READERS),
-            ("DropTable", ADMINS),
-            ("PlanRebalance", READERS),
-            ("ApplyPlan", ADMINS),
-            ("RebalanceStatus", READERS),
-            ("CancelRebalance", ADMINS),
-            ("ListSettings", READERS),
-            ("Configure", ADMINS),
-            ("ListAccess", READERS),
-            ("SetAccess", ADMINS),
-            ("Withdraw", ADMINS),
-            ("Explain", READERS),
-            ("Quorum", READERS),
-            ("ChangeQuorum", ADMINS),
-            ("JoinQuorum", COORDINATORS),
-            ("TransferLead", ADMINS),
-            ("ShowUpgrade", READERS),
-            ("ChangeUpgrade", ADMINS),
-            ("SnapshotQuorum", ADMINS),
-            ("Events", READERS),
+            ("Status", READERS, "status"),
+            ("ListNodes", READERS, "node list"),
+            ("SetNode", ADMINS, "node cordon|uncordon|drain|undrain"),
+            ("AlterNode", ADMINS, "node set"),
+            ("CheckNode", READERS, "node drain|remove|lost"),
+            ("RemoveNode", ADMINS, "node remove"),
+            ("LoseNode", ADMINS, "node lost"),
+            ("DescribePartition", READERS, "partition describe"),
+            ("Order", ADMINS, "partition bump|offline|online|bar|unbar, node maintain|resume|bar|unbar"),
+            ("Check", READERS, "check"),
+            ("ForceLeader", ADMINS, "partition force-leader"),
+            ("SplitPartition", ADMINS, "partition split"),
+            ("MergePartition", ADMINS, "partition merge"),
+            ("ListTables", READERS, "table list"),
+            ("CreateTable", ADMINS, "table create"),
+            ("AlterTable", ADMINS, "table alter"),
+            ("CheckTable", READERS, "table drop"),
+            ("DropTable", ADMINS, "table drop"),
+            ("PlanRebalance", READERS, "rebalance plan"),
+            ("ApplyPlan", ADMINS, "rebalance apply"),
+            ("RebalanceStatus", READERS, "rebalance status"),
+            ("CancelRebalance", ADMINS, "rebalance cancel"),
+            ("ListSettings", READERS, "config show"),
+            ("Configure", ADMINS, "config set"),
+            ("ListAccess", READERS, "access list"),
+            ("SetAccess", ADMINS, "access grant|revoke"),
+            ("Withdraw", ADMINS, "access withdraw|readmit"),
+            ("Explain", READERS, "partition list"),
+            ("Quorum", READERS, "quorum list"),
+            ("ChangeQuorum", ADMINS, "quorum promote|demote|remove|replace|set-address|settle|cancel"),
+            ("JoinQuorum", COORDINATORS, ""),
+            ("TransferLead", ADMINS, "quorum transfer-leader"),
+            ("ShowUpgrade", READERS, "upgrade status"),
+            ("ChangeUpgrade", ADMINS, "upgrade hold|release|finalize"),
+            ("SnapshotQuorum", ADMINS, "quorum snapshot save"),
+            ("Events", READERS, "events"),
         ],
     ),
-    ("archon.v1.Control", &[("Push", COORDINATORS), ("ConfirmBoot", COORDINATORS), ("FindMiddle", COORDINATORS)]),
+    (
+        "archon.v1.Control",
+        &[("Push", COORDINATORS, ""), ("ConfirmBoot", COORDINATORS, ""), ("FindMiddle", COORDINATORS, "")],
+    ),
     (
         "archon.v1.Kv",
         &[
-            ("Get", CLIENTS),
-            ("GetStale", CLIENTS),
-            ("Put", CLIENTS),
-            ("Delete", CLIENTS),
-            ("CompareAndSet", CLIENTS),
-            ("Increment", CLIENTS),
-            ("Scan", CLIENTS),
-            ("Batch", CLIENTS),
-            ("Snapshot", CLIENTS),
+            ("Get", CLIENTS, "kv get"),
+            ("GetStale", CLIENTS, "kv get"),
+            ("Put", CLIENTS, "kv put"),
+            ("Delete", CLIENTS, "kv del"),
+            ("CompareAndSet", CLIENTS, "kv cas"),
+            ("Increment", CLIENTS, "kv incr"),
+            ("Scan", CLIENTS, "kv scan"),
+            ("Batch", CLIENTS, "kv batch"),
+            ("Snapshot", CLIENTS, "backup create"),
         ],
     ),
     (
         "archon.v1.Raft",
         &[
-            ("Append", COORDINATORS),
-            ("Vote", COORDINATORS),
-            ("PreVote", COORDINATORS),
-            ("Transfer", COORDINATORS),
-            ("Snapshot", COORDINATORS),
-            ("Hello", COORDINATORS),
+            ("Append", COORDINATORS, ""),
+            ("Vote", COORDINATORS, ""),
+            ("PreVote", COORDINATORS, ""),
+            ("Transfer", COORDINATORS, ""),
+            ("Snapshot", COORDINATORS, ""),
+            ("Hello", COORDINATORS, ""),
         ],
     ),
-    ("archon.v1.Replication", &[("Copy", NODES), ("Yield", NODES)]),
-    ("archon.v1.Session", &[("Register", MEMBERS), ("Report", MEMBERS), ("Duties", MEMBERS), ("Leave", MEMBERS)]),
-    ("archon.v1.Stats", &[("Read", READERS)]),
-    ("archon.v1.Table", &[("GetTable", ALL)]),
-    ("grpc.health.v1.Health", &[("Check", ALL), ("Watch", ALL)]),
-    ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", READERS)]),
+    ("archon.v1.Replication", &[("Copy", NODES, ""), ("Yield", NODES, "")]),
+    (
+        "archon.v1.Session",
+        &[("Register", MEMBERS, ""), ("Report", MEMBERS, ""), ("Duties", MEMBERS, ""), ("Leave", MEMBERS, "")],
+    ),
+    ("archon.v1.Stats", &[("Read", READERS, "top")]),
+    ("archon.v1.Table", &[("GetTable", ALL, "")]),
+    ("grpc.health.v1.Health", &[("Check", ALL, ""), ("Watch", ALL, "")]),
+    ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", READERS, "")]),
 ];
 
 /// Who may open a stream of operations on keys. A node passes on what clients ask of it, a coordinator what they ask of its console.
@@ -103,16 +110,40 @@ pub const BEATS: &[Role] = MEMBERS;
 
 /// The roles that may make a call of gRPC, by its path: `/archon.v1.Kv/Get`. Nobody may make one that is not known.
 pub fn callers(path: &str) -> &'static [Role] {
-    let found = path.strip_prefix('/').and_then(|path| path.split_once('/')).and_then(|(service, method)| {
-        let (_, methods) = CALLS.iter().find(|(known, _)| *known == service)?;
-        methods.iter().find(|(known, _)| *known == method).map(|(_, roles)| *roles)
-    });
-    found.unwrap_or(&[])
+    method(path).map_or(&[], |(_, roles, _)| *roles)
+}
+
+/// What somebody does who makes a call: the commands that make it, as `archon kv get`, else the call by a short name.
+pub(crate) fn spoken(call: &str) -> String {
+    match method(call) {
+        Some((_, _, "")) | None => format!("call {}", call.strip_prefix("/archon.v1.").unwrap_or(call)),
+        Some((_, _, commands)) => {
+            let named: Vec<String> = commands.split(", ").map(|command| format!("archon {command}")).collect();
+            format!("run {}", named.join(", "))
+        }
+    }
+}
+
+/// Every command by which a call is made, as in a shell but for the program: for a test that compares them with those that there are.
+pub fn known_commands() -> impl Iterator<Item = String> {
+    let commands =
+        CALLS.iter().flat_map(|(_, methods)| methods.iter().flat_map(|(_, _, commands)| commands.split(", ")));
+    commands.filter(|command| !command.is_empty()).flat_map(|command| {
+        let (before, last) =
+            command.rsplit_once(' ').map_or((String::new(), command), |(before, last)| (format!("{before} "), last));
+        last.split('|').map(|word| format!("{before}{word}")).collect::<Vec<_>>()
+    })
+}
+
+fn method(path: &str) -> Option<&'static (&'static str, &'static [Role], &'static str)> {
+    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+    let (_, methods) = CALLS.iter().find(|(known, _)| *known == service)?;
+    methods.iter().find(|(known, ..)| *known == method)
 }
 
 /// Every call that the table knows, as paths: for tests that compare it with what is served.
 pub fn known_calls() -> impl Iterator<Item = String> {
-    CALLS.iter().flat_map(|(service, methods)| methods.iter().map(move |(method, _)| format!("/{service}/{method}")))
+    CALLS.iter().flat_map(|(service, methods)| methods.iter().map(move |(method, ..)| format!("/{service}/{method}")))
 }
 
 #[cfg(test)]
@@ -133,6 +164,14 @@ mod tests {
             assert!(callers(path).is_empty(), "{path}");
         }
         assert_eq!(callers("/archon.v1.Admin/Status"), READERS);
+    }
+
+    #[test]
+    fn what_somebody_may_not_do_is_said_as_he_did_it() {
+        assert_eq!(spoken("/archon.v1.Admin/Status"), "run archon status");
+        assert_eq!(spoken("/archon.v1.Admin/SetNode"), "run archon node cordon|uncordon|drain|undrain");
+        assert_eq!(spoken("/archon.v1.Raft/Append"), "call Raft/Append");
+        assert_eq!(spoken("a stream of heartbeats"), "call a stream of heartbeats");
     }
 
     #[test]

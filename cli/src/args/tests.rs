@@ -19,6 +19,18 @@ fn every_help_has_an_example() {
     walk(&mut Cli::command(), "");
 }
 
+/// A refusal names the command that was refused, not the call that it makes.
+#[test]
+fn every_command_that_a_refusal_names_is_one() {
+    for named in archon_security::known_commands() {
+        let mut command = Cli::command();
+        for word in named.split(' ') {
+            let found = command.find_subcommand(word).cloned();
+            command = found.unwrap_or_else(|| panic!("there is no `archon {named}`"));
+        }
+    }
+}
+
 #[test]
 fn node_serves_and_lists() {
     let serve = Cli::try_parse_from(["archon", "node", "--name", "athens", "--coordinators", "127.0.0.1:1"]);
