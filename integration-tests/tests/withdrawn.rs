@@ -2,7 +2,7 @@
 
 use archon_client::{Client, Role, Tls, Transport};
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending as _, Options, wait_for};
 use archon_security::{Expected, Protocol};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -168,4 +168,30 @@ fn a_member_whose_certificate_was_refused_went_on_in_silence() {
     // Attempts came many times a second, to three coordinators and two nodes.
     let said = told(&cluster.node("athens").log());
     assert!(said.len() <= 5, "{said:#?}");
+}
+
+#[test]
+fn a_node_whose_certificate_was_withdrawn_knocked_for_ever() {
+    let mut cluster = start();
+    cluster.done(&["access", "withdraw", "node/athens", "--force"]);
+    cluster.wait_node("athens", "failed");
+    // What one coordinator refuses alone stops nobody, nor does what is over within half a minute: see the test above. All of them go on.
+    let mut athens = cluster.take_node("athens");
+    let status = athens.wait_exit(TIMEOUT);
+    assert_eq!(status.code(), Some(4), "{}", athens.log_tail(20));
+    let log = athens.log();
+    let sentence = "the certificate of node/athens was withdrawn, and coordinators 1, 2, 3 refuse it";
+    assert!(log.contains(sentence) && log.contains("archon access readmit node/athens"), "{}", athens.log_tail(20));
+    // So does one that is started with it.
+    cluster.start_node("athens");
+    let mut again = cluster.take_node("athens");
+    assert_eq!(again.wait_exit(TIMEOUT).code(), Some(4), "{}", again.log_tail(20));
+    // With a new one it is there again, and with all that it held.
+    cluster.issuer().renew(Role::Node, "athens", [cluster.node_address("athens")]).expect("a certificate");
+    let credentials = cluster.credentials(Role::Node, "athens").display().to_string();
+    cluster.done(&["access", "readmit", "node/athens"]);
+    cluster.done(&["access", "withdraw", "node/athens", "--keep", &credentials]);
+    cluster.start_node("athens");
+    cluster.wait_node("athens", "alive");
+    cluster.wait_whole(3);
 }

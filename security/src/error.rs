@@ -67,7 +67,7 @@ impl TlsError {
     pub(crate) fn remedy(&self, own: &Identity) -> Option<String> {
         match self {
             Self::Refused(why) if why.contains(EXPIRED) => Some("renew it: docs/CERTIFICATES.md, Renewing".to_owned()),
-            Self::Refused(why) if why.contains(WITHDRAWN) => Some(format!(
+            Self::Refused(_) if is_of_withdrawal(self) => Some(format!(
                 "issue it again, or, if nobody else has its key, have it count again by `archon access readmit {own}`"
             )),
             Self::Refused(_) | Self::Certificate(_) | Self::Nobody(_) | Self::Stranger { .. } => {
@@ -153,6 +153,11 @@ pub fn refused_in_words(text: &str) -> Option<TlsError> {
 /// Whether what somebody was told is that one side does not take the other's certificate.
 pub fn is_of_certificates(text: &str) -> bool {
     [REFUSED, REFUSES].iter().any(|said| text.contains(said))
+}
+
+/// Whether the other side refuses this process's certificate since it was withdrawn.
+pub(crate) fn is_of_withdrawal(error: &TlsError) -> bool {
+    matches!(error, TlsError::Refused(why) if why.contains(WITHDRAWN))
 }
 
 /// Whether what somebody was told is final until somebody changes a certificate, `ca.crt` or a switch: one side does not take the other's

@@ -23,6 +23,7 @@ mod kept;
 mod refusal_limit;
 mod refusals;
 pub mod rights;
+mod shut_out;
 mod stream;
 mod tls;
 mod transport;

@@ -132,6 +132,7 @@ fn read_believed(
                 into.set_filled(before);
                 return Poll::Ready(Err(turned_away));
             }
+            peer.answered();
         }
         Poll::Ready(Ok(())) | Poll::Pending => {}
     }

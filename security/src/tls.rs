@@ -6,6 +6,7 @@ use crate::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, Creden
 use crate::error::TlsError;
 use crate::expected::Expected;
 use crate::identity::{Identity, Role};
+use crate::shut_out::ShutOut;
 use crate::stream::{Io, Protocol, Stream};
 use crate::verified_peer::{Authorities, VerifiedPeer};
 use crate::withdrawn::{ClientVerifier, Withdrawn, WithdrawnCertificates};
@@ -42,6 +43,7 @@ pub struct Tls {
     authorities: Arc<Authorities>,
     withdrawn: Arc<Withdrawn>,
     complaints: Complaints,
+    pub(crate) shut_out: ShutOut,
     looks: Mutex<Looks>,
     /// Whether `looks` says why something is not taken; without waiting for whoever looks.
     is_not_taken: AtomicBool,
@@ -92,6 +94,7 @@ impl Tls {
             )),
             withdrawn,
             complaints: Complaints::default(),
+            shut_out: ShutOut::default(),
             now: ArcSwap::from_pointee(loaded),
             looks: Mutex::new(looks),
             is_not_taken: AtomicBool::new(false),
@@ -192,6 +195,7 @@ impl Tls {
                 let believed = Arc::clone(&loaded.credentials.authorities);
                 self.now.store(Arc::new(loaded));
                 self.authorities.replace(&believed);
+                self.shut_out.forget();
                 looks.not_taken = None;
                 looks.seen = seen;
             }
@@ -211,6 +215,18 @@ impl Tls {
         if self.withdrawn.replace(withdrawn) {
             self.authorities.changed();
         }
+    }
+
+    /// Why no coordinator will ever answer this process as it is: more than half of `coordinators` have been refusing its certificate for a
+    /// while since it was withdrawn, on connections on which they have shown who they are.
+    pub fn shut_out(&self, coordinators: usize) -> Option<String> {
+        let names = self.shut_out.by_most(coordinators, Instant::now())?;
+        let identity = self.identity();
+        Some(format!(
+            "the certificate of {identity} was withdrawn, and coordinators {} refuse it: put a new one in place, or, if nobody else has its key, \
+             have it count again by `archon access readmit {identity}`; then start this again",
+            names.join(", ")
+        ))
     }
 
     /// Tells that somebody at `address` does not take this member's certificate, or shows one that this member does not take, unless that

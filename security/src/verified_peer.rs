@@ -138,6 +138,14 @@ impl VerifiedPeer {
             && let Some(refused @ TlsError::Refused(_)) = in_words(error)
         {
             by.complain(address, &refused);
+            by.shut_out.refused(&self.identity, &refused, Instant::now());
+        }
+    }
+
+    /// It says something, and so it does take the certificate of who dialled.
+    pub(crate) fn answered(&self) {
+        if let Some((by, _)) = &self.dialled {
+            by.shut_out.answered(&self.identity);
         }
     }
 

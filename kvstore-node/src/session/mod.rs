@@ -23,8 +23,12 @@ use archon_types::{
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+/// How often it is looked whether the coordinators refuse this node for good.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The node's durable self, as registration needs it.
 pub(crate) trait Home: Send + Sync {
@@ -135,6 +139,10 @@ impl Session {
                 ) => match never {},
                 never = doors::keep(&self.shared, &life) => match never {},
                 () = life.over.cancelled() => LifeEnd::Stale,
+                why = self.shut_out(&coordinators) => {
+                    self.shared.end_life();
+                    return Err(self.refused(why));
+                }
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
@@ -178,19 +186,37 @@ impl Session {
             told: self.shared.tables.told(),
         };
         let clock = &*self.shared.clock;
-        let registered = register(coordinators, clock, registering, registration, |_| {}, &self.end).await;
-        let name = || self.shared.config.name.clone();
-        let Some(registered) = registered.map_err(|detail| SessionError::Refused { name: name(), detail })? else {
-            return Ok(None);
+        let registered = tokio::select! {
+            registered = register(coordinators, clock, registering, registration, |_| {}, &self.end) => registered,
+            why = self.shut_out(coordinators) => Err(why),
         };
+        let Some(registered) = registered.map_err(|detail| self.refused(detail))? else { return Ok(None) };
         let speaks = self.shared.config.speaks;
         if !speaks.contains(registered.protocol) {
             let message = format!("the cluster speaks protocol {}, and this node {speaks}", registered.protocol);
             let detail = ErrorDetail::new(ErrorKind::ProtocolMismatch, message);
-            return Err(SessionError::Refused { name: name(), detail });
+            return Err(self.refused(detail));
         }
-        self.home.store(&registered).map_err(|why| SessionError::NotStored { name: name(), why })?;
+        let name = self.shared.config.name.clone();
+        self.home.store(&registered).map_err(|why| SessionError::NotStored { name, why })?;
         Ok(Some((registered, BeatKey::new(storage, boot))))
+    }
+
+    /// The coordinator will never accept this node as it is.
+    fn refused(&self, detail: ErrorDetail) -> SessionError {
+        SessionError::Refused { name: self.shared.config.name.clone(), detail }
+    }
+
+    /// Returns once the coordinators have been refusing this node's certificate for a while since it was withdrawn: nobody will ever answer it.
+    /// It serves nobody any more, for nodes refuse that certificate as well.
+    async fn shut_out(&self, coordinators: &Coordinators) -> ErrorDetail {
+        let Some(tls) = self.shared.config.transport.tls() else { return std::future::pending().await };
+        loop {
+            if let Some(why) = tls.shut_out(coordinators.order().len()) {
+                return ErrorDetail::new(ErrorKind::Refused, why);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Says farewell, if nothing is led any more: the coordinator then need not wait for the lease to run out.
