@@ -399,6 +399,41 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
     });
 }
 
+/// In the middle of a change of the authority, or for ever, if somebody was left behind.
+#[test]
+fn members_whose_certificates_were_of_two_authorities_were_no_news() {
+    let cluster = Cluster::start(EXE, &options());
+    let directory = cluster.directory().join("other");
+    let address = cluster.node_address("byzantium").to_owned();
+    let other = Issuer::new(&directory).and_then(|issuer| issuer.credentials(Role::Node, "byzantium", [&*address]));
+    let other = other.expect("another authority");
+    let believed = std::fs::read(other.join("ca.crt")).expect("its certificate");
+    let members = (1..=3).map(|id| (Role::Coordinator, id.to_string()));
+    let nodes = ["athens", "byzantium", "cyrene"].map(|name| (Role::Node, name.to_owned()));
+    for (role, name) in members.chain(nodes).chain([(Role::Admin, "you".to_owned())]) {
+        let file = cluster.credentials(role, &name).join("ca.crt");
+        let both = [std::fs::read(&file).expect("an authority"), believed.clone()].concat();
+        std::fs::write(&file, both).expect("both are believed");
+    }
+    assert_eq!(cluster.archon(&["check"]).code, 0, "one signs as before");
+    // Everybody looks at the files within ten seconds; who is a step behind is refused until then, and comes again.
+    let own = cluster.credentials(Role::Node, "byzantium");
+    for file in ["tls.crt", "tls.key"] {
+        std::fs::copy(other.join(file), own.join(file)).expect("a copy");
+    }
+    wait_for("the other authority to be told of", Duration::from_secs(90), || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        let reasons = status["reasons"].as_array().cloned().unwrap_or_default();
+        let told = reasons.iter().find(|reason| reason["code"] == "authorities_differ");
+        let message = told.and_then(|told| told["message"].as_str()).unwrap_or_default();
+        match message.contains("are of 2 authorities") && message.contains("… that of byzantium;") {
+            true => Ok(()),
+            false => Err(status.to_string()),
+        }
+    });
+    assert_eq!(cluster.archon(&["check"]).code, 10, "look before long");
+}
+
 /// Others did not believe whoever answered there, nobody said so, and partitions waited for it.
 #[test]
 fn a_member_whose_certificate_does_not_name_what_others_are_told_started_in_silence() {

@@ -3,6 +3,8 @@
 use crate::certificate::{Certificate, NoIdentity, NotACertificate};
 use crate::identity::Identity;
 use crate::kept::check_kept;
+use archon_types::AuthorityPrint;
+use ring::digest;
 use rustls::RootCertStore;
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::pem::PemObject;
@@ -31,6 +33,8 @@ pub struct Credentials {
     pub identity: Identity,
     /// Its certificate.
     pub certificate: Certificate,
+    /// Which of the authorities has signed it.
+    pub authority: Option<AuthorityPrint>,
     /// When the first of the authorities expires that are believed.
     pub authorities_expire: SystemTime,
     pub(crate) authorities: Arc<RootCertStore>,
@@ -126,7 +130,9 @@ impl Credentials {
         verify(&authorities, &certified.cert, &identity, now).map_err(|error| {
             wrong(format!("the certificate of {identity} is not one that {AUTHORITIES_FILE} vouches for: {error}"))
         })?;
-        Ok(Self { identity, certificate, authorities_expire, authorities, certified })
+        let believed = certificates(&authorities_file)?;
+        let authority = authority_of(&certified.cert[0], &believed).and_then(|place| believed.get(place)).map(print_of);
+        Ok(Self { identity, certificate, authority, authorities_expire, authorities, certified })
     }
 
     /// Whether whoever dials `host` takes this certificate for that of who is meant there.
@@ -257,6 +263,14 @@ pub fn authority_of(certificate: &CertificateDer<'static>, authorities: &[Certif
         let added = store.add(authority.clone()).is_ok();
         added && verify(&Arc::new(store), std::slice::from_ref(certificate), &identity, said.not_after).is_ok()
     })
+}
+
+/// What tells an authority from the others of its cluster.
+fn print_of(authority: &CertificateDer<'_>) -> AuthorityPrint {
+    let hash = digest::digest(&digest::SHA256, authority);
+    let mut print = [0; 8];
+    print.iter_mut().zip(hash.as_ref()).for_each(|(to, from)| *to = *from);
+    AuthorityPrint(print)
 }
 
 /// Whether the authorities vouch for a chain, as whoever is dialled by it will ask, and whoever dials it if it is a server's.

@@ -129,7 +129,8 @@ impl Tls {
         let now = self.now.load();
         let used = &now.credentials.certificate;
         let not_taken = self.is_not_taken.load(Ordering::Relaxed);
-        MemberCertificate { begins_at: millis(used.not_before), expires_at: millis(used.not_after), not_taken }
+        let (begins_at, expires_at) = (millis(used.not_before), millis(used.not_after));
+        MemberCertificate { begins_at, expires_at, not_taken, authority: now.credentials.authority }
     }
 
     /// Looks at the files if that is due, and takes what fits: the old credentials are kept otherwise, and it is said why. Whoever

@@ -10,7 +10,8 @@ use archon_proto::v1;
 use archon_security::{Identity, date};
 use archon_types::access::WHENEVER;
 use archon_types::subject::Subject;
-use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
+use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most members that are told of one by one for the same reason.
@@ -116,8 +117,35 @@ pub(super) fn reasons(
             },
             "its log says why; `archon cert check DIR` there says what is wrong",
         ),
+        differing(&all).into_iter().collect(),
     ]
     .concat()
+}
+
+/// Members whose certificates are of different authorities: whoever believes but one of these does not believe all members.
+fn differing(all: &[Holder]) -> Option<v1::Reason> {
+    let mut signed = BTreeMap::<AuthorityPrint, Vec<&str>>::new();
+    for one in all {
+        if let Some(authority) = one.certificate.authority {
+            signed.entry(authority).or_default().push(&one.name);
+        }
+    }
+    if signed.len() < 2 {
+        return None;
+    }
+    // Those of which there are fewest are to be looked at first.
+    let mut signed: Vec<_> = signed.into_iter().collect();
+    signed.sort_by_key(|(_, names)| names.len());
+    let said = signed.iter().map(|(authority, names)| {
+        let named: Vec<&str> = names.iter().take(TOLD_MAX).copied().collect();
+        let more = if names.len() > TOLD_MAX { format!(" and {} more", names.len() - TOLD_MAX) } else { String::new() };
+        format!("{authority} that of {}{more}", named.join(", "))
+    });
+    let said: Vec<String> = said.collect();
+    let message = format!("the certificates of members are of {} authorities: {}", signed.len(), said.join("; "));
+    let remedy = "where one authority takes over from another, go on: docs/CERTIFICATES.md, Changing the authority; else issue again those of \
+                  the one that is not meant (`archon cert members` names each)";
+    Some(reason_now(ReasonCode::AuthoritiesDiffer, Subject::Cluster, message, remedy))
 }
 
 /// One reason for each of them, or one for all if they are many. `{}` in a text stands for who it is.
@@ -168,7 +196,8 @@ mod tests {
 
     fn certificate(days_left: i64, not_taken: bool) -> MemberCertificate {
         let end = NOW.get().saturating_add_signed(days_left * i64::try_from(DAY).unwrap());
-        MemberCertificate { begins_at: Millis::new(end - 90 * DAY), expires_at: Millis::new(end), not_taken }
+        let (begins_at, expires_at) = (Millis::new(end - 90 * DAY), Millis::new(end));
+        MemberCertificate { begins_at, expires_at, not_taken, authority: None }
     }
 
     fn voter(id: u64, certificate: Option<MemberCertificate>) -> VoterView {
@@ -219,6 +248,22 @@ mod tests {
                 "{said}"
             );
         }
+    }
+
+    #[test]
+    fn members_whose_certificates_were_of_two_authorities_were_no_news() {
+        let of = |authority: Option<u8>| {
+            let authority = authority.map(|byte| AuthorityPrint([byte; 8]));
+            Some(MemberCertificate { authority, ..certificate(60, false) })
+        };
+        let same = [voter(1, None), voter(2, of(Some(7))), voter(3, of(None)), voter(4, None)];
+        assert_eq!(codes(of(Some(7)), &same), [], "who says nothing of it differs from nobody");
+        let mut voters: Vec<VoterView> = (1..=8).map(|id| voter(id, of(Some(7)))).collect();
+        voters[4].certificate = of(Some(0xA1));
+        let said = codes(of(Some(7)), &voters);
+        let text = "the certificates of members are of 2 authorities: A1:A1:A1:A1… that of coordinator 5; 07:07:07:07… that of coordinator 1, \
+                    coordinator 2, coordinator 3, coordinator 4, coordinator 6 and 2 more";
+        assert_eq!(said, [("authorities_differ".to_owned(), text.to_owned())]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn beat() -> Beat {
                 begins_at: archon_types::Millis::new(1),
                 expires_at: archon_types::Millis::new(2),
                 not_taken: true,
+                authority: Some(archon_types::AuthorityPrint(*b"archon-1")),
             }),
         }),
         stopping: true,

@@ -3,7 +3,7 @@
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
 use crate::v1;
-use archon_types::{DiskFull, MemberCertificate, Millis, PlacementId};
+use archon_types::{AuthorityPrint, DiskFull, MemberCertificate, Millis, PlacementId};
 
 /// Bytes and keys of one placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,15 +58,17 @@ impl From<v1::DiskFull> for DiskFull {
 
 impl From<MemberCertificate> for v1::MemberCertificate {
     fn from(certificate: MemberCertificate) -> Self {
-        let MemberCertificate { begins_at, expires_at, not_taken } = certificate;
-        Self { begins_at_ms: begins_at.get(), expires_at_ms: expires_at.get(), not_taken }
+        let MemberCertificate { begins_at, expires_at, not_taken, authority } = certificate;
+        let authority = authority.map_or(0, |AuthorityPrint(print)| u64::from_be_bytes(print));
+        Self { begins_at_ms: begins_at.get(), expires_at_ms: expires_at.get(), not_taken, authority }
     }
 }
 
 impl From<v1::MemberCertificate> for MemberCertificate {
     fn from(wire: v1::MemberCertificate) -> Self {
         let (begins_at, expires_at) = (Millis::new(wire.begins_at_ms), Millis::new(wire.expires_at_ms));
-        Self { begins_at, expires_at, not_taken: wire.not_taken }
+        let authority = (wire.authority != 0).then(|| AuthorityPrint(wire.authority.to_be_bytes()));
+        Self { begins_at, expires_at, not_taken: wire.not_taken, authority }
     }
 }
 

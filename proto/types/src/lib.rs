@@ -76,7 +76,7 @@ pub use ids::{
 };
 pub use key_range::{KeyRange, ScanOrder, check_split_points};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
-pub use member_certificate::{MemberCertificate, Renewal, ends_soon};
+pub use member_certificate::{AuthorityPrint, MemberCertificate, Renewal, ends_soon};
 pub use merge::{MERGE_BYTES_MAX, Merge, MergeSide};
 pub use mixed::mixed;
 pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};

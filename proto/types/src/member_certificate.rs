@@ -2,6 +2,7 @@
 
 use crate::ids::Millis;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// A certificate with less than that left is to be renewed, however long it holds.
@@ -16,6 +17,21 @@ pub struct MemberCertificate {
     pub expires_at: Millis,
     /// There are other files in the member's directory, which it does not take; its log says why.
     pub not_taken: bool,
+    /// Who has signed it, if that is one of the authorities in the member's directory, and the member says so.
+    #[serde(default)]
+    pub authority: Option<AuthorityPrint>,
+}
+
+/// The first bytes of the SHA-256 of an authority's certificate: enough to tell a cluster's authorities apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct AuthorityPrint(pub [u8; 8]);
+
+/// As fingerprints begin elsewhere.
+impl fmt::Display for AuthorityPrint {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(to, "{a:02X}:{b:02X}:{c:02X}:{d:02X}…")
+    }
 }
 
 /// How urgent it is to renew a certificate.
@@ -60,7 +76,7 @@ mod tests {
         let now = Millis::new(END - left * hour);
         (
             ends_soon(begins_at, expires_at, now),
-            MemberCertificate { begins_at, expires_at, not_taken: false }.renewal(now),
+            MemberCertificate { begins_at, expires_at, not_taken: false, authority: None }.renewal(now),
         )
     }
 

@@ -86,6 +86,8 @@ words! {
         CertificateExpired = "certificate_expired",
         /// A member does not take the new certificate in its directory, and goes on with the old one.
         CertificateNotTaken = "certificate_not_taken",
+        /// Members talk by certificates of different authorities: one takes over from another, or somebody was left behind.
+        AuthoritiesDiffer = "authorities_differ",
         /// So few coordinators vote that none of them may fail.
         TooFewVoters = "too_few_voters",
         /// A coordinator holds another state than the others.
@@ -151,6 +153,7 @@ impl ReasonCode {
             | Self::SnapshotWaits
             | Self::CertificateExpires
             | Self::CertificateNotTaken
+            | Self::AuthoritiesDiffer
             | Self::TooFewVoters
             | Self::CoordinatorUnreachable => Severity::Warning,
             Self::NotEnoughNodes
