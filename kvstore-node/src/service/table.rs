@@ -58,15 +58,20 @@ impl Table for TableService {
                 () = self.stop.cancelled() => {}
             }
         }
+        let complete = shared.tables.complete();
         let delta = shared.tables.newer_than(name, since, request.from).ok_or_else(|| {
-            let complete = shared.tables.complete();
             if since > Version::ZERO && complete >= since {
                 let why = format!("table {name:?} was dropped");
                 return refuse(ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(complete));
             }
-            // The coordinator knows why there is none: too few nodes, or no such table.
-            let why = format!("this node knows no table {name:?}; ask a coordinator");
-            refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
+            // It may have been made a moment ago. The coordinator knows why there is none: too few nodes, or no such table. As of which version
+            // it is not known here is what tells whoever asks that all others are.
+            let why = format!(
+                "node {} knows no table {name:?}; `archon table list` says which there are",
+                shared.config.name
+            );
+            let unknown = ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100);
+            refuse(if complete > Version::ZERO { unknown.with_table_version(complete) } else { unknown })
         })?;
         check(delta.delta.table.id).map_err(refuse)?;
         Ok(Response::new(GetTableResponse {
