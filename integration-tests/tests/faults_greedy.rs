@@ -1,7 +1,7 @@
 //! Clients that take more than their share: of scans, of answers that they do not read, of messages that they do not
 //! finish, of connections, of names. No node fails for it, and everybody else is answered.
 
-use archon_client::{Admin, Client, NodeStatus};
+use archon_client::{Admin, Client, NodeStatus, Role};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_load::attack::{Attack, Attackers, Target};
@@ -25,11 +25,10 @@ impl Scene {
     async fn set(replication: u8) -> Self {
         let cluster = Cluster::start(EXE, &Options { replication, ..Options::default() });
         cluster.wait_whole(usize::from(replication));
-        let addresses = cluster.coordinator_addresses();
-        let client =
-            Client::builder(addresses.clone()).timeout(Duration::from_secs(20)).build().await.expect("a client");
-        let admin = Admin::new(addresses, Duration::from_secs(10)).expect("addresses");
-        let target = Target::find(&admin, "default", "greedy").await.expect("somebody leads");
+        let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
+        let admin = cluster.admin(Duration::from_secs(10));
+        let target =
+            Target::find(&admin, &cluster.transport(Role::Client), "default", "greedy").await.expect("somebody leads");
         let scene = Self { cluster, client, admin, target };
         scene.is_served("before").await;
         scene

@@ -69,9 +69,6 @@ pub(super) async fn run(
     connection: &Connection,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    if args.local.tls || connection.tls_dir.is_some() {
-        return Err(Failure::usage("the abusive clients speak plaintext", "measure a cluster without TLS"));
-    }
     let local = local::start(&args.local, output).await?;
     let connection = local::connection(local.as_ref(), connection)?;
     drop(connect::client(&connection, table, None).await?);
@@ -99,7 +96,7 @@ pub(super) async fn run(
         if stopped {
             break;
         }
-        let target = Target::find(&admin, table, TAG).await?;
+        let target = Target::find(&admin, &connect::transport(&connection)?, table, TAG).await?;
         let attackers = Attackers::begin(*attack, &target);
         let (attacked, stopped) = watched(attack.name(), &archon, &workload, output).await?;
         let (connections, sent, refused) = attackers.deeds();

@@ -7,7 +7,8 @@ mod raw;
 mod tactics;
 
 use crate::failure::Failure;
-use archon_client::Admin;
+use archon_client::{Admin, Transport};
+use archon_security::Expected;
 use archon_types::{ClusterId, NodeId, PartitionId, TableId};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -61,18 +62,21 @@ impl FromStr for Attack {
 pub struct Target {
     pub(crate) cluster: ClusterId,
     pub(crate) node: NodeId,
+    /// Whom whoever connects expects there.
+    pub(crate) expected: Expected,
     pub(crate) address: String,
+    pub(crate) transport: Transport,
     pub(crate) partition: PartitionId,
     /// What keys begin with that lie in the partition.
     pub(crate) tag: String,
 }
 
 impl Target {
-    /// The node that leads the partition of `tag` in a table.
+    /// The node that leads the partition of `tag` in a table; it is reached by `transport`.
     ///
     /// # Errors
     /// Nobody there, no such table, or nobody who leads.
-    pub async fn find(admin: &Admin, table: &str, tag: &str) -> Result<Self, Failure> {
+    pub async fn find(admin: &Admin, transport: &Transport, table: &str, tag: &str) -> Result<Self, Failure> {
         let failed = |what: String| Failure::new("Attack", what);
         let asked = |error: archon_client::Error| failed(error.to_string());
         let status = admin.status().await.map_err(asked)?;
@@ -90,7 +94,9 @@ impl Target {
         Ok(Self {
             cluster: ClusterId::new(cluster),
             node: node.ok_or_else(|| failed(format!("there is no node {leader}")))?,
+            expected: Expected::Node(leader),
             address,
+            transport: transport.clone(),
             partition: PartitionId::new(id, located.partition.id),
             tag,
         })

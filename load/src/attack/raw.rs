@@ -4,6 +4,7 @@ use super::Target;
 use archon_frames::StreamKind;
 use archon_proto::convert::packed::OpPacker;
 use archon_proto::v1;
+use archon_security::{Protocol, Stream};
 use archon_types::{ClientId, Op, OpId, PartitionId};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -15,7 +16,7 @@ const MESSAGE: u8 = 1;
 const ALIVE: u8 = 3;
 
 /// A connection that has said whom it speaks to; what it receives is left to its owner.
-pub(super) struct RawStream(pub(super) TcpStream);
+pub(super) struct RawStream(pub(super) Stream);
 
 impl RawStream {
     /// Connects. `window` bounds what the system receives for a stream that is not read.
@@ -30,21 +31,30 @@ impl RawStream {
             _ => TcpStream::connect(&target.address).await?,
         };
         stream.set_nodelay(true)?;
+        let stream = match target.transport.tls() {
+            None => stream.into(),
+            Some(tls) => {
+                let host = target.address.rsplit_once(':').map_or(&*target.address, |(host, _)| host);
+                let shaken = tls.connect(stream, host, &target.expected, Protocol::Frames).await;
+                shaken.map_err(io::Error::other)?
+            }
+        };
         let mut stream = Self(stream);
-        stream.0.write_all(&StreamKind::Exchange.handshake()).await?;
+        stream.send(&StreamKind::Exchange.handshake()).await?;
         let first = v1::OpBatch { cluster: Some(target.cluster.into()), node: target.node.get(), ..Default::default() };
-        stream.0.write_all(&frame(&first)).await?;
+        stream.send(&frame(&first)).await?;
         Ok(stream)
     }
 
     /// Sends a frame, or a part of one.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes).await
+        self.0.write_all(bytes).await?;
+        self.0.flush().await
     }
 
     /// Says that it is there.
     pub(super) async fn alive(&mut self) -> io::Result<()> {
-        self.0.write_all(&[ALIVE, 0, 0, 0, 0]).await
+        self.send(&[ALIVE, 0, 0, 0, 0]).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::raw::{RawStream, operations};
 use super::{Attack, Deeds, Target};
+use archon_security::Stream;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use archon_types::{ClientId, KeyRange, Millis, Op, OpId, ScanOrder};
 use bytes::Bytes;
@@ -68,7 +69,7 @@ async fn sent(stream: &mut RawStream, message: &[u8], ops: usize, deeds: &Deeds)
 }
 
 /// Reads until nothing comes for a moment.
-async fn drained(stream: &mut TcpStream, quiet: Duration) -> io::Result<()> {
+async fn drained(stream: &mut Stream, quiet: Duration) -> io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     while let Ok(read) = timeout(quiet, stream.read(&mut buffer)).await {
         if read? == 0 {
