@@ -13,6 +13,7 @@ const SECTIONS = {
   hello: (hello) => store.greet(hello),
   status: (status) => store.set("status", status),
   nodes: (nodes) => store.set("nodes", nodes),
+  nodes_change: (change) => store.changeNodes(change),
   tables: (tables) => store.setTables(tables),
   rebalance: (rebalance) => store.set("rebalance", rebalance),
   events: (events) => store.set("events", events),

@@ -91,6 +91,25 @@ class Store {
     return Date.now() + (this.#clockAheadMs ?? 0);
   }
 
+  /** Of most nodes only numbers changed. */
+  changeNodes({ nodes, numbers, gone }) {
+    if (this.nodes === null) return;
+    for (const [id, led, copies, bytes, keys, rate, silent] of numbers) {
+      const node = this.nodeOf(id);
+      if (!node) continue;
+      Object.assign(node, { partitions_led: led, copies_held: copies, bytes_stored: bytes, keys_stored: keys, operations_per_second: rate, silent_for_ms: silent });
+    }
+    if (nodes.length + gone.length === 0) {
+      this.touch("nodes");
+      return;
+    }
+    const changed = new Map(nodes.map((node) => [node.node_id, node]));
+    const away = new Set(gone);
+    const kept = this.nodes.filter((node) => !away.has(node.node_id)).map((node) => changed.get(node.node_id) ?? node);
+    const known = new Set(kept.map((node) => node.node_id));
+    this.set("nodes", [...kept, ...nodes.filter((node) => !known.has(node.node_id))]);
+  }
+
   setMap(document) {
     const map = new PartitionMap(document, this.#greetings);
     this.maps.set(document.table_id, map);

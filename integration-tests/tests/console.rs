@@ -235,6 +235,15 @@ impl Watcher {
         self.wait("map_change", "a change", |_| true)
     }
 
+    /// What has changed of nodes, as the page takes it.
+    fn change_nodes(&mut self, change: &Value) {
+        let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let (changed, gone, id) = (all(&change["nodes"]), all(&change["gone"]), |node: &Value| node["node_id"].clone());
+        let mut nodes = all(self.latest.get("nodes").expect("they were told whole"));
+        nodes.retain(|node| !gone.contains(&id(node)) && !changed.iter().any(|other| id(other) == id(node)));
+        self.latest.insert("nodes".to_owned(), [nodes, changed].concat().into());
+    }
+
     /// Takes the next thing that is said.
     fn read(&mut self) {
         let mut section = String::new();
@@ -245,7 +254,11 @@ impl Watcher {
             if let Some(name) = line.strip_prefix("event: ") {
                 section = name.trim().to_owned();
             } else if let Some(data) = line.strip_prefix("data: ") {
-                self.latest.insert(section, serde_json::from_str(data).expect("JSON"));
+                let said = serde_json::from_str(data).expect("JSON");
+                if section == "nodes_change" {
+                    self.change_nodes(&said);
+                }
+                self.latest.insert(section, said);
                 return;
             }
         }

@@ -1,6 +1,7 @@
 //! What is known of the cluster now, and who is told when it changes.
 
 use super::map::TableMap;
+use super::members::Members;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -39,6 +40,7 @@ pub(crate) struct Latest {
 #[derive(Debug, Default)]
 struct Held {
     sections: BTreeMap<&'static str, Arc<str>>,
+    members: Option<Members>,
     maps: BTreeMap<u64, TableMap>,
     loads: VecDeque<Arc<str>>,
     /// Somebody asks the cluster.
@@ -57,9 +59,10 @@ impl Latest {
         let held = self.held.lock();
         let later = self.news.subscribe();
         let sections = held.sections.iter().map(|(section, data)| News { section, data: Arc::clone(data) });
+        let members = held.members.iter().map(Members::whole);
         let maps = held.maps.values().map(|map| News::new("map", map));
         let loads = held.loads.iter().map(|data| News { section: "load", data: Arc::clone(data) });
-        (sections.chain(maps).chain(loads).collect(), later)
+        (sections.chain(members).chain(maps).chain(loads).collect(), later)
     }
 
     /// How many watch.
@@ -93,6 +96,19 @@ impl Latest {
         let mut held = self.held.lock();
         if held.sections.get(section) != Some(&news.data) {
             held.sections.insert(section, Arc::clone(&news.data));
+            self.tell(news);
+        }
+    }
+
+    /// The nodes and participants that there are from now on.
+    pub(crate) fn set_members(&self, members: Members) {
+        let mut held = self.held.lock();
+        let news = match &held.members {
+            Some(before) => members.changes_since(before),
+            None => Some(members.whole()),
+        };
+        held.members = Some(members);
+        if let Some(news) = news {
             self.tell(news);
         }
     }

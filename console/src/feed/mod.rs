@@ -4,6 +4,7 @@
 mod latest;
 mod load;
 mod map;
+mod members;
 mod poller;
 mod quorum;
 

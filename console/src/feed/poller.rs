@@ -3,6 +3,7 @@
 use super::Feed;
 use super::load::Reading;
 use super::map::TableMap;
+use super::members::Members;
 use super::quorum::quorum_of;
 use crate::api::MOVES_MAX;
 use crate::console::Cluster;
@@ -89,7 +90,7 @@ impl Poller {
         )?;
         feed.set("status", &status);
         if nodes.len() <= NODES_OFTEN || self.round.is_multiple_of(2) {
-            feed.set("nodes", &nodes);
+            feed.set_members(Members::new(nodes.clone()));
         }
         feed.set("tables", &tables);
         feed.set("rebalance", &rebalance);
