@@ -138,8 +138,8 @@ pub(crate) struct IssueArgs {
 /// How long a certificate holds.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct TermArgs {
-    /// How many days it holds, but not beyond the authority's end; otherwise 90, and 30 for operators and administrators.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    /// How many days it holds, 1 to 3650, but not beyond the authority's end; otherwise 90, and 30 for operators and administrators.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub(crate) days: Option<u32>,
     /// Write over the certificate that is there, if it is of the same one: to renew it.
     #[arg(long)]
