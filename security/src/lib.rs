@@ -14,6 +14,7 @@ mod beat_key;
 mod behalf;
 mod caller;
 mod certificate;
+mod ciphers;
 mod complaints;
 mod credentials;
 mod error;
