@@ -65,8 +65,12 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     if let Some(node) = drained(members(), NodeStatus::Alive).next() {
         return format!("{} is drained: stop it, then `archon node remove {0}`", node.name);
     }
-    let of_certificates =
-        [ReasonCode::CertificateExpired, ReasonCode::CertificateNotTaken, ReasonCode::CertificateExpires];
+    let of_certificates = [
+        ReasonCode::CertificateExpired,
+        ReasonCode::CertificateNotTaken,
+        ReasonCode::CertificateExpires,
+        ReasonCode::AuthoritiesDiffer,
+    ];
     if let Some(remedy) = of_certificates.into_iter().find_map(|code| remedy_of(status, code)) {
         return remedy;
     }
