@@ -92,7 +92,8 @@ impl Drop for PlayedRelays {
 pub fn next(began: Instant, departure_ms: u64, interval: Duration) -> Duration {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let now = Millis::new(millis(began.elapsed()));
-    Duration::from_millis(next_by_relay(Millis::ZERO, now, departure_ms, millis(interval)).get())
+    let every = millis(interval);
+    Duration::from_millis(next_by_relay(Millis::ZERO, now, departure_ms, every, every).get())
 }
 
 async fn serve(listener: TcpListener, streams: RelayStreams, stop: CancellationToken) {

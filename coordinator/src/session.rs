@@ -8,8 +8,9 @@ use crate::push::{AccessKnown, NewsKept};
 use crate::raft::{Proposal, Quorum};
 use crate::service::rebalance::Planned;
 use crate::shared::Shared;
+use archon_coordinator_core::term::KnownRelays;
 use archon_coordinator_core::{Actor, Command, Response, Term};
-use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RequestId, Version};
+use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RelayAddress, RequestId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) struct Session {
     loads: Mutex<Loads>,
     plans: Plans,
     polls: Polls,
+    /// The nodes that relay, as participants are told.
+    relays: Mutex<KnownRelays>,
     /// Which nodes go by what clients may do.
     pub(crate) access_known: AccessKnown,
     /// Members that were refused, for they belong to another history.
@@ -79,6 +82,7 @@ impl Session {
             loads: Mutex::default(),
             plans: Plans::default(),
             polls: Polls::default(),
+            relays: Mutex::default(),
             access_known: AccessKnown::default(),
             other_histories: OtherHistories::default(),
             news: NewsKept::default(),
@@ -123,6 +127,12 @@ impl Session {
     /// Participants that wait for their duties.
     pub(crate) const fn polls(&self) -> &Polls {
         &self.polls
+    }
+
+    /// The nodes by which a participant's heartbeats travel.
+    pub(crate) fn relays_of(&self, participant: NodeId) -> Vec<RelayAddress> {
+        let mut relays = self.relays.lock();
+        self.quorum.replicated().read(|state| relays.of(state, participant))
     }
 
     /// Takes note of heartbeats that were accepted.

@@ -1,10 +1,13 @@
 //! Heartbeats that nodes carry for each other, on real processes: with `relays_from=2` a cluster of four has two relays.
 
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Tls, Why};
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Network, Options, Scrape, http, wait_for};
+use archon_security::Role;
 use archon_skip::skipped;
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 4] = ["athens", "byzantium", "cyrene", "delphi"];
@@ -342,4 +345,80 @@ fn a_node_that_no_coordinator_hears_directly_lives_by_a_relay() {
         assert!(!log.contains("lease lapsed"), "{log}");
         cluster.links().mend_everything();
     }
+}
+
+/// A service that takes what it is given.
+struct Jobs;
+
+impl Callbacks for Jobs {
+    async fn acquire(&self, _: Grant) -> Result<(), AcquireError> {
+        Ok(())
+    }
+
+    async fn release(&self, _: Grant, _: Why) {}
+
+    fn lost(&self, _: PartitionId, _: Epoch) {}
+}
+
+/// Who carries the heartbeats of this participant, as coordinators see it.
+fn carrier(cluster: &Cluster, participant: &str) -> Result<Option<String>, String> {
+    let listed = cluster.json(&["node", "list"])?;
+    let of_it = |node: &&serde_json::Value| node["node"] == participant;
+    let row = listed.as_array().into_iter().flatten().find(of_it).ok_or_else(|| listed.to_string())?;
+    Ok(row["via"].as_str().map(str::to_owned))
+}
+
+#[test]
+fn participants_asked_the_coordinators_themselves_though_nodes_relay() {
+    carry_a_participant(start(Network::Loopback), false);
+}
+
+#[test]
+fn participants_that_say_who_they_are_asked_the_coordinators_themselves() {
+    carry_a_participant(start_relays(&Options { tls: true, ..options(Network::Loopback) }), true);
+}
+
+/// Its relay is killed, a node is removed, and in the end nobody relays.
+fn carry_a_participant(mut cluster: Cluster, tls: bool) {
+    let (runtime, name) = (Runtime::new().expect("a runtime"), "w1");
+    cluster.done(&["table", "create", "jobs", "--partitions", "4", "--lease"]);
+    let builder =
+        Participant::builder(cluster.coordinator_addresses()).table("jobs").name(name).address("w1.example:80");
+    let builder = match tls {
+        true => builder.tls(Tls::open(&cluster.credentials(Role::Participant, name)).expect("credentials")),
+        false => builder,
+    };
+    let participant = runtime.block_on(builder.start(Jobs)).expect("a participant");
+    let wait_carried = |why: &str, more: u64| {
+        let begun = participant.stats().heartbeats_relayed;
+        wait_for(why, TIMEOUT, || {
+            let now = participant.stats();
+            check(now.heartbeats_relayed >= begun + more && participant.owned().len() == 4, || format!("{now:?}"))
+        });
+    };
+    wait_carried("heartbeats of a participant to be carried", 10);
+    let first =
+        wait_for("a coordinator to see who carries them", TIMEOUT, || carrier(&cluster, name)?.ok_or_else(String::new))
+            .0;
+    println!("carried by {first}, which is killed");
+    cluster.take_node(&first).kill();
+    cluster.wait_node(&first, "failed");
+    wait_carried("its other relay to carry them", 10);
+    // From then on nodes know that some numbers are nobody's any more. The participant's is not one of them.
+    cluster.done(&["node", "lose", &first, "--yes"]);
+    cluster.done(&["node", "remove", &first]);
+    wait_carried("heartbeats to be carried after a node was removed", 20);
+    cluster.done(&["config", "set", "relays_from=0"]);
+    let mut before = participant.stats();
+    wait_for("heartbeats of which none is carried", TIMEOUT, || {
+        let now = participant.stats();
+        let (sent, carried) = (now.heartbeats - before.heartbeats, now.heartbeats_relayed - before.heartbeats_relayed);
+        if sent >= 10 {
+            before = now;
+        }
+        check(sent >= 10 && carried == 0, || format!("{sent} heartbeats, {carried} carried"))
+    });
+    let stats = participant.stats();
+    assert_eq!((stats.registrations, stats.leases_lapsed, stats.losses), (1, 0, 0), "{stats:?}");
+    assert!(runtime.block_on(participant.stop(TIMEOUT)));
 }

@@ -70,13 +70,14 @@ impl Streams {
         }
     }
 
-    /// Carries the heartbeats of another node. By TLS it is the one that its certificate names; what it says, and what it is told, is
-    /// proven between it and the coordinators (PROTOCOL rule 71).
+    /// Carries the heartbeats of another member. By TLS a node is the one that its certificate names. A participant, of which nodes hold no
+    /// row, is no node at least (PROTOCOL rule 81). What either says, and what it is told, is proven between it and the coordinators (rule
+    /// 71).
     async fn relay(self, caller: &Caller, reader: FrameReader, writer: FrameWriter) {
         let shared = &self.kv.shared;
         let check = |node| match shared.tables.node(node) {
             Some(row) => caller.check_name(StreamKind::Beats.word(), Role::Node, &row.name),
-            None if caller.identity.is_none() => Ok(()),
+            None if caller.identity.as_ref().is_none_or(|identity| identity.role() == Role::Participant) => Ok(()),
             None => {
                 let why = format!("node {node} is not known here yet; ask a coordinator");
                 Err(ErrorDetail::new(ErrorKind::Unavailable, why))

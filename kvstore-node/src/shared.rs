@@ -289,6 +289,10 @@ impl Rows for Shared {
         carried_max(self.tables.nodes_alive())
     }
 
+    fn is_node(&self, member: NodeId) -> bool {
+        self.tables.node(member).is_some()
+    }
+
     fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
         Self::over(self, node, incarnation)
     }

@@ -1,11 +1,10 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
 use archon_proto::convert::session::Member;
-use archon_session::RelayAddress;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
-    NodeStatus, Over, PartitionId, PartitionTable, RangeLimits, RelayCandidate, RemovedNodes, ScanOrder, Table,
-    TableDelta, TableId, TableList, TablePiece, Version, keepers, keepers_of, relays, relays_of,
+    NodeStatus, Over, PartitionId, PartitionTable, RangeLimits, RelayAddress, RelayCandidate, RemovedNodes, ScanOrder,
+    Table, TableDelta, TableId, TableList, TablePiece, Version, keepers, keepers_of, relays, relays_of,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -271,22 +270,20 @@ impl Tables {
     /// that says so.
     pub(crate) fn relays_of(&self, member: Member, count: usize) -> (Version, Vec<RelayAddress>) {
         let state = self.state.read();
-        let relays = relays(member.cluster, state.alive().map(candidate), count);
+        let relays = relays(member.cluster, state.alive().map(RelayCandidate::of), count);
         let zone = state.nodes.get(&member.node).and_then(|node| node.zone.as_deref());
         let chosen = relays_of(member.node, zone, &relays).into_iter().filter_map(|id| state.nodes.get(&id));
-        let address =
-            |node: &Node| RelayAddress { node: node.id, name: node.name.clone(), address: node.address.clone() };
-        (state.nodes_version, chosen.map(address).collect())
+        (state.nodes_version, chosen.map(RelayAddress::of).collect())
     }
 
     /// The nodes at whose doors this one knocks (PROTOCOL rule 73), with the version of the rows that says so.
     pub(crate) fn doors_of(&self, member: Member) -> (Version, Vec<Node>) {
         let state = self.state.read();
-        let keepers = keepers(member.cluster, state.alive().map(candidate));
+        let keepers = keepers(member.cluster, state.alive().map(RelayCandidate::of));
         if !keepers.iter().any(|keeper| keeper.node == member.node) {
             return (state.nodes_version, Vec::new());
         }
-        let theirs = state.alive().filter(|node| keepers_of(candidate(node), &keepers).contains(&member.node));
+        let theirs = state.alive().filter(|node| keepers_of(RelayCandidate::of(node), &keepers).contains(&member.node));
         (state.nodes_version, theirs.cloned().collect())
     }
 
@@ -313,10 +310,6 @@ impl Tables {
     pub(crate) fn node(&self, id: NodeId) -> Option<Node> {
         self.state.read().nodes.get(&id).cloned()
     }
-}
-
-fn candidate(node: &Node) -> RelayCandidate<'_> {
-    RelayCandidate { node: node.id, zone: node.zone.as_deref() }
 }
 
 impl State {

@@ -35,6 +35,8 @@ archon_types::mutants! {
     OverUntold = 72,
     /// Word that a life of a member is over ends whichever it lives.
     OverWithoutLife = 72,
+    /// A relay counts participants among the nodes for which it carries.
+    ParticipantsCrowdOut = 81,
 }
 
 archon_types::broken!();

@@ -53,13 +53,17 @@ impl Ways {
     }
 }
 
-/// When the next heartbeat leaves, if the last one left at `sent` and a relay said at `now` that its next batch leaves in
-/// `departure_ms`: shortly before that, and no sooner than a quarter of the interval after the last one.
-pub fn next_by_relay(sent: Millis, now: Millis, departure_ms: u64, heartbeat_ms: u64) -> Millis {
-    let departure = now.plus(departure_ms.min(heartbeat_ms));
-    let before = |departure: Millis| Millis::new(departure.get().saturating_sub(AHEAD_MS));
-    let soonest = sent.plus(heartbeat_ms / 4);
-    if before(departure) >= soonest { before(departure) } else { before(departure.plus(heartbeat_ms)).max(soonest) }
+/// When the next heartbeat leaves, if the last one left at `sent` and a relay, whose batches leave every `relay_every_ms`, said at `now` that
+/// the next one leaves in `departure_ms`: shortly before one leaves, about a heartbeat interval after the last one and no later than a
+/// quarter of the relay's interval beyond that.
+pub fn next_by_relay(sent: Millis, now: Millis, departure_ms: u64, heartbeat_ms: u64, relay_every_ms: u64) -> Millis {
+    let every = relay_every_ms.max(1);
+    let departure = now.plus(departure_ms.min(every));
+    let latest = sent.plus(heartbeat_ms).plus(every / 4);
+    let first = Millis::new(departure.get().saturating_sub(AHEAD_MS));
+    let fitting = first.plus(latest.since(first) / every * every);
+    // Whoever beats more often than its relay does not fall in with it: what comes between leaves as well.
+    fitting.min(latest).max(sent.plus(heartbeat_ms / 4))
 }
 
 #[cfg(test)]
@@ -116,13 +120,33 @@ mod tests {
             for round in 0..4 {
                 let now = sent.plus(delay);
                 let departure_ms = 200 - (now.get() + phase) % 200;
-                let next = next_by_relay(sent, now, departure_ms, 200);
+                let next = next_by_relay(sent, now, departure_ms, 200, 200);
                 let interval = next.since(sent);
                 prop_assert!((50..=250).contains(&interval), "{interval}");
                 prop_assert_eq!((next.get() + AHEAD_MS + phase) % 200, 0);
                 prop_assert!(round == 0 || interval == 200, "it stays in step: {}", interval);
                 sent = next;
             }
+        }
+
+        #[test]
+        fn a_participant_that_beats_more_rarely_than_its_relay_falls_in_with_it_too(
+            phase in 0_u64..200, sent in 0_u64..1_000, delay in 0_u64..40, heartbeat in 200_u64..5_000,
+        ) {
+            let (sent, now) = (Millis::new(10_000 + sent), Millis::new(10_000 + sent + delay));
+            let departure_ms = 200 - (now.get() + phase) % 200;
+            let next = next_by_relay(sent, now, departure_ms, heartbeat, 200);
+            prop_assert_eq!((next.get() + AHEAD_MS + phase) % 200, 0);
+            prop_assert!((heartbeat - 150..=heartbeat + 50).contains(&next.since(sent)), "{}", next.since(sent));
+        }
+
+        #[test]
+        fn a_participant_that_beats_more_often_than_its_relay_neither_waits_for_it_nor_hurries(
+            sent in 0_u64..1_000, delay in 0_u64..40, departure_ms in 0_u64..300, heartbeat in 20_u64..200,
+        ) {
+            let (sent, now) = (Millis::new(10_000 + sent), Millis::new(10_000 + sent + delay));
+            let interval = next_by_relay(sent, now, departure_ms, heartbeat, 200).since(sent);
+            prop_assert!((heartbeat / 4..=heartbeat + 50).contains(&interval), "{}", interval);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which coordinator leads, as far as this member can tell.
 
-use crate::beats::{Answered, BeatStreams, Heard, Recipient, RelayAddress};
+use crate::beats::{Answered, BeatStreams, Heard, Recipient};
 use crate::link::Links;
 use archon_member::{Attempts, Step, Unanswered, Way};
 use archon_proto::convert::beats::Beat;
@@ -9,7 +9,7 @@ use archon_proto::convert::session::Member;
 use archon_proto::v1::session_client::SessionClient;
 use archon_security::{BeatKey, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ErrorDetail, ErrorKind, RelayAddress};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;

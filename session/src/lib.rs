@@ -9,6 +9,7 @@
 //! | `link` | channels |
 //! | `registration` | registering and leaving |
 //! | `relay/` | heartbeats carried for others |
+//! | `relay_ways` | the relays of a member, and which of them is tried first |
 //! | `report` | facts, told until they are answered |
 
 mod beats;
@@ -17,12 +18,14 @@ mod coordinators;
 mod link;
 mod registration;
 mod relay;
+mod relay_ways;
 mod report;
 
-pub use beats::{Answered, BeatStreams, Heard, Recipient, RelayAddress};
+pub use beats::{Answered, BeatStreams, Heard, Recipient};
 pub use clock::{BootClock, Clock};
 pub use coordinators::{Coordinators, NotGranted};
 pub use link::{Links, connect};
 pub use registration::{leave, register};
 pub use relay::{RelayCounts, RelayStreams};
+pub use relay_ways::RelayWays;
 pub use report::{Facts, reports};

@@ -3,11 +3,11 @@
 use crate::check::Violation;
 use crate::coordinator::host_of;
 use crate::event::Event;
-use crate::host::relaying::{candidate, cluster, stream};
+use crate::host::relaying::stream;
 use crate::network::{Cut, End, Lag};
 use crate::random::Random;
 use crate::world::World;
-use archon_types::{NodeStatus, relay_count, relays};
+use archon_types::NodeStatus;
 
 /// Members whom no relay helped, from how many on it is looked at how many of them asked for themselves. One in 32 should: that most of so
 /// many do by chance does not happen.
@@ -40,12 +40,7 @@ impl Relays {
 impl World {
     /// The machines that relay, as the committed state has it.
     fn relaying(&self) -> Vec<usize> {
-        let state = &self.quorum.state;
-        let alive = state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive);
-        let count = relay_count(state.nodes_alive(), state.settings.relays_from);
-        let chosen = relays(cluster(), alive.map(candidate), count);
-        let address = |node| state.node(node).map(|row| row.node.address.as_str());
-        chosen.into_iter().filter_map(|relay| address(relay.node).and_then(host_of)).collect()
+        self.quorum.state.relaying().into_iter().filter_map(|node| host_of(&node.address)).collect()
     }
 
     /// A relay is in trouble, or its members are, or what they know of each other is old.

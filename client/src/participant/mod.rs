@@ -5,6 +5,7 @@ mod callback_runner;
 mod callbacks;
 mod grant;
 mod load;
+mod relays;
 mod session;
 mod shared;
 mod stats;

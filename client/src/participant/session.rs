@@ -4,14 +4,16 @@
 //! It lives on its own thread with its own runtime, so that nothing that a service does can delay a heartbeat.
 
 use super::load::ServiceLoad;
+use super::relays::Relays;
 use super::shared::{Phase, Shared};
 use archon_member::{LeaseAnswer, Registering, Taken};
-use archon_proto::convert::beats::Beat;
+use archon_proto::convert::beats::{Beat, ClusterNow};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::ids::check_address;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
+use archon_security::BeatKey;
 use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, Recipient, leave, register, reports};
 use archon_types::{
     Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
@@ -68,7 +70,7 @@ impl Session {
         let (shared, coordinators) = (&*self.shared, &self.coordinators);
         let mut last = (Incarnation::ZERO, GenerationKey::NIL);
         while let Some(registered) = self.register(last).await? {
-            let Registered { cluster, node, generation_key, incarnation, settings, .. } = registered;
+            let (Registered { cluster, node, generation_key, incarnation, settings, .. }, key) = registered;
             let member = Member { cluster, node, incarnation };
             last = (incarnation, generation_key);
             shared.counters.registrations.count();
@@ -77,10 +79,11 @@ impl Session {
             shared.decide(|decides, now| decides.begin_life(node, incarnation, now));
             shared.phase.send_replace(Phase::Registered);
             let timing = shared.config.served.timing.unwrap_or(settings.timing);
+            let relays = Relays::new(timing.heartbeat_ms, settings.timing.heartbeat_ms);
             let end = tokio::select! {
-                end = self.heartbeats(member, timing) => end,
+                end = self.heartbeats(member, key, timing, &relays) => end,
                 () = reports(coordinators, member, shared) => LifeEnd::Ended,
-                () = self.duties(member) => LifeEnd::Ended,
+                () = self.duties(member, &relays) => LifeEnd::Ended,
                 () = self.leases() => LifeEnd::Ended,
                 () = shared.end.cancelled() => LifeEnd::Ended,
             };
@@ -98,8 +101,11 @@ impl Session {
     }
 
     /// Begins a life after `last`, which says whether this process has had its name before: then it does not take it back from
-    /// another one that has it now.
-    async fn register(&self, last: (Incarnation, GenerationKey)) -> Result<Option<Registered>, ErrorDetail> {
+    /// another one that has it now. Returns with what the coordinators know it by from then on.
+    async fn register(
+        &self,
+        last: (Incarnation, GenerationKey),
+    ) -> Result<Option<(Registered, BeatKey)>, ErrorDetail> {
         let config = &self.shared.config;
         let boot = BootId::new(Uuid::new_v4());
         // Whoever holds the name may have died just now.
@@ -133,51 +139,71 @@ impl Session {
             });
         };
         let end = &self.shared.end;
-        register(&self.coordinators, &self.shared.clock, registering, registration, refused, end).await
+        let clock = &self.shared.clock;
+        let registered = register(&self.coordinators, clock, registering, registration, refused, end).await?;
+        Ok(registered.map(|registered| (registered, BeatKey::new(self.storage, boot))))
     }
 
-    async fn heartbeats(&self, member: Member, timing: LeaseTiming) -> LifeEnd {
+    async fn heartbeats(&self, member: Member, key: BeatKey, timing: LeaseTiming, relays: &Relays) -> LifeEnd {
         let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
-        let (streams, mut heard) = self.coordinators.beat_streams(member, None, deadline);
+        // In plaintext nobody is known to be who it says, and a relay is believed.
+        let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
+        let (streams, mut heard) = self.coordinators.beat_streams(member, key, deadline);
+        let take = |answer, now: ClusterNow| {
+            relays.note_count(now.relays);
+            self.granted(answer)
+        };
         tokio::select! {
-            end = self.beats(&streams, timing) => end,
-            // It asks coordinators alone, and these answer each heartbeat by itself.
-            never = streams.listen(&mut heard, |answer, _| self.granted(answer), |_, _| false, |_| ()) => match never {},
+            end = self.beats(&streams, timing, relays) => end,
+            // Nodes hold no row that could end its life, and it holds none that answers could bring.
+            never = streams.listen(&mut heard, take, |_, _| false, |_| ()) => match never {},
         }
     }
 
     /// Heartbeats, each at a moment drawn in the last quarter of its interval, so that participants that start together do not
-    /// speak together.
-    async fn beats(&self, streams: &BeatStreams, timing: LeaseTiming) -> LifeEnd {
+    /// speak together; or shortly before the relay's next batch leaves, that they speak together.
+    async fn beats(&self, streams: &BeatStreams, timing: LeaseTiming, relays: &Relays) -> LifeEnd {
         let shared = &*self.shared;
         let every = Duration::from_millis(timing.heartbeat_ms);
         let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_secs(1)));
         loop {
             let begun = Instant::now();
-            let attempt = async |to: Recipient<'_>| self.beat(streams, to).await;
-            match shared.measures.heartbeat(self.coordinators.heartbeat(&[], attempt)).await {
-                Ok(()) => {
+            let (ways, attempt) = (relays.order(), async |to: Recipient<'_>| self.beat(streams, to, relays).await);
+            match shared.measures.heartbeat(self.coordinators.heartbeat(&ways, attempt)).await {
+                Ok(next) => {
                     backoff.reset();
                     shared.counters.heartbeats.count();
-                    let next = begun + every.mul_f64(0.75 + 0.25 * rand::random::<f64>());
+                    let drawn = || every.mul_f64(0.75 + 0.25 * rand::random::<f64>());
                     tokio::select! {
-                        () = sleep_until(next) => {}
+                        () = sleep_until(begun + next.unwrap_or_else(drawn)) => {}
                         // Whoever stops says so at once.
                         () = shared.stopping.cancelled(), if !shared.stopping_heard.is_cancelled() => {}
                     }
                 }
                 Err(NotGranted::Stale) => return LifeEnd::Stale,
-                Err(NotGranted::Failed(_) | NotGranted::NoCoordinator) => {
+                Err(why) => {
                     shared.counters.heartbeats_failed.count();
-                    sleep(backoff.next(rand::random())).await;
+                    let pause = match why {
+                        // The relay looks for whoever leads next, for all that it carries.
+                        NotGranted::NoCoordinator => relays.kept_for(),
+                        NotGranted::Failed(_) | NotGranted::Stale => backoff.next(rand::random()),
+                    };
+                    sleep(pause).await;
                 }
             }
         }
     }
 
-    async fn beat(&self, streams: &BeatStreams, to: Recipient<'_>) -> Result<(), NotGranted> {
+    /// Sends one to somebody. Returns after which time the next one is due, if a relay said so.
+    async fn beat(
+        &self,
+        streams: &BeatStreams,
+        to: Recipient<'_>,
+        relays: &Relays,
+    ) -> Result<Option<Duration>, NotGranted> {
         let shared = &*self.shared;
         let stopping = shared.stopping.is_cancelled();
+        let sent = shared.clock.now();
         let heartbeat = shared.send();
         let ServiceLoad { bytes_stored, operations_per_second } = **shared.load.load();
         let beat = Beat {
@@ -191,11 +217,15 @@ impl Session {
             doors: None,
             proof: bytes::Bytes::new(),
         };
-        self.coordinators.beat(streams, to, beat).await?;
+        let answered = self.coordinators.beat(streams, to, beat).await?;
+        if let Recipient::Relay(_) = to {
+            shared.counters.heartbeats_relayed.count();
+        }
+        relays.answered_by(to);
         if stopping {
             shared.stopping_heard.cancel();
         }
-        Ok(())
+        Ok(relays.next_after(sent, shared.clock.now(), &answered))
     }
 
     /// Takes in an answer, whether anybody still waits for it or not.
@@ -212,7 +242,7 @@ impl Session {
     }
 
     /// Asks for duties for as long as it is polled.
-    async fn duties(&self, member: Member) {
+    async fn duties(&self, member: Member, relays: &Relays) {
         let shared = &*self.shared;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         let mut not_leased = Vec::new();
@@ -234,6 +264,7 @@ impl Session {
                 }
             };
             self.learn(answer.coordinators);
+            relays.learn(answer.relays);
             if answer.tables_not_leased != not_leased {
                 not_leased = answer.tables_not_leased;
                 if !not_leased.is_empty() {

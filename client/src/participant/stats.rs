@@ -10,6 +10,8 @@ pub struct ParticipantStats {
     pub registrations: u64,
     /// Heartbeats that were answered by a grant.
     pub heartbeats: u64,
+    /// Of these, those that a node carried.
+    pub heartbeats_relayed: u64,
     /// Rounds of heartbeats that nobody granted anything for.
     pub heartbeats_failed: u64,
     /// Leases that had run out when the next one came.
@@ -40,6 +42,7 @@ impl Counter {
 pub(super) struct Counters {
     pub(super) registrations: Counter,
     pub(super) heartbeats: Counter,
+    pub(super) heartbeats_relayed: Counter,
     pub(super) heartbeats_failed: Counter,
     pub(super) leases_lapsed: Counter,
     pub(super) acquisitions: Counter,
@@ -52,6 +55,7 @@ impl Counters {
         ParticipantStats {
             registrations: self.registrations.get(),
             heartbeats: self.heartbeats.get(),
+            heartbeats_relayed: self.heartbeats_relayed.get(),
             heartbeats_failed: self.heartbeats_failed.get(),
             leases_lapsed: self.leases_lapsed.get(),
             acquisitions: self.acquisitions.get(),

@@ -242,7 +242,8 @@ impl Script {
         }
         let version = known.version;
         let (duties, coordinators) = (Some(self.duties(node)), coordinators.to_vec());
-        let answer = Duties { term: TERM, version, duties, coordinators, tables_not_leased: Vec::new() };
+        let answer =
+            Duties { term: TERM, version, duties, coordinators, tables_not_leased: Vec::new(), relays: Vec::new() };
         if let Some(known) = self.known.get_mut(&node) {
             known.told.push_back(answer.clone());
             while known.told.len() > 2 {

@@ -168,7 +168,7 @@ impl Doors {
             return BTreeMap::new();
         }
         let alive = state.nodes.values().filter(|row| row.node.status == NodeStatus::Alive);
-        let keepers = keepers(state.cluster, alive.map(|row| candidate(&row.node)));
+        let keepers = keepers(state.cluster, alive.map(|row| RelayCandidate::of(&row.node)));
         let rows = named.into_iter().filter_map(|node| state.nodes.get(&node));
         let rows = rows.filter(|row| row.node.status == NodeStatus::Alive);
         rows.map(|row| (row.node.id, self.said_of(state, &row.node, &keepers))).collect()
@@ -177,7 +177,7 @@ impl Doors {
     /// What a node's keepers say of its present life (rule 74).
     fn said_of(&self, state: &ClusterState, node: &Node, keepers: &[RelayCandidate<'_>]) -> Said {
         let mut said = Said::default();
-        let two = keepers_of(candidate(node), keepers);
+        let two = keepers_of(RelayCandidate::of(node), keepers);
         let mut believed = 0;
         for keeper in &two {
             let Some(Word { report, at, .. }) = self.words.get(keeper) else { continue };
@@ -289,10 +289,6 @@ impl Liveness {
         let others = || row.live().filter(|live| serves(live.node));
         others().count() >= usize::from(row.min_in_sync.max(1)) && others().any(|live| !self.doors.spares(live.node))
     }
-}
-
-fn candidate(node: &Node) -> RelayCandidate<'_> {
-    RelayCandidate { node: node.id, zone: node.zone.as_deref() }
 }
 
 /// Whether that life of the node goes on.

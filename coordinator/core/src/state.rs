@@ -295,7 +295,12 @@ impl ClusterState {
 
     /// Which nodes are gone, if one was removed after `since`.
     pub fn removed_since(&self, since: Version) -> Option<RemovedNodes> {
-        let list = || RemovedNodes::all_but(self.nodes.keys().copied(), self.node_last, self.removed_version);
+        let list = || {
+            // A participant is no node that is gone: whoever carries its heartbeats would tell it that its life is over.
+            let mut there: Vec<NodeId> = self.members().map(|row| row.node.id).collect();
+            there.sort_unstable();
+            RemovedNodes::all_but(there.into_iter(), self.node_last, self.removed_version)
+        };
         (self.removed_version > since).then(list)
     }
 

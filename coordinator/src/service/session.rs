@@ -211,6 +211,7 @@ impl Sessions {
             duties,
             coordinators: coordinators(),
             tables_not_leased: not_leased(),
+            relays: session.relays_of(node),
         };
         let unchanged = || answer(asked.term, asked.version, None);
         let (number, wake) = session.polls().begin(node);

@@ -141,7 +141,8 @@ impl Sender<'_> {
     /// How long after `sent` the next heartbeat is due, if a relay said when its next batch leaves.
     fn next_after(&self, sent: Millis, answered: &Answered) -> Option<Duration> {
         let (departure_ms, now) = (answered.next_departure_ms?, self.shared.clock.now());
-        let next = next_by_relay(sent, now, departure_ms, self.life.timing.heartbeat_ms);
+        let every = self.life.timing.heartbeat_ms;
+        let next = next_by_relay(sent, now, departure_ms, every, every);
         Some(Duration::from_millis(next.since(sent)))
     }
 

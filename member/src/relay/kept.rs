@@ -15,4 +15,6 @@ pub(super) struct Kept<B> {
     pub(super) beat: Option<B>,
     /// Whether it has left once.
     pub(super) departed: bool,
+    /// Whether it is a node's, or a participant's.
+    pub(super) is_node: bool,
 }

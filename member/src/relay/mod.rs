@@ -12,7 +12,7 @@ mod tests;
 
 use self::kept::Kept;
 use crate::mutant::{Broken, Mutant};
-use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over};
+use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over, PARTICIPANTS_CARRIED_MAX};
 use std::collections::BTreeMap;
 
 /// What comes between two departures leaves within this, in milliseconds.
@@ -56,8 +56,12 @@ pub enum Towards {
 
 /// What a relay knows of the cluster, by the rows that were told to its node.
 pub trait Rows {
-    /// For how many members it carries at most.
+    /// For how many nodes it carries at most.
     fn members_max(&self) -> usize;
+    /// Whether this is a node; else it is a participant, of which nodes hold no rows. Whoever holds none at all tells nobody apart.
+    fn is_node(&self, _member: NodeId) -> bool {
+        true
+    }
     /// Whether this life is over.
     fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over>;
 }
@@ -164,10 +168,12 @@ impl<B: Carried> Relay<B> {
         }
         match self.members.get(&node) {
             Some(kept) if life <= kept.newest && !self.broken.breaks(Mutant::OlderBeatTaken) => return Took::Old, // rule 66
-            None if self.members.len() >= rows.members_max() => return Took::Busy,
-            _ => {}
+            Some(_) => {}
+            None if !self.has_room(node, rows) => return Took::Busy,
+            None => {}
         }
-        self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false });
+        let is_node = rows.is_node(node);
+        self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false, is_node });
         if self.silent.is_some() {
             return Took::Waits;
         }
@@ -176,6 +182,16 @@ impl<B: Carried> Relay<B> {
             self.extra.get_or_insert(soon);
         }
         Took::Leaves
+    }
+
+    /// Whether it carries for one more. Participants take no node's place (rule 81): there may be any number of them.
+    fn has_room(&self, member: NodeId, rows: &(impl Rows + ?Sized)) -> bool {
+        if self.broken.breaks(Mutant::ParticipantsCrowdOut) {
+            return self.members.len() < rows.members_max();
+        }
+        let is_node = rows.is_node(member);
+        let carried = self.members.values().filter(|kept| kept.is_node == is_node).count();
+        carried < if is_node { rows.members_max() } else { PARTICIPANTS_CARRIED_MAX }
     }
 
     /// Rows of nodes came: whoever is carried in a life that they have ended hears so at once, and is carried no more.

@@ -245,7 +245,36 @@ fn a_member_hears_at_once_that_its_life_is_over(mutant: Option<Mutant>) -> bool 
     relay.rows_changed(&Known(100, vec![over(1, 5)])) == [RelayEffect::Over(from(1, 7), over(1, 5))]
 }
 
+/// Of which members below ten are nodes.
+struct OneNode;
+
+impl Rows for OneNode {
+    fn members_max(&self) -> usize {
+        1
+    }
+
+    fn is_node(&self, member: NodeId) -> bool {
+        member < NodeId::new(10)
+    }
+
+    fn over(&self, _: NodeId, _: Incarnation) -> Option<Over> {
+        None
+    }
+}
+
+fn participants_leave_nodes_their_places(mutant: Option<Mutant>) -> bool {
+    let mut relay = broken(mutant);
+    let many = PARTICIPANTS_CARRIED_MAX as u64;
+    let took: Vec<Took> =
+        (0..=many).map(|member| relay.heard(from(member, 1), Beat(10 + member, 5, 1), &OneNode, at(1))).collect();
+    let (last, others) = took.split_last().unwrap();
+    let node = relay.heard(from(5_000, 1), Beat(1, 5, 1), &OneNode, at(2));
+    let other = relay.heard(from(5_001, 1), Beat(2, 5, 1), &OneNode, at(2));
+    (*last, node, other) == (Took::Busy, Took::Leaves, Took::Busy) && others.iter().all(|took| *took == Took::Leaves)
+}
+
 archon_types::shown_by! {
+    ParticipantsCrowdOut => participants_leave_nodes_their_places,
     AnswerToAnotherLife => an_answer_to_a_former_life_is_brought_to_nobody,
     OldBeatPassedOn => the_dead_are_not_kept_alive_by_their_last_heartbeat,
     OlderBeatTaken => a_heartbeat_that_was_overtaken_takes_no_place,

@@ -1,15 +1,18 @@
 //! A participant's long poll for its duties.
 
+use super::ids::{check_address, non_zero};
 use super::session::Member;
 use super::{ConvertError, bounded, checked};
 use crate::v1;
 use archon_types::limits::check_name;
-use archon_types::{Duty, TABLES_SERVED_MAX, Version};
+use archon_types::{Duty, NodeId, RelayAddress, TABLES_SERVED_MAX, Version};
 
 /// How long a poll may wait at most, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 30_000;
 /// Most duties of one participant: it owns each partition of its tables at most once.
 const DUTIES_MAX: usize = 1_048_576;
+/// Most relays of one member.
+const RELAYS_MAX: usize = 2;
 /// Most coordinators named.
 const COORDINATORS_MAX: usize = 16;
 
@@ -39,6 +42,8 @@ pub struct Duties {
     pub coordinators: Vec<String>,
     /// Tables that it serves and that hold no leases, or are not there.
     pub tables_not_leased: Vec<String>,
+    /// The nodes by which its heartbeats travel, the one that is to be tried first at the front; none: it asks the coordinators.
+    pub relays: Vec<RelayAddress>,
 }
 
 impl From<DutiesAsked> for v1::DutiesRequest {
@@ -74,6 +79,7 @@ impl From<Duties> for v1::DutiesResponse {
             duties: answer.duties.into_iter().flatten().map(Into::into).collect(),
             coordinators: answer.coordinators,
             tables_not_leased: answer.tables_not_leased,
+            relays: answer.relays.into_iter().map(relay_to_wire).collect(),
         }
     }
 }
@@ -92,20 +98,33 @@ impl TryFrom<v1::DutiesResponse> for Duties {
         for table in &wire.tables_not_leased {
             checked(check_name("table", table), "DutiesResponse.tables_not_leased")?;
         }
+        bounded(wire.relays.len(), RELAYS_MAX, "DutiesResponse.relays")?;
         Ok(Self {
             term: wire.term,
             version: Version::new(wire.version),
             duties,
             coordinators: wire.coordinators,
             tables_not_leased: wire.tables_not_leased,
+            relays: wire.relays.into_iter().map(relay_of_wire).collect::<Result<_, _>>()?,
         })
     }
+}
+
+fn relay_to_wire(relay: RelayAddress) -> v1::RelayAddress {
+    v1::RelayAddress { node: relay.node.get(), name: relay.name, address: relay.address }
+}
+
+fn relay_of_wire(wire: v1::RelayAddress) -> Result<RelayAddress, ConvertError> {
+    let v1::RelayAddress { node, name, address } = wire;
+    checked(check_name("node", &name), "RelayAddress.name")?;
+    check_address(&address, "RelayAddress.address")?;
+    Ok(RelayAddress { node: NodeId::new(non_zero(node, "RelayAddress.node")?), name, address })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{ClusterId, Incarnation, NodeId, PartitionId, PlacementId, TableId};
+    use archon_types::{ClusterId, Incarnation, PartitionId, PlacementId, TableId};
     use uuid::Uuid;
 
     #[test]
@@ -120,8 +139,28 @@ mod tests {
         for duties in [None, Some(vec![]), Some(vec![unload])] {
             let coordinators = vec!["127.0.0.1:1".to_owned()];
             let tables_not_leased = vec!["jobs".to_owned()];
-            let answer = Duties { term: 4, version: Version::new(6), duties, coordinators, tables_not_leased };
+            let relays = vec![relay(3, "athens", "127.0.0.1:7201"), relay(4, "byzantium", "10.0.0.2:7201")];
+            let answer = Duties { term: 4, version: Version::new(6), duties, coordinators, tables_not_leased, relays };
             assert_eq!(Duties::try_from(v1::DutiesResponse::from(answer.clone())), Ok(answer));
+        }
+    }
+
+    fn relay(node: u64, name: &str, address: &str) -> RelayAddress {
+        RelayAddress { node: NodeId::new(node), name: name.to_owned(), address: address.to_owned() }
+    }
+
+    #[test]
+    fn relays_that_cannot_be_are_refused() {
+        let read = |relays: Vec<RelayAddress>| {
+            let relays = relays.into_iter().map(relay_to_wire).collect();
+            Duties::try_from(v1::DutiesResponse { relays, ..v1::DutiesResponse::default() })
+        };
+        let fine = relay(3, "athens", "127.0.0.1:7201");
+        assert!(read(vec![fine.clone(); 2]).is_ok() && read(vec![fine; 3]).is_err());
+        for wrong in
+            [relay(0, "athens", "127.0.0.1:7201"), relay(3, "", "127.0.0.1:7201"), relay(3, "athens", "nowhere")]
+        {
+            assert!(read(vec![wrong.clone()]).is_err(), "{wrong:?}");
         }
     }
 }

@@ -94,7 +94,7 @@ pub use protocol::{MemberKind, NEWS_SINCE, OVER_SINCE, PROTOCOL_FIRST, PROTOCOL_
 pub use quorum::{DoubtKind, QuorumChange};
 pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersized};
 pub use reason::{ReasonCode, Severity};
-pub use relays::{RelayCandidate, carried_max, relay_count, relays, relays_of};
+pub use relays::{PARTICIPANTS_CARRIED_MAX, RelayAddress, RelayCandidate, carried_max, relay_count, relays, relays_of};
 pub use removed::RemovedNodes;
 pub use reshaping::{ReshapingKind, ReshapingPhase};
 pub use role::CoordinatorRole;

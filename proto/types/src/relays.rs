@@ -3,6 +3,11 @@
 
 use crate::ids::{ClusterId, NodeId};
 use crate::mixed::mixed;
+use crate::node::Node;
+
+/// For how many participants a relay carries at most, beside nodes: they are no part of the share that it computes, for it holds no rows
+/// of them.
+pub const PARTICIPANTS_CARRIED_MAX: usize = 1_024;
 
 /// A node, as far as it matters for who relays, and who keeps doors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +16,31 @@ pub struct RelayCandidate<'a> {
     pub node: NodeId,
     /// The failure zone it stands in, if the operator said so.
     pub zone: Option<&'a str>,
+}
+
+impl<'a> RelayCandidate<'a> {
+    /// What counts of a node's row.
+    pub fn of(node: &'a Node) -> Self {
+        Self { node: node.id, zone: node.zone.as_deref() }
+    }
+}
+
+/// A node that carries heartbeats for others, as its row says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RelayAddress {
+    /// Its number.
+    pub node: NodeId,
+    /// Its name, which its certificate says.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+}
+
+impl RelayAddress {
+    /// Where this node is reached.
+    pub fn of(node: &Node) -> Self {
+        Self { node: node.id, name: node.name.clone(), address: node.address.clone() }
+    }
 }
 
 /// How many relays there are among so many live nodes: the root of that, rounded up, from `relays_from` live nodes on, and none

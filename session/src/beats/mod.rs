@@ -19,7 +19,7 @@ use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, Cluster
 use archon_proto::convert::news::News;
 use archon_proto::convert::session::Member;
 use archon_security::{BeatKey, Expected, Transport};
-use archon_types::{ErrorDetail, ErrorKind, NodeId, Over};
+use archon_types::{ErrorDetail, ErrorKind, Over, RelayAddress};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -44,17 +44,6 @@ pub struct BeatStreams {
 /// What arrives on the streams of a life.
 #[derive(Debug)]
 pub struct Heard(mpsc::Receiver<Said>);
-
-/// A node that carries heartbeats for others, as the table has it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RelayAddress {
-    /// Its number.
-    pub node: NodeId,
-    /// Its name, which its certificate says.
-    pub name: String,
-    /// Where it is reached.
-    pub address: String,
-}
 
 /// To whom a heartbeat is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

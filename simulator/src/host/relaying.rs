@@ -92,7 +92,7 @@ impl NodeRows {
 
     /// The relays of a member where there are so many.
     pub(super) fn relays_of(&self, member: NodeId, count: usize) -> Vec<NodeId> {
-        let relays = relays(cluster(), self.alive().map(candidate), count);
+        let relays = relays(cluster(), self.alive().map(RelayCandidate::of), count);
         let zone = self.nodes.get(&member).and_then(|node| node.zone.as_deref());
         relays_of(member, zone, &relays)
     }
@@ -112,12 +112,8 @@ impl Rows for NodeRows {
 }
 
 /// The world's only cluster.
-pub(crate) fn cluster() -> ClusterId {
+fn cluster() -> ClusterId {
     ClusterId::new(Uuid::from_u128(1))
-}
-
-pub(crate) fn candidate(node: &Node) -> RelayCandidate<'_> {
-    RelayCandidate { node: node.id, zone: node.zone.as_deref() }
 }
 
 /// What a process has to do with relays, as one and as a member.

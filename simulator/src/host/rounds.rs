@@ -173,7 +173,7 @@ impl World {
         };
         relaying.carried = by.is_some();
         self.coverage.second_relays += u64::from(round.relays.len() == 2 && by == round.relays.last().copied());
-        let next = departure_ms.map(|departure_ms| next_by_relay(round.sent, now, departure_ms, unit));
+        let next = departure_ms.map(|departure_ms| next_by_relay(round.sent, now, departure_ms, unit, unit));
         process.next_heartbeat = next.unwrap_or_else(|| round.sent.plus(unit));
     }
 

@@ -10,12 +10,14 @@
 //! | `news` | what the answers to carried heartbeats bring in place of pushes |
 //! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
 //! | `polls` | what a participant that asks for its duties is told |
+//! | `relaying` | who relays, for participants |
 //! | `stall` | whether this coordinator can keep its word |
 
 mod lease;
 mod news;
 mod polls;
 mod pushes;
+mod relaying;
 mod reports;
 mod stall;
 
@@ -23,6 +25,7 @@ pub use lease::{Beat, Confirmed, Round, Unconfirmed};
 pub use news::{Awaited, News, news};
 pub use polls::{Polled, Told, polled};
 pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
+pub use relaying::KnownRelays;
 pub use reports::Reported;
 pub use stall::Stall;
 

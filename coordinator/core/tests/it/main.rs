@@ -37,6 +37,7 @@ mod quorum;
 mod quorum_mutants;
 mod random;
 mod recovery;
+mod relays;
 mod removed;
 mod repair;
 mod reshape_mutants;

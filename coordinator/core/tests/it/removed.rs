@@ -57,3 +57,25 @@ fn strangers_that_are_forgotten_for_lack_of_space_are_told_of() {
     assert!(removed.contains(first) && !removed.contains(bed.state.node_last));
     assert_eq!(removed.ranges.len(), 1, "those who are gone stand side by side: {removed:?}");
 }
+
+/// A relay told it that its life was over, once the rows of nodes said which numbers were no node's any more.
+#[test]
+fn a_participant_stood_among_the_nodes_that_are_gone() {
+    let mut bed = TestBed::running(settings(9, 3, 2), &CITIES);
+    let served = Participant { tables: vec!["jobs".into()], timing: None };
+    let participant = bed.join_with(Register { participant: Some(served), ..register("w1", 900, 901) });
+    let later = bed.join("delos", 902);
+    let gone = bed.node("athens");
+    bed.fail(gone);
+    for remove in [false, true] {
+        let if_version = bed.state.node(gone).unwrap().node.version;
+        bed.ok(if remove {
+            Command::RemoveNode { node: gone, if_version }
+        } else {
+            Command::NodeLost { node: gone, if_version }
+        });
+    }
+    let removed = bed.state.removed_since(Version::ZERO).expect("one was removed");
+    let is_gone = [gone, participant, later].map(|member| removed.contains(member));
+    assert_eq!(is_gone, [true, false, false], "{removed:?}");
+}

@@ -134,8 +134,8 @@ impl Member {
         self.backoff.reset();
         let heartbeat_ms = self.timing.heartbeat_ms;
         let sent = round.began;
-        let next =
-            departure_ms.map_or(sent.plus(heartbeat_ms), |departs| next_by_relay(sent, now, departs, heartbeat_ms));
+        let next = departure_ms
+            .map_or(sent.plus(heartbeat_ms), |departs| next_by_relay(sent, now, departs, heartbeat_ms, heartbeat_ms));
         (taken, Some(Next::Beat(next.max(now))))
     }
 
