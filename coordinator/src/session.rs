@@ -12,7 +12,7 @@ use archon_coordinator_core::term::KnownRelays;
 use archon_coordinator_core::{Actor, Command, Response, Term};
 use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RelayAddress, RequestId, Version};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct Heard {
 }
 
 /// Plans by the versions of tables and moves that they are made for.
-pub(crate) type Plans = Shared<(Version, Version), Planned>;
+pub(crate) type Plans = Shared<((Version, Version), BTreeSet<NodeId>), Planned>;
 
 /// A term in which this coordinator leads. Everything in it dies with it.
 pub(crate) struct Session {

@@ -250,6 +250,11 @@ impl Liveness {
         self.doors.unreached().count()
     }
 
+    /// The nodes that are given only leaderships that nobody else can have: clients do not reach them, or have not for long enough.
+    pub fn spared(&self) -> BTreeSet<NodeId> {
+        self.doors.judged.keys().copied().collect()
+    }
+
     /// Verdicts that began or ended since this was asked for last.
     pub fn door_news(&mut self) -> Vec<DoorNews> {
         self.doors.take_news()

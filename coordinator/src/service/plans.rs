@@ -23,17 +23,24 @@ impl Admins {
         let session = self.context().confirmed(within).await?;
         let replicated = session.quorum().replicated();
         replicated.read(|state| check_named(request.cluster.as_ref(), state))?;
+        let spared = || session.term().lock().liveness().spared();
         let versions = |state: &ClusterState| (state.table_version(), state.moves_version);
         // Planning a large cluster takes a while: it works on an image, beside everything else.
         let begin = || {
+            let spared = spared();
             let (versions, image) = replicated.read(|state| (versions(state), state.image()));
+            let goal = Goal { spared: spared.clone(), ..Goal::default() };
             let work = move || {
                 let state = image.restored();
-                rebalance::Planned::new(&state, &plan(&state, Goal::default()))
+                rebalance::Planned::new(&state, &plan(&state, goal))
             };
-            (versions, work)
+            ((versions, spared), work)
         };
-        let planned = session.plans().get(within, || replicated.read(versions), begin).await?;
+        let now = || {
+            let spared = spared();
+            (replicated.read(versions), spared)
+        };
+        let planned = session.plans().get(within, now, begin).await?;
         Ok(v1::PlanRebalanceResponse { plan: Some(planned.to_wire(session.loads())) })
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Slot<'a> {
     pub(super) weight: u32,
     pub(super) limit: u32,
     pub(super) zone: Option<&'a str>,
+    /// Clients do not reach it: it is given no leadership.
+    pub(super) spared: bool,
     /// Pieces on it that can be moved, and all of them.
     pub(super) pieces: BTreeSet<usize>,
     pub(super) count: u32,
@@ -33,6 +35,13 @@ pub(super) struct Slot<'a> {
     /// Leaderships that stand on it, and how many should.
     leads: u32,
     leads_quota: u32,
+}
+
+impl Slot<'_> {
+    /// Whether leaderships may be moved there.
+    pub(super) fn may_lead(&self) -> bool {
+        self.role == Role::Eligible && !self.spared
+    }
 }
 
 /// One placement.
@@ -80,7 +89,8 @@ pub(super) struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    pub(super) fn new(state: &'a ClusterState) -> Self {
+    /// What stands. The `spared` are given no leadership.
+    pub(super) fn new(state: &'a ClusterState, spared: BTreeSet<NodeId>) -> Self {
         let slots: Vec<Slot<'a>> = state
             .nodes
             .values()
@@ -95,6 +105,7 @@ impl<'a> Board<'a> {
                 weight: row.node.weight.max(1),
                 limit: row.node.partitions_max.unwrap_or(u32::MAX),
                 zone: row.node.zone.as_deref(),
+                spared: spared.contains(&row.node.id),
                 pieces: BTreeSet::new(),
                 count: 0,
                 count_first: 0,
@@ -250,8 +261,9 @@ impl<'a> Board<'a> {
             .clone()
             .map(|slot| Share { weight: slot.weight, limit: slot.limit.min(self.partitions_count), has: slot.count })
             .collect();
+        let leads_max = |slot: &Slot<'_>| if slot.may_lead() { u32::MAX } else { 0 };
         let leaders: Vec<Share> =
-            shares.map(|slot| Share { weight: slot.weight, limit: u32::MAX, has: slot.leads }).collect();
+            shares.map(|slot| Share { weight: slot.weight, limit: leads_max(slot), has: slot.leads }).collect();
         let quota = quotas_by_zone(total, &copies, &zones, self.zone_max(&zones));
         for ((slot, quota), leads) in eligible.iter().zip(quota).zip(quotas(leads, &leaders)) {
             self.slots[*slot].quota = quota;
@@ -327,6 +339,9 @@ impl<'a> Board<'a> {
         let own = &self.pieces[piece];
         let siblings = &self.pieces[own.siblings.0..own.siblings.1];
         let allowed = |need: &&Need| {
+            if own.leads && !self.slots[need.slot].may_lead() {
+                return false; // With the copy goes what it leads.
+            }
             let holds = |other: &Piece| other.at == need.slot || other.first == need.slot && other.first != own.first;
             !siblings.iter().any(holds) && !self.blocked.contains(&(own.partition, need.slot)) && good(need)
         };

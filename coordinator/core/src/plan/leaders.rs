@@ -85,7 +85,7 @@ impl Leaders {
             let counts = |piece: &usize| {
                 let placement = row.placement(board.pieces[*piece].placement);
                 placement.is_some_and(|placement| placement.state == ReplicaState::Live)
-                    && board.slots[board.pieces[*piece].at].role == Role::Eligible
+                    && board.slots[board.pieces[*piece].at].may_lead()
             };
             // What moves already counts where it goes, and is left to that move.
             let able: Vec<usize> = if moving.is_some() { vec![first] } else { (from..to).filter(counts).collect() };
@@ -153,7 +153,7 @@ impl Leaders {
     /// What a slot would lead with one more, if it could.
     fn need(&self, board: &Board<'_>, slot: usize) -> Option<Need> {
         let load = self.of_slot[slot].len();
-        let open = board.slots[slot].role == Role::Eligible && load < self.able[slot];
+        let open = board.slots[slot].may_lead() && load < self.able[slot];
         let count = u32::try_from(load + 1).unwrap_or(u32::MAX);
         open.then_some(Need { count, weight: board.slots[slot].weight.max(1), slot })
     }

@@ -11,6 +11,7 @@ use crate::state::{ClusterState, MOVES_MAX};
 use archon_types::{NodeId, PartitionId, PlacementId, TableId, Version};
 use board::{Board, Role};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Most rounds of evening out copies.
@@ -18,11 +19,14 @@ const ROUNDS_MAX: usize = 16;
 
 /// What a plan should reach, besides what the nodes' own goals say (cordon, drain). A node that is being emptied empties
 /// itself ([`crate::repair`]); the plan only reckons with where its copies will be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Goal {
     /// Most moves in the plan. `None`: as many as it takes, yet no more than one plan may have
     /// ([`crate::state::MOVES_MAX`]); the next plan goes on from there.
     pub moves_max: Option<u32>,
+    /// Nodes that clients do not reach, or have not for long enough ([`Liveness::spared`](crate::Liveness::spared)): they keep their share of
+    /// copies, and no leadership is moved there (PROTOCOL rule 76).
+    pub spared: BTreeSet<NodeId>,
 }
 
 /// Moves that were computed and can be looked at before they are made.
@@ -203,7 +207,7 @@ impl Plan {
 /// copy goes to a zone that holds another one unless it stood beside one before, and no zone's share is more than one copy
 /// of each partition.
 pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
-    let mut board = Board::new(state);
+    let mut board = Board::new(state, goal.spared);
     board.part_zones();
     // A round in which nothing moves is the end; few are needed, and the bound keeps a defect from looping.
     for _ in 0..ROUNDS_MAX {

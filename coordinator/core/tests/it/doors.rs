@@ -151,6 +151,39 @@ fn a_node_that_returns_is_given_nothing_that_another_one_can_lead() {
 }
 
 /// One keeper finds the door shut; or both do, and one of them reaches nobody.
+/// Its moves of leaderships there waited, and what they were to even out stayed uneven.
+#[test]
+fn a_plan_gave_leaderships_to_a_node_that_clients_do_not_reach() {
+    let mut bed = running(settings(12, 3, 3), &CITIES[..3], None);
+    let node = bed.node("athens");
+    pass_shut(&mut bed, 3_200, 0, &[node]);
+    pass_shut(&mut bed, 1_500, 3_200, &[node]);
+    assert_eq!((unreached(&bed), bed.state.partitions.leaders_on(node)), (vec![node], 0));
+    let to_it = |plan: &Plan| plan.moves.iter().filter(|step| step.to == node).count();
+    assert!(to_it(&plan(&bed.state, Goal::default())) > 0, "it would be, by its copies alone");
+    let goal = Goal { spared: bed.liveness.spared(), ..Goal::default() };
+    assert_eq!(plan(&bed.state, goal).moves, [], "the others lead as much as each other");
+    // Its door is open again, and trusted after a while.
+    for _ in 0..102 {
+        tell(&mut bed, |_, _| None);
+        bed.pass(100, &[]);
+    }
+    assert_eq!((state_of(&bed, node), bed.liveness.spared()), (Some(DoorState::Open), BTreeSet::new()));
+}
+
+/// A copy that leads takes what it leads along.
+#[test]
+fn a_plan_moved_copies_that_lead_to_a_node_that_clients_do_not_reach() {
+    let mut bed = running(settings(12, 3, 1), &CITIES[..3], None);
+    let node = bed.join_with(speaking(register("ephesus", 9, 1_009)));
+    let moved_to_it = |spared| {
+        let moves = plan(&bed.state, Goal { spared, ..Goal::default() }).moves;
+        moves.iter().filter(|step| step.to == node).count()
+    };
+    assert_eq!(moved_to_it(BTreeSet::new()), 3);
+    assert_eq!(moved_to_it(BTreeSet::from([node])), 0, "each partition has one copy, and that leads");
+}
+
 fn one_keeper_that_is_cut_off_takes_no_leadership_away(mutant: Option<Mutant>) -> bool {
     let mut bed = running(settings(9, 3, 3), &CITIES, mutant);
     let node = bed.leader(0).expect("a leader");
