@@ -7,20 +7,10 @@ use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_
 use archon_proto::convert::beats::{BeatAnswer, Beats, Granted, Judged, NewsFor};
 use archon_proto::convert::news::News;
 use archon_proto::v1;
-<<<<<<< HEAD
 use archon_security::BeatKey;
 use archon_session::NotGranted;
 use archon_types::{BootId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, StorageId, Version};
 use support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
-=======
-use archon_security::{BeatKey, Transport};
-use archon_session::{Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayStreams};
-use archon_types::{
-    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, RelayAddress,
-    StorageId, Version,
-};
-use std::sync::{Arc, Mutex};
->>>>>>> 3dc8f5d5 (client, coordinator, node: Nodes carry participants' heartbeats too)
 use support::{Played, SOON};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;

@@ -102,10 +102,7 @@ impl Session {
 
     /// Begins a life after `last`, which says whether this process has had its name before: then it does not take it back from
     /// another one that has it now. Returns with what the coordinators know it by from then on.
-    async fn register(
-        &self,
-        last: (Incarnation, GenerationKey),
-    ) -> Result<Option<(Registered, BeatKey)>, ErrorDetail> {
+    async fn register(&self, last: (Incarnation, GenerationKey)) -> Result<Option<(Registered, BeatKey)>, ErrorDetail> {
         let config = &self.shared.config;
         let boot = BootId::new(Uuid::new_v4());
         // Whoever holds the name may have died just now.

@@ -4,6 +4,7 @@ mod checked_in_place;
 mod command_line;
 mod coordinator;
 mod frames;
+mod heartbeats;
 mod log;
 mod node;
 mod replica;
@@ -18,6 +19,7 @@ pub fn all() -> Vec<Target> {
     [
         frames::targets(),
         wire::targets(),
+        heartbeats::targets(),
         node::targets(),
         coordinator::targets(),
         log::targets(),

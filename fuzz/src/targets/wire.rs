@@ -4,7 +4,7 @@ use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::{
-    access, admin, alter, beats, configure, control, duties, kv, load, middle, operate, order, packed, quorum, report,
+    access, admin, alter, configure, control, duties, kv, load, middle, operate, order, packed, quorum, report,
     session, upgrade,
 };
 use archon_proto::v1;
@@ -12,11 +12,10 @@ use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
 use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
-    AccessList, Answer, ClientId, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, GenerationKey,
-    Holds, Incarnation, KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Over, Partition,
-    PartitionId, PartitionStatus, Placement, PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId,
-    Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, ShutDoor, Table, TableDelta, TableId,
-    TableList, TraceContext, Version,
+    AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation,
+    KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus,
+    Placement, PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder,
+    Scope, Setting, SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
 };
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -24,17 +23,23 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// A message that is decoded, converted, and taken there and back.
 macro_rules! conversion {
     ($wire:ident => $ours:ty) => {
         Target {
             generate: Some(protobuf::generate),
-            ..Target::new(concat!("wire/", stringify!($wire)), there_and_back::<v1::$wire, $ours>, Vec::new)
+            ..Target::new(
+                concat!("wire/", stringify!($wire)),
+                $crate::targets::wire::there_and_back::<v1::$wire, $ours>,
+                Vec::new,
+            )
         }
     };
 }
+pub(super) use conversion;
 
 /// Decodes, converts, and takes what was accepted there and back once more.
-fn there_and_back<W, O>(input: &[u8]) -> Verdict
+pub(super) fn there_and_back<W, O>(input: &[u8]) -> Verdict
 where
     W: Message + Default + From<O>,
     O: TryFrom<W> + Clone + PartialEq + Debug,
@@ -55,7 +60,7 @@ where
 }
 
 /// Which variants and fields a value has, without what is in them.
-fn shape(value: &impl Debug) -> String {
+pub(super) fn shape(value: &impl Debug) -> String {
     let text = format!("{value:?}");
     text.split(|character: char| !character.is_alphanumeric() && character != '_')
         .filter(|word| word.starts_with(|first: char| first.is_ascii_uppercase()))
@@ -257,7 +262,8 @@ fn pushes() -> Vec<Vec<u8>> {
     vec![v1::PushRequest::from(push).encode_to_vec()]
 }
 
-fn deltas() -> Vec<Vec<u8>> {
+/// A table with a row and a node.
+pub(super) fn deltas() -> Vec<Vec<u8>> {
     let (table, node) = (TableId::new(1), NodeId::new(3));
     let placement = Placement { id: PlacementId::new(5), node, state: ReplicaState::Live };
     let partition = Partition {
@@ -316,57 +322,6 @@ fn settings() -> Vec<Vec<u8>> {
     vec![v1::ConfigureRequest::from(wanted).encode_to_vec()]
 }
 
-/// Chance does not hit a push key, without which a heartbeat is refused.
-fn heartbeats() -> Vec<Vec<u8>> {
-    let shut =
-        ShutDoor { node: NodeId::new(2), incarnation: Incarnation::new(7), how: DoorFailure::Refused, since_ms: 1_900 };
-    let beat = |node, load| beats::Beat {
-        node: NodeId::new(node),
-        incarnation: Incarnation::new(7),
-        number: 12,
-        table_version: Version::new(9),
-        stopping: node == 2,
-        push_key: PushKey::new(Uuid::from_u128(5)),
-        load,
-        doors: (node == 3).then(|| DoorReport { members: 2, reached: 1, shut: vec![shut] }),
-        proof: Bytes::from_static(&[7; 32]),
-    };
-    let load = load::Load { bytes_stored: 4_096, operations_per_second: 3, ..load::Load::default() };
-    let cluster = ClusterId::new(Uuid::from_u128(1));
-    let alone = beats::Beats { cluster, batch: 12, beats: vec![beat(1, Some(load.clone()))], relay: None };
-    let relay = Some((NodeId::new(9), Incarnation::new(4)));
-    let carried =
-        beats::Beats { cluster, batch: 3, beats: vec![beat(1, None), beat(2, Some(load)), beat(3, None)], relay };
-    [alone, carried].map(|beats| v1::Beats::from(beats).encode_to_vec()).into()
-}
-
-fn beat_answers() -> Vec<Vec<u8>> {
-    let answer = |node, outcome| beats::BeatAnswer {
-        proof: Bytes::from_static(&[8; 32]),
-        news: (node == 1).then(|| beats::NewsFor { place: 0, proof: Bytes::from_static(&[9; 32]) }),
-        ..beats::BeatAnswer::new(NodeId::new(node), Incarnation::new(7), 12, outcome)
-    };
-    let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
-    let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
-    let granted = answer(1, Ok(beats::Granted { lease_ms: 1_000, withdrawn }));
-    let now =
-        beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2, term: 3, relays: 23, door_every_ms: 1_000 };
-    let judged = beats::Judged {
-        next_departure_ms: Some(190),
-        news: vec![Bytes::from_static(b"news")],
-        ..beats::Judged::new(vec![granted, answer(2, Err(over()))], now)
-    };
-    let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
-    let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));
-    let ended = Over { node: NodeId::new(2), incarnation: Incarnation::new(7), version: Version::new(81) };
-    let answers = [
-        beats::BeatAnswers::new(12, Ok(judged)),
-        beats::BeatAnswers::new(12, Err(elsewhere)),
-        beats::BeatAnswers::over(12, ended),
-    ];
-    answers.map(|answers| v1::BeatAnswers::from(answers).encode_to_vec()).into()
-}
-
 /// The header by which a call says of which trace it is a part.
 fn trace_context(input: &[u8]) -> Verdict {
     let Ok(header) = std::str::from_utf8(input) else { return Verdict::Refused("no text".into()) };
@@ -416,8 +371,6 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(LeaveRequest => session::Member),
         conversion!(DutiesRequest => duties::DutiesAsked),
         conversion!(DutiesResponse => duties::Duties),
-        Target { seeds: heartbeats, ..conversion!(Beats => beats::Beats) },
-        Target { seeds: beat_answers, ..conversion!(BeatAnswers => beats::BeatAnswers) },
         conversion!(NodeLoad => load::Load),
         conversion!(ReportRequest => report::Reports),
         Target { seeds: pushes, ..conversion!(PushRequest => control::Push) },

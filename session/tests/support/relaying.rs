@@ -9,10 +9,10 @@ use archon_proto::convert::news::News;
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_security::{BeatKey, Transport};
-use archon_session::{
-    Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayAddress, RelayStreams,
+use archon_session::{Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayStreams};
+use archon_types::{
+    ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, RelayAddress, Version,
 };
-use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, Version};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
