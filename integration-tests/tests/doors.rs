@@ -1,8 +1,10 @@
-//! Nodes that live and that clients do not reach, on real processes, each behind a proxy that takes connections and does nothing with them.
+//! Nodes that live and that clients do not reach, on real processes: behind proxies that take connections and do nothing with them, and behind a
+//! router that drops what is for their port.
 
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{CLIENTS, Cluster, Network, Options, wait_for};
+use archon_skip::skipped;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,8 +13,8 @@ const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn start() -> Cluster {
-    let options = Options { network: Network::Proxies, alone: true, ..Options::replicated() };
+fn start(network: Network) -> Cluster {
+    let options = Options { network, alone: true, ..Options::replicated() };
     let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.wait_protocol(2);
@@ -60,7 +62,19 @@ fn led(cluster: &Cluster, node: &str) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_node_that_clients_do_not_reach_led_for_ever_while_its_heartbeats_came() {
-    let mut cluster = start();
+    shut_all_doors(start(Network::Proxies));
+}
+
+/// A firewall drops what comes for its port, and lets pass what the node itself begins.
+#[test]
+fn a_node_whose_port_was_dropped_on_the_way_led_for_ever() {
+    if !Network::Namespaces.available() {
+        return skipped("no port is dropped on the way: that needs root and network namespaces");
+    }
+    shut_all_doors(start(Network::Namespaces));
+}
+
+fn shut_all_doors(mut cluster: Cluster) {
     let victim = NODES[0];
     let key = (0..200).map(|number| format!("key-{number}")).find(|key| cluster.leader_of(key) == victim);
     let key = key.expect("it leads one of 200 keys");
@@ -114,7 +128,7 @@ fn a_node_that_clients_do_not_reach_led_for_ever_while_its_heartbeats_came() {
 
 #[test]
 fn a_door_that_is_shut_to_one_keeper_moves_nothing() {
-    let mut cluster = start();
+    let mut cluster = start(Network::Proxies);
     let (victim, keeper) = (NODES[0], NODES[1]);
     let before = led(&cluster, victim);
     assert!(!before.is_empty());

@@ -9,6 +9,7 @@ mod owner;
 mod proxies;
 mod pump;
 
+use self::namespaces::PORT;
 pub use namespaces::Namespaces;
 pub use proxies::Proxies;
 
@@ -69,7 +70,7 @@ impl Links {
     pub fn add(&mut self, name: &str) -> Place {
         match self {
             Self::Loopback => free_addresses(1).remove(0).into(),
-            Self::Namespaces(namespaces) => format!("{}:7100", namespaces.add(name)).into(),
+            Self::Namespaces(namespaces) => format!("{}:{PORT}", namespaces.add(name)).into(),
             Self::Proxies(proxies) => proxies.add(name),
         }
     }
@@ -127,21 +128,25 @@ impl Links {
         self.mend(other, one);
     }
 
-    /// From now on connections that `from` makes to `to` are taken and come to nothing, and those that there are end; what `to` itself begins goes on.
+    /// From now on connections that `from` makes to `to` come to nothing, also those that there are; what `to` itself begins goes on. A proxy takes
+    /// connections, and does nothing with them; where there are namespaces, what comes for the member's port is lost on the way, as at a firewall.
     ///
     /// # Panics
     /// On a network that cannot do it.
     pub fn shut(&mut self, from: &str, to: &str) {
         match self {
+            Self::Loopback => panic!("{from} and {to} are connected by loopback, where nothing is in between"),
+            Self::Namespaces(namespaces) => namespaces.shut(from, to),
             Self::Proxies(proxies) => proxies.shut(from, to, true),
-            Self::Loopback | Self::Namespaces(_) => panic!("only a proxy knows whose connection it is"),
         }
     }
 
     /// Undoes [`Links::shut`].
     pub fn open(&mut self, from: &str, to: &str) {
-        if let Self::Proxies(proxies) = self {
-            proxies.shut(from, to, false);
+        match self {
+            Self::Loopback => {}
+            Self::Namespaces(namespaces) => namespaces.open(from, to),
+            Self::Proxies(proxies) => proxies.shut(from, to, false),
         }
     }
 

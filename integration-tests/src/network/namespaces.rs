@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
 
+/// The port at which every member serves.
+pub(super) const PORT: &str = "7100";
 /// Bytes that may pass at once on a slow link: several packets.
 const BURST: &str = "16kb";
 /// How long a packet may wait for its turn on a slow link before it is dropped.
@@ -28,6 +30,7 @@ pub struct Namespaces {
     /// The number of each host's link and subnet.
     hosts: BTreeMap<String, usize>,
     cuts: BTreeSet<(String, String)>,
+    shut: BTreeSet<(String, String)>,
     slow: BTreeSet<String>,
 }
 
@@ -58,7 +61,13 @@ impl Namespaces {
     pub(super) fn new() -> Self {
         remove_leftovers();
         let prefix = format!("archon-{}-{}", std::process::id(), NETWORKS.fetch_add(1, Ordering::Relaxed));
-        let mut namespaces = Self { prefix, hosts: BTreeMap::new(), cuts: BTreeSet::new(), slow: BTreeSet::new() };
+        let mut namespaces = Self {
+            prefix,
+            hosts: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            shut: BTreeSet::new(),
+            slow: BTreeSet::new(),
+        };
         let router = namespaces.router();
         ip(&["netns", "add", &router], "");
         let forward = ["netns", "exec", &router, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"];
@@ -93,13 +102,26 @@ impl Namespaces {
 
     pub(super) fn cut(&mut self, from: &str, to: &str) {
         if self.cuts.insert((from.to_owned(), to.to_owned())) {
-            self.rule("add", from, to);
+            self.rule("add", from, to, &[]);
         }
     }
 
     pub(super) fn mend(&mut self, from: &str, to: &str) {
         if self.cuts.remove(&(from.to_owned(), to.to_owned())) {
-            self.rule("del", from, to);
+            self.rule("del", from, to, &[]);
+        }
+    }
+
+    /// What `from` sends to the port at which `to` serves is lost.
+    pub(super) fn shut(&mut self, from: &str, to: &str) {
+        if self.shut.insert((from.to_owned(), to.to_owned())) {
+            self.rule("add", from, to, &to_port());
+        }
+    }
+
+    pub(super) fn open(&mut self, from: &str, to: &str) {
+        if self.shut.remove(&(from.to_owned(), to.to_owned())) {
+            self.rule("del", from, to, &to_port());
         }
     }
 
@@ -129,16 +151,24 @@ impl Namespaces {
 
     pub(super) fn mend_everything(&mut self) {
         for (from, to) in std::mem::take(&mut self.cuts) {
-            self.rule("del", &from, &to);
+            self.rule("del", &from, &to, &[]);
+        }
+        for (from, to) in std::mem::take(&mut self.shut) {
+            self.rule("del", &from, &to, &to_port());
         }
         for host in self.slow.clone() {
             self.slow(&host, None);
         }
     }
 
-    fn rule(&self, verb: &str, from: &str, to: &str) {
+    /// Swallows what comes by one link for one address, and is as `only` says.
+    fn rule(&self, verb: &str, from: &str, to: &str, only: &[&str]) {
         let (link, address) = (format!("v{}", self.number(from)), format!("10.77.{}.2/32", self.number(to)));
-        ip(&["-n", &self.router(), "rule", verb, "iif", &link, "to", &address, "blackhole"], "");
+        let router = self.router();
+        let mut arguments = vec!["-n", &router, "rule", verb, "iif", &link, "to", &address];
+        arguments.extend(only);
+        arguments.push("blackhole");
+        ip(&arguments, "");
     }
 
     fn number(&self, host: &str) -> usize {
@@ -173,6 +203,11 @@ fn remove_leftovers() {
             let _ = Command::new("ip").args(["netns", "del", &name]).stderr(Stdio::null()).status();
         }
     }
+}
+
+/// Only what is for a member's port.
+const fn to_port() -> [&'static str; 4] {
+    ["ipproto", "tcp", "dport", PORT]
 }
 
 fn ip(arguments: &[&str], input: &str) {
