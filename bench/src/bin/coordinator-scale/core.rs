@@ -3,6 +3,7 @@
 use crate::figures::Figures;
 use crate::world::World;
 use anyhow::Context;
+use archon_coordinator_core::term::{Beat, Term};
 use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Edit, Goal, PartitionChange, Totals, apply, duties, on_stopping, plan,
     rows_piece, table_piece, turn,
@@ -14,6 +15,9 @@ use std::io::Write as _;
 
 /// Heartbeats and changes over which a mean is taken.
 const REPEATS: usize = 2_000;
+/// Batches of heartbeats over which a mean is taken, and how many heartbeats each has.
+const BATCHES: usize = 200;
+const BATCH: usize = 100;
 /// Applied changes over which the mean of a whole turn is taken; a turn may be dear.
 const TURNS: usize = 50;
 /// Turns in which all leaderships end, at most.
@@ -132,6 +136,28 @@ fn heartbeats(figures: &mut Figures, world: &mut World) -> anyhow::Result<()> {
     std::mem::swap(&mut world.liveness, &mut liveness);
     figures.mean("one heartbeat, 4,096 leaderships withdrawn", REPEATS, |number| turn_of(world, number));
     std::mem::swap(&mut world.liveness, &mut liveness);
+    batches(figures, world)
+}
+
+/// What a relay brings, from its arrival to its answers; the quorum round between is not counted. A new term's, which knows of nobody yet.
+fn batches(figures: &mut Figures, world: &World) -> anyhow::Result<()> {
+    let (mut term, state, now) = (Term::new(1, world.now), &world.state, world.now);
+    let nodes: Vec<_> = state.nodes.values().map(|row| (row.node.id, row.node.incarnation)).collect();
+    let mut answered = 0;
+    figures.mean("a batch of 100 heartbeats", BATCHES, |batch| {
+        let members = nodes.iter().cycle().skip(batch * BATCH % nodes.len()).take(BATCH);
+        let beats = members.map(|(node, incarnation)| {
+            let number = batch as u64 + 1;
+            term.heartbeat(state, Beat { node: *node, incarnation: *incarnation, number, stopping: false }, now)
+        });
+        let taken: Vec<_> = beats.filter_map(|taken| taken.ok().flatten()).collect();
+        let round = term.begin_round();
+        let confirmed: Vec<_> =
+            taken.into_iter().filter_map(|taken| term.confirmed(state, taken, round, Some(1))).collect();
+        answered += term.answers(state, confirmed, now).into_iter().filter(Result::is_ok).count();
+    });
+    let expected = BATCHES * BATCH;
+    anyhow::ensure!(nodes.len() < BATCH || answered == expected, "{answered} of {expected} heartbeats were answered");
     Ok(())
 }
 
