@@ -3,7 +3,8 @@
 //! catalogue in `docs/FAULTS.md`.
 
 use archon_integration_tests::cluster::coordinator_name;
-use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -236,5 +237,35 @@ fn a_node_behind_a_slow_link() {
         scene.cluster.start_node(NODES[1]);
         scene.cluster.wait_node(NODES[1], "alive");
         scene.everyone_is_served();
+    });
+}
+
+/// 22, with relays: half of the nodes go on hearing each other, and relay for each other; no coordinator answers them, so each stops when its
+/// lease is over, and nothing that it serves afterwards is taken for true.
+#[test]
+fn half_of_the_nodes_cut_off_with_relays_of_their_own() {
+    let six = vec!["athens", "byzantium", "cyrene", "delphi", "ephesus", "gela"];
+    let options = Options { nodes: six.clone(), nodes_min: six.len(), ..cluster() };
+    Scene::play(EXE, "half", &options, &load(60), |scene| {
+        scene.cluster.wait_protocol(2);
+        scene.cluster.done(&["config", "set", "relays_from=2"]);
+        let (half, rest) = six.split_at(3);
+        wait_for("heartbeats to be carried", LONG * 5, || {
+            let listed = scene.cluster.json(&["node", "list"])?;
+            let carried = listed.as_array().into_iter().flatten().filter(|row| row["via"].is_string()).count();
+            check(carried >= 3, || listed.to_string())
+        });
+        scene.say(&format!("cut {half:?} off from the coordinators and the other nodes"));
+        for victim in half {
+            for other in coordinators().iter().map(String::as_str).chain(rest.iter().copied()) {
+                scene.cluster.links().cut_both(victim, other);
+            }
+        }
+        for victim in half {
+            let took = scene.cluster.wait_node(victim, "failed");
+            scene.say(&format!("{victim} is failed after another {took:?}"));
+        }
+        scene.last(LONG);
+        scene.heal();
     });
 }
