@@ -6,6 +6,7 @@ use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Network, Options, Scrape, http, wait_for};
 use archon_security::Role;
 use archon_skip::skipped;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
@@ -117,6 +118,30 @@ fn kill_a_relay(mut cluster: Cluster) {
         check(sent >= 30.0 && passed_on == 0.0, || format!("{sent} heartbeats, {passed_on} carried"))
     });
     wait_listed(&cluster, &[]);
+    assert_no_lease_lapsed(&cluster, &left);
+}
+
+/// Its streams stay open, and nothing comes on them.
+#[test]
+fn a_paused_relay_costs_nobody_else_its_lease() {
+    let cluster = start(Network::Loopback);
+    wait_relayed(&cluster, &NODES, 5.0);
+    let relays = relays(&cluster);
+    let (victim, other) = (relays[0], relays[1]);
+    wait_listed(&cluster, &relays);
+    cluster.node(victim).pause();
+    cluster.wait_node(victim, "failed");
+    let left: Vec<&str> = NODES.into_iter().filter(|node| *node != victim).collect();
+    wait_relayed(&cluster, &left, 5.0);
+    // With three nodes left two relay again: the other one, and another.
+    wait_for("members to show another relay", TIMEOUT, || {
+        let listed = cluster.json(&["node", "list"])?;
+        let mut via = listed.as_array().into_iter().flatten().filter(|row| row["status"] == "alive");
+        check(via.all(|row| row["via"] != victim), || format!("{other} relays on: {listed}"))
+    });
+    assert_no_lease_lapsed(&cluster, &left);
+    cluster.node(victim).resume();
+    cluster.wait_node(victim, "alive");
     assert_no_lease_lapsed(&cluster, &left);
 }
 
@@ -331,6 +356,7 @@ fn a_node_that_no_coordinator_hears_directly_lives_by_a_relay() {
             check(last.contains("are carried by a relay"), || last.to_owned())
         });
         println!("cut off from all coordinators: {victim}");
+        let logged = NODES.map(|node| (node, cluster.node(node).log().len()));
         for coordinator in [0, 1, 2].map(coordinator_name) {
             cluster.links().cut_both(victim, &coordinator);
         }
@@ -341,10 +367,63 @@ fn a_node_that_no_coordinator_hears_directly_lives_by_a_relay() {
             let row = nodes.as_array().and_then(|rows| rows.iter().find(|row| row["node"] == victim)).cloned();
             assert_eq!(row.as_ref().map(|row| &row["status"]), Some(&"alive".into()), "{victim}: {nodes}");
         }
-        let log = cluster.node(victim).log();
-        assert!(!log.contains("lease lapsed"), "{log}");
+        // Neither its own, nor those of whom it carries, if it does.
+        for (node, before) in logged {
+            let log = cluster.node(node).log();
+            assert!(!log.get(before..).unwrap_or_default().contains("lease lapsed"), "{node}: {log}");
+        }
         cluster.links().mend_everything();
     }
+}
+
+/// It lives by a relay, and coordinators call it; what it calls comes to nothing.
+#[test]
+fn a_leader_that_could_call_no_coordinator_waited_for_a_silent_follower_for_ever() {
+    lead_without_coordinators(&options(Network::Namespaces));
+}
+
+#[test]
+fn by_tls_nobody_passes_on_what_a_leader_cannot_tell_itself() {
+    lead_without_coordinators(&Options { tls: true, ..options(Network::Namespaces) });
+}
+
+fn lead_without_coordinators(options: &Options) {
+    if !Network::Namespaces.available() {
+        return skipped("no node is kept from calling coordinators: that needs root and network namespaces");
+    }
+    let mut cluster = start_relays(options);
+    let relays = wait_for("the list to say who relays", TIMEOUT, || {
+        let listed = cluster.json(&["node", "list"])?;
+        let via = listed.as_array().into_iter().flatten().filter_map(|row| row["via"].as_str().map(str::to_owned));
+        let relays: BTreeSet<String> = via.collect();
+        if relays.len() == 2 { Ok(relays) } else { Err(listed.to_string()) }
+    });
+    let others: Vec<&str> = NODES.into_iter().filter(|node| !relays.0.contains(*node)).collect();
+    let [victim, follower] = others[..] else { panic!("two of four relay: {relays:?}") };
+    let is_copied = |row: &&serde_json::Value| {
+        let copies = row["copies"].as_array().into_iter().flatten();
+        row["leader"] == victim && copies.into_iter().any(|copy| copy["node"] == follower)
+    };
+    let partitions = cluster.partitions("default");
+    let wanted: Vec<_> = partitions.iter().filter(is_copied).map(|row| row["partition"].clone()).collect();
+    let holds = |key: &str| {
+        let found = cluster.json(&["partition", "locate", key]).expect("partition locate");
+        wanted.contains(&found["partition"])
+    };
+    let key = (0..200).map(|number| format!("key-{number}")).find(|key| holds(key));
+    let key = key.expect("it leads one of 200 keys of which the other one has a copy");
+    cluster.done(&["kv", "put", &key, "before"]);
+    for coordinator in [0, 1, 2].map(coordinator_name) {
+        cluster.links().shut(victim, &coordinator);
+    }
+    println!("{victim} calls no coordinator; then {follower} hears it no more");
+    cluster.links().cut_both(victim, follower);
+    // The follower is told of, counts no more, and a push says so to the leader.
+    cluster.done(&["kv", "put", &key, "after", "--timeout", "30s"]);
+    assert_eq!((cluster.done(&["kv", "get", &key]), cluster.leader_of(&key)), ("after".to_owned(), victim.to_owned()));
+    cluster.wait_node(victim, "alive");
+    cluster.links().mend_everything();
+    cluster.wait_whole(3);
 }
 
 /// A service that takes what it is given.
@@ -405,8 +484,11 @@ fn carry_a_participant(mut cluster: Cluster, tls: bool) {
     cluster.wait_node(&first, "failed");
     wait_carried("its other relay to carry them", 10);
     // From then on nodes know that some numbers are nobody's any more. The participant's is not one of them.
-    cluster.done(&["node", "lose", &first, "--yes"]);
-    cluster.done(&["node", "remove", &first]);
+    cluster.done(&["node", "lost", &first, "--accept-data-loss"]);
+    wait_for("its row to be removed", TIMEOUT, || {
+        let removed = cluster.archon(&["node", "remove", &first]);
+        check(removed.code == 0, || removed.stderr)
+    });
     wait_carried("heartbeats to be carried after a node was removed", 20);
     cluster.done(&["config", "set", "relays_from=0"]);
     let mut before = participant.stats();

@@ -104,6 +104,10 @@ metrics! {
             "archon_node_news_total",
             "answers to carried heartbeats that brought what this node lacked of tables and nodes"
         );
+        reports_passed_on: Metric = Definition::counter(
+            "archon_node_reports_passed_on_total",
+            "calls with reports of other nodes, which reach no coordinator, that were passed on and answered"
+        );
         news_refused: Metric = Definition::counter(
             "archon_node_news_refused_total",
             "what answers brought of tables and nodes and could not be taken in"

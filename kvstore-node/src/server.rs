@@ -5,6 +5,7 @@ use crate::demux::{Accepted, Streams, demultiplex};
 use crate::engine::Engine;
 use crate::holdings::Holdings;
 use crate::readiness::Readiness;
+use crate::service::carrier::CarrierService;
 use crate::service::control::ControlService;
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
@@ -156,11 +157,13 @@ fn routes(services: Services, streams: &Streams) -> Routes {
     let Streams { kv, replication, .. } = streams.clone();
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
     let health = health(stats.readiness.clone(), &end);
+    let carrier = CarrierService::new(Arc::clone(&shared));
     let table = TableService { shared, stop: end };
     let routes = Routes::new(health.into_service())
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(v1::replication_server::ReplicationServer::new(replication))
         .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(8 * MESSAGE_BYTES_MAX))
+        .add_service(v1::carrier_server::CarrierServer::new(carrier).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(v1::table_server::TableServer::new(table))
         .add_service(v1::stats_server::StatsServer::new(StatsService(stats)));
     let reflection = tonic_reflection::server::Builder::configure()

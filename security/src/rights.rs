@@ -61,6 +61,7 @@ const CALLS: &[(&str, Methods)] = &[
             ("Events", READERS, "events"),
         ],
     ),
+    ("archon.v1.Carrier", &[("Report", NODES, "")]),
     (
         "archon.v1.Control",
         &[("Push", COORDINATORS, ""), ("ConfirmBoot", COORDINATORS, ""), ("FindMiddle", COORDINATORS, "")],

@@ -28,4 +28,4 @@ pub use link::{Links, connect};
 pub use registration::{leave, register};
 pub use relay::{RelayCounts, RelayStreams};
 pub use relay_ways::RelayWays;
-pub use report::{Facts, reports};
+pub use report::{Facts, NoRelays, ReportRelays, reports};

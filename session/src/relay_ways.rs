@@ -22,6 +22,11 @@ impl RelayWays {
         self.0.lock().addresses = addresses;
     }
 
+    /// All of them.
+    pub fn all(&self) -> Vec<RelayAddress> {
+        self.0.lock().addresses.clone()
+    }
+
     /// Those to be tried in this round, in this order, before the coordinators; none if `relays` says that nobody relays.
     pub fn order(&self, relays: bool) -> Vec<RelayAddress> {
         let mut inside = self.0.lock();

@@ -14,7 +14,7 @@ use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_security::BeatKey;
-use archon_session::{BeatStreams, Clock, Coordinators, NotGranted, Recipient, leave, register, reports};
+use archon_session::{BeatStreams, Clock, Coordinators, NoRelays, NotGranted, Recipient, leave, register, reports};
 use archon_types::{
     Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
 };
@@ -82,7 +82,7 @@ impl Session {
             let relays = Relays::new(timing.heartbeat_ms, settings.timing.heartbeat_ms);
             let end = tokio::select! {
                 end = self.heartbeats(member, key, timing, &relays) => end,
-                () = reports(coordinators, member, shared) => LifeEnd::Ended,
+                () = reports(coordinators, member, shared, &NoRelays) => LifeEnd::Ended,
                 () = self.duties(member, &relays) => LifeEnd::Ended,
                 () = self.leases() => LifeEnd::Ended,
                 () = shared.end.cancelled() => LifeEnd::Ended,

@@ -9,11 +9,13 @@ use archon_coordinator_core::{
     Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
 };
 use archon_proto::convert::duties::{Duties, DutiesAsked};
+use archon_proto::convert::ids::node_sender;
 use archon_proto::convert::report::{Outcomes, Reports};
+use archon_proto::convert::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
-use archon_security::Caller;
+use archon_security::{BeatKey, Caller};
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Report};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
@@ -27,6 +29,8 @@ const JUDGED_TIMES_MAX: u32 = 8;
 /// Commands of reports in one log entry.
 const COMMANDS_MAX: usize = 512;
 
+/// What refusals call reports.
+const REPORT: &str = "/archon.v1.Session/Report";
 /// What refusals call a registration.
 const REGISTER: &str = "/archon.v1.Session/Register";
 
@@ -119,16 +123,44 @@ impl Sessions {
         })
     }
 
-    async fn take_reports(
+    /// Takes reports in: of whoever calls, or of a node for which a relay calls, which proves that they are its own (PROTOCOL rule 82).
+    async fn report_of(
         &self,
         caller: &Caller,
         request: v1::ReportRequest,
         within: Duration,
+    ) -> Result<v1::ReportResponse, ErrorDetail> {
+        let session = self.context.leader(within).await?;
+        let (node, _) = node_sender(request.sender.as_ref())?;
+        let key = session.quorum().replicated().read(|state| {
+            check_member(request.cluster.as_ref(), state)?;
+            if request.proof.is_empty() {
+                return check_own(caller, REPORT, state, node).map(|()| None);
+            }
+            let key = state.node(node).map(|row| BeatKey::new(row.storage, row.boot));
+            let proves = |key: &BeatKey| {
+                request.nonce.len() == NONCE_BYTES && key.proves(&reports_statement(&request), &request.proof)
+            };
+            let why =
+                "a relay brought these reports, and their node did not prove them with the ids that it registered with";
+            key.filter(proves).map(Some).ok_or_else(|| ErrorDetail::new(ErrorKind::Refused, why))
+        })?;
+        let mut response = v1::ReportResponse::from(self.take_reports(&session, request.clone(), within).await?);
+        if let Some(key) = key {
+            response.proof = key.prove(&outcomes_statement(&request, &response));
+        }
+        Ok(response)
+    }
+
+    async fn take_reports(
+        &self,
+        session: &Session,
+        request: v1::ReportRequest,
+        within: Duration,
     ) -> Result<Outcomes, ErrorDetail> {
+        let state = session.quorum().replicated();
         let cluster = request.cluster.clone();
         let Reports { member, reports } = Reports::try_from(request)?;
-        let session = self.context.leader(within).await?;
-        let state = session.quorum().replicated();
         let mut outcomes: Vec<Option<ErrorDetail>> = vec![None; reports.len()];
         // All at first, and then those for which another change of the same row was committed first, as of nodes that come to the
         // same stage of a split at the same time: they would only be told again.
@@ -139,7 +171,6 @@ impl Sessions {
                 let mut term = session.term().lock();
                 state.read(|state| {
                     check_member(cluster.as_ref(), state)?;
-                    check_own(caller, "/archon.v1.Session/Report", state, member.node)?;
                     Ok::<_, ErrorDetail>(term.reports(state, boot_now(), member.node, member.incarnation, &judged))
                 })?
             };
@@ -153,7 +184,7 @@ impl Sessions {
                 }
             }
             let commands = commands.into_iter().filter_map(|(place, command)| Some((*places.get(place)?, command)));
-            places = self.commit_reports(&session, member, commands.collect(), &mut outcomes, within).await?;
+            places = self.commit_reports(session, member, commands.collect(), &mut outcomes, within).await?;
             if places.is_empty() {
                 break;
             }
@@ -295,8 +326,7 @@ impl SessionService for Sessions {
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
         let (caller, within) = (Caller::of(&request), budget(request.metadata()));
-        let outcomes = self.take_reports(&caller, request.into_inner(), within).await.map_err(refuse)?;
-        Ok(Response::new(outcomes.into()))
+        self.report_of(&caller, request.into_inner(), within).await.map(Response::new).map_err(refuse)
     }
 
     async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {

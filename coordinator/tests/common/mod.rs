@@ -408,8 +408,12 @@ impl FakeNode {
             }
             _ => None,
         });
-        let request =
-            v1::ReportRequest { cluster: self.cluster.clone(), sender: self.sender(), reports: reports.collect() };
+        let request = v1::ReportRequest {
+            cluster: self.cluster.clone(),
+            sender: self.sender(),
+            reports: reports.collect(),
+            ..v1::ReportRequest::default()
+        };
         let answer = SessionClient::new(channel(coordinator)).report(request).await;
         answer.map(Response::into_inner).map_err(|status| detail_of(&status))
     }

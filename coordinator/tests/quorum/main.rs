@@ -10,6 +10,7 @@ mod elections;
 mod members;
 mod nodes;
 mod participants;
+mod reports;
 mod tables;
 mod voters;
 

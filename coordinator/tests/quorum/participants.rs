@@ -76,7 +76,7 @@ impl Worker {
             fact: Some(fact),
         };
         let (cluster, sender) = (self.cluster.clone(), self.sender);
-        let request = v1::ReportRequest { cluster, sender, reports: vec![report] };
+        let request = v1::ReportRequest { cluster, sender, reports: vec![report], ..v1::ReportRequest::default() };
         let answer = SessionClient::new(common::channel(leader)).report(request).await.unwrap().into_inner();
         assert_eq!(answer.outcomes, [v1::ReportOutcome { error: None }]);
     }

@@ -140,7 +140,12 @@ async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_h
         ..Default::default()
     };
     let reports = unloads(node).into_iter().map(report).collect();
-    let request = v1::ReportRequest { cluster: node.cluster.clone(), sender: node.sender(), reports };
+    let request = v1::ReportRequest {
+        cluster: node.cluster.clone(),
+        sender: node.sender(),
+        reports,
+        ..v1::ReportRequest::default()
+    };
     let answer = SessionClient::new(common::channel(&leader)).report(request).await.unwrap().into_inner();
     assert!(answer.outcomes.iter().all(|outcome| outcome.error.is_none()), "{answer:?}");
     assert_eq!(status(&leader).await.unwrap().copies_condemned, 0);
@@ -200,7 +205,12 @@ async fn nodes_that_came_to_a_stage_of_a_split_together_had_to_say_so_again() {
     })
     .await;
     let said = nodes.iter().zip(reports).map(|(node, report)| {
-        let request = v1::ReportRequest { cluster: node.cluster.clone(), sender: node.sender(), reports: vec![report] };
+        let request = v1::ReportRequest {
+            cluster: node.cluster.clone(),
+            sender: node.sender(),
+            reports: vec![report],
+            ..v1::ReportRequest::default()
+        };
         let mut client = SessionClient::new(common::channel(&leader));
         async move { client.report(request).await.unwrap().into_inner().outcomes }
     });

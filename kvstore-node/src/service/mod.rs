@@ -1,6 +1,7 @@
 //! The gRPC services and the streams of frames: they check, translate and queue; what happens is decided elsewhere.
 
 mod call;
+pub(crate) mod carrier;
 pub(crate) mod control;
 mod exchange;
 pub(crate) mod kv;

@@ -19,10 +19,14 @@ use tokio::time::Instant;
 /// How long an answer is waited for.
 const DEADLINE: Duration = Duration::from_millis(COORDINATOR_ANSWER_MS);
 
-/// Heartbeats until the incarnation is over.
-pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life, key: BeatKey) -> LifeEnd {
-    // In plaintext nobody is known to be who it says, and a relay is believed.
-    let key = Some(key).filter(|_| session.shared.config.transport.tls().is_some());
+/// Heartbeats until the incarnation is over. What relays carry is proven with the key, if there is one.
+pub(super) async fn heartbeats(
+    session: &Session,
+    coordinators: &Coordinators,
+    life: &Life,
+    key: Option<BeatKey>,
+    relays: &Relays,
+) -> LifeEnd {
     let (streams, mut heard) = coordinators.beat_streams(life.member, key, DEADLINE);
     let sender = Sender {
         session,
@@ -31,7 +35,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
         streams: &streams,
         life,
         heartbeats: Mutex::new(Heartbeats::new(life.member.node, life.member.incarnation)),
-        relays: Relays::default(),
+        relays,
         term: AtomicU64::new(0),
     };
     tokio::select! {
@@ -240,7 +244,7 @@ struct Sender<'a> {
     streams: &'a BeatStreams,
     life: &'a Life,
     heartbeats: Mutex<Heartbeats>,
-    relays: Relays,
+    relays: &'a Relays,
     /// The term of whoever answered last; zero if nobody did.
     term: AtomicU64,
 }

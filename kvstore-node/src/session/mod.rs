@@ -8,6 +8,7 @@ mod protocol;
 mod relays;
 pub(crate) mod remembered;
 
+use self::relays::{PassedOn, Relays};
 use crate::grants::Grants;
 use crate::health::Health;
 use crate::identity::IdentityError;
@@ -124,9 +125,13 @@ impl Session {
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
+            // In plaintext nobody is known to be who it says, and a relay is believed.
+            let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
+            let relays = Relays::default();
+            let passed_on = PassedOn { shared: &self.shared, member, relays: &relays, key: key.as_ref() };
             let end = tokio::select! {
-                end = heartbeat::heartbeats(&self, &coordinators, &life, key) => end,
-                () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
+                end = heartbeat::heartbeats(&self, &coordinators, &life, key.clone(), &relays) => end,
+                () = reports(&coordinators, life.member, &*self.shared, &passed_on) => LifeEnd::Ended,
                 () = remembered::keep(&self.shared) => LifeEnd::Ended,
                 () = protocol::keep(&self.shared, &*self.home) => LifeEnd::Ended,
                 never = self.shared.relay_streams.carry(

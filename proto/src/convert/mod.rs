@@ -29,6 +29,7 @@ pub mod packed;
 pub mod quorum;
 mod removed;
 pub mod report;
+pub mod report_proofs;
 pub mod session;
 pub mod settings;
 mod split;

@@ -7,6 +7,7 @@ use archon_types::text::into_plain;
 use archon_types::{
     Epoch, ErrorDetail, Fact, Incarnation, Outgrown, PlacementId, ReplicaName, Report, Seq, Undersized, Version, limits,
 };
+use bytes::Bytes;
 
 /// Most reports in one request.
 pub const REPORTS_MAX: usize = 4_096;
@@ -153,7 +154,8 @@ impl TryFrom<v1::ReplicaReport> for Report {
 impl From<Reports> for v1::ReportRequest {
     fn from(reports: Reports) -> Self {
         let (cluster, sender) = reports.member.wire();
-        Self { cluster, sender, reports: reports.reports.into_iter().map(Into::into).collect() }
+        let reports = reports.reports.into_iter().map(Into::into).collect();
+        Self { cluster, sender, reports, nonce: Bytes::new(), proof: Bytes::new() }
     }
 }
 
@@ -175,6 +177,7 @@ impl From<Outcomes> for v1::ReportResponse {
         Self {
             outcomes: outcomes.outcomes.into_iter().map(outcome).collect(),
             table_version: outcomes.table_version.get(),
+            proof: Bytes::new(),
         }
     }
 }

@@ -1,0 +1,72 @@
+//! `Carrier`: reports of another node that reaches no coordinator itself (PROTOCOL rule 82). To what they say this node is network: it passes
+//! on request and answer as they are.
+
+use super::refuse;
+use crate::shared::Shared;
+use archon_proto::convert::ids::{check_cluster, node_sender};
+use archon_proto::v1;
+use archon_proto::v1::carrier_server::Carrier;
+use archon_security::{Caller, Role};
+use archon_session::Coordinators;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tonic::{Request, Response, Status};
+
+/// What refusals call it.
+const REPORT: &str = "/archon.v1.Carrier/Report";
+/// How long the coordinators may take: whoever waits does so for two seconds.
+const DEADLINE: Duration = Duration::from_millis(1_600);
+/// Most requests that are passed on at once.
+const PASSED_ON_MAX: usize = 16;
+
+/// The service.
+pub(crate) struct CarrierService {
+    shared: Arc<Shared>,
+    coordinators: Coordinators,
+    places: Semaphore,
+}
+
+impl CarrierService {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let (config, told) = (&shared.config, Arc::clone(&shared));
+        let learned = move || told.tables.coordinators();
+        let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), learned);
+        Self { shared, coordinators, places: Semaphore::new(PASSED_ON_MAX) }
+    }
+
+    async fn pass_on(&self, caller: &Caller, request: v1::ReportRequest) -> Result<v1::ReportResponse, ErrorDetail> {
+        let (node, incarnation) = node_sender(request.sender.as_ref())?;
+        let Some(life) = self.shared.life() else {
+            let why = "this node has no life in the cluster now; ask another one";
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
+        };
+        check_cluster(request.cluster.as_ref(), life.member.cluster)?;
+        let Some(row) = self.shared.tables.node(node) else {
+            let why = format!("node {node} is not known here; ask another one");
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
+        };
+        caller.check_name(REPORT, Role::Node, &row.name)?;
+        if let Some(over) = self.shared.over(node, incarnation) {
+            return Err(over.refusal());
+        }
+        let Ok(_place) = self.places.try_acquire() else {
+            let why = "this node passes on reports enough; ask another one";
+            return Err(ErrorDetail::new(ErrorKind::Overloaded, why));
+        };
+        let passed =
+            self.coordinators.call(DEADLINE, request, async |mut client, request| client.report(request).await);
+        let answer = passed.await;
+        self.shared.metrics.reports_passed_on.add(u64::from(answer.is_ok()));
+        answer
+    }
+}
+
+#[tonic::async_trait]
+impl Carrier for CarrierService {
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let caller = Caller::of(&request);
+        self.pass_on(&caller, request.into_inner()).await.map(Response::new).map_err(refuse)
+    }
+}
