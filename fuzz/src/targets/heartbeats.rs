@@ -149,6 +149,6 @@ pub(super) fn targets() -> Vec<Target> {
         Target { seeds: heartbeats, ..conversion!(Beats => beats::Beats) },
         Target { seeds: beat_answers, ..conversion!(BeatAnswers => beats::BeatAnswers) },
         Target { seeds: news, generate: Some(generate_news), ..conversion!(News => News) },
-        Target { generate: Some(generate_news), ..Target::new("wire/news of a life", taken_news, news) },
+        Target { generate: Some(generate_news), ..Target::new("wire/news-of-a-life", taken_news, news) },
     ]
 }
