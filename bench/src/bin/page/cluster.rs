@@ -142,8 +142,12 @@ fn online(push: &v1::PushRequest) -> Vec<v1::ReportRequest> {
     });
     let all: Vec<_> = assigned.collect();
     let sender = Some(v1::Sender { id: push.node, incarnation: push.incarnation });
-    let request =
-        |reports: &[_]| v1::ReportRequest { cluster: push.cluster.clone(), sender, reports: reports.to_vec() };
+    let request = |reports: &[_]| v1::ReportRequest {
+        cluster: push.cluster.clone(),
+        sender,
+        reports: reports.to_vec(),
+        ..Default::default()
+    };
     all.chunks(REPORTS_MAX).map(request).collect()
 }
 
