@@ -67,10 +67,19 @@ impl End {
 
 /// Tells when Raft ended by itself, by a storage error or a panic in it, and when this coordinator is a member no more.
 pub(crate) async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
+    let mut raft_ended = std::pin::pin!(quorum.raft_ended());
     loop {
-        tokio::select! {
+        let ended = tokio::select! {
             () = work.cancelled() => return,
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            () = tokio::time::sleep(LOOK_INTERVAL) => false,
+            () = &mut raft_ended => true,
+        };
+        if ended && quorum.view().fatal.is_none() {
+            // It tells of a failure of the disk itself, but not of a panic.
+            tracing::error!("raft ended without a reason: something in it has panicked");
+            failed
+                .send_replace(Some(End::Failed("raft ended without a reason; the log says where it panicked".into())));
+            return;
         }
         if let Some(end) = End::of(&quorum) {
             failed.send_replace(Some(end));

@@ -338,6 +338,12 @@ impl Quorum {
         Leadership { receiver: self.raft.server_metrics() }
     }
 
+    /// Returns once Raft runs no more, whatever ended it: it says why, except where it panicked.
+    pub(crate) async fn raft_ended(&self) {
+        let mut metrics = self.raft.metrics();
+        while metrics.changed().await.is_ok() {}
+    }
+
     /// Why the quorum takes no changes now, as far as this coordinator knows, which leads.
     pub(crate) fn read_only(&self) -> Option<String> {
         // Nearly always, and at once.

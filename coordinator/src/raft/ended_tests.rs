@@ -1,0 +1,18 @@
+//! What follows when Raft ends by itself.
+
+use super::test_founders::{SOON, founder, listening, until};
+use crate::Coordinator;
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn a_coordinator_whose_raft_had_panicked_went_on_without_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (peers, mut listeners) = listening(1).await;
+    let (id, listener) = listeners.remove(0);
+    let coordinator = Coordinator::start(listener, founder(id, &peers, directory.path())).await.unwrap();
+    let quorum = until("it to be open", async || coordinator.quorum().cloned().ok_or("not open".into())).await;
+    // As a panic leaves it: gone, without a word of why.
+    quorum.shutdown().await;
+    let error = timeout(SOON, coordinator.failed()).await.expect("it ends");
+    assert!(error.to_string().contains("raft ended without a reason"), "{error}");
+}
