@@ -62,6 +62,11 @@ impl MemoryParts {
     }
 }
 
+/// As many bytes as this machine, or the control group that the process runs in, may use, if that is less than was chosen.
+pub(crate) fn too_little_for(memory_bytes: Option<u64>) -> Option<u64> {
+    usable_bytes(Path::new("/")).filter(|usable| memory_bytes.is_some_and(|chosen| chosen > *usable))
+}
+
 /// Bytes of memory that this process may use, as far as the system below `root` tells: those of the machine, or of the tightest
 /// control group above the process.
 fn usable_bytes(root: &Path) -> Option<u64> {

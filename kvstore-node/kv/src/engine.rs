@@ -205,8 +205,8 @@ pub enum EngineError {
     },
     /// The directory is another engine's. It was not touched.
     #[error(
-        "the engine in {} is {found}, but {wanted} was asked for; say --engine {found}, or move that directory away so \
-         that its replicas are loaded from their peers",
+        "the engine in {} is {found}, but {wanted} was asked for; leave --engine out to go on with it. To change, \
+         have this node drained first (`archon node drain`) and start it with an empty directory: what has no other copy is in this one",
         directory.display()
     )]
     OtherEngine {
