@@ -11,8 +11,7 @@ async fn a_coordinator_whose_raft_had_panicked_went_on_without_it() {
     let (id, listener) = listeners.remove(0);
     let coordinator = Coordinator::start(listener, founder(id, &peers, directory.path())).await.unwrap();
     let quorum = until("it to be open", async || coordinator.quorum().cloned().ok_or("not open".into())).await;
-    // As a panic leaves it: gone, without a word of why.
-    quorum.shutdown().await;
+    quorum.break_raft().await;
     let error = timeout(SOON, coordinator.failed()).await.expect("it ends");
     assert!(error.to_string().contains("raft ended without a reason"), "{error}");
 }

@@ -344,6 +344,13 @@ impl Quorum {
         while metrics.changed().await.is_ok() {}
     }
 
+    /// Has Raft panic, as it does where something it relies on does not hold.
+    #[cfg(test)]
+    pub(super) async fn break_raft(&self) {
+        // Whoever asked learns nothing: it is gone.
+        let _ = self.raft.with_raft_state(|_| panic!("broken by a test")).await;
+    }
+
     /// Why the quorum takes no changes now, as far as this coordinator knows, which leads.
     pub(crate) fn read_only(&self) -> Option<String> {
         // Nearly always, and at once.
