@@ -103,13 +103,15 @@ async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let node = cluster.node_address("athens").to_owned();
     let client = client(&cluster, Duration::from_millis(500)).await;
-    Rows::written(&client, 20).await;
+    let written = Rows::written(&client, 20).await;
+    let found = cluster.archon_at(&node, &["kv", "get", "k/1"]);
+    assert_eq!((found.code, found.stdout.trim()), (0, "v/1"), "{}", found.stderr);
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
     }
     tokio::task::block_in_place(|| {
         wait_for("every read to be refused", Duration::from_secs(30), || {
-            let ran = cluster.archon_at(&node, &["kv", "get", "key-1", "--timeout", "500ms"]);
+            let ran = cluster.archon_at(&node, &["kv", "get", "k/1", "--timeout", "500ms"]);
             check(ran.code != 0 && ran.stdout.is_empty(), || format!("{} {}", ran.stdout, ran.stderr))
         });
     });
@@ -118,7 +120,7 @@ async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
     }
     cluster.wait_online();
     let patient = self::client(&cluster, Duration::from_secs(30)).await;
-    assert!(patient.get(b"key-1".to_vec()).await.expect("a get").is_some());
+    written.assert_there(&patient).await;
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub const MEMORY_BYTES_MIN: u64 = 256 * MIB;
 /// What a node takes where it cannot be found out how much the machine has, in bytes.
 const MEMORY_BYTES_UNKNOWN: u64 = 1024 * MIB;
 /// What a node has before it holds anything, in bytes.
-const EMPTY_BYTES: u64 = 64 * MIB;
+const EMPTY_BYTES: u64 = 96 * MIB;
 /// Which part of the machine a node takes unless told otherwise: others run there, too, and the system's own cache is worth as
 /// much to an engine as ours.
 const PART_OF_THE_MACHINE: u64 = 4;
@@ -102,8 +102,8 @@ mod tests {
             let counted =
                 parts.memtables_bytes + parts.row_cache_bytes + parts.engine_cache_bytes + parts.requests_bytes;
             assert!(counted <= parts.total_bytes / 8 * 5 + 8, "{parts:?}");
-            assert!(parts.memtables_bytes >= 48 * MIB && parts.requests_bytes >= 12 * MIB, "{parts:?}");
-            assert!(parts.row_cache_bytes >= 32 * MIB && parts.engine_cache_bytes >= 24 * MIB, "{parts:?}");
+            assert!(parts.memtables_bytes >= 40 * MIB && parts.requests_bytes >= 10 * MIB, "{parts:?}");
+            assert!(parts.row_cache_bytes >= 30 * MIB && parts.engine_cache_bytes >= 20 * MIB, "{parts:?}");
         }
         let large = MemoryParts::of(64 * 1024 * MIB);
         assert_eq!((large.memtables_bytes, large.requests_bytes), (MEMTABLES_BYTES_MAX, REQUESTS_BYTES_MAX));
