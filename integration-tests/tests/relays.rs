@@ -6,7 +6,6 @@ use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Network, Options, Scrape, http, wait_for};
 use archon_security::Role;
 use archon_skip::skipped;
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
@@ -392,14 +391,16 @@ fn lead_without_coordinators(options: &Options) {
         return skipped("no node is kept from calling coordinators: that needs root and network namespaces");
     }
     let mut cluster = start_relays(options);
-    let relays = wait_for("the list to say who relays", TIMEOUT, || {
+    // Whom the others choose is theirs: two may have the same relay.
+    let ((victim, relay), _) = wait_for("the list to say who is carried", TIMEOUT, || {
         let listed = cluster.json(&["node", "list"])?;
-        let via = listed.as_array().into_iter().flatten().filter_map(|row| row["via"].as_str().map(str::to_owned));
-        let relays: BTreeSet<String> = via.collect();
-        if relays.len() == 2 { Ok(relays) } else { Err(listed.to_string()) }
+        let carried = listed.as_array().into_iter().flatten().find_map(|row| {
+            let named = |key: &str| NODES.into_iter().find(|node| row[key] == *node);
+            Some((named("node")?, named("via")?))
+        });
+        carried.ok_or_else(|| listed.to_string())
     });
-    let others: Vec<&str> = NODES.into_iter().filter(|node| !relays.0.contains(*node)).collect();
-    let [victim, follower] = others[..] else { panic!("two of four relay: {relays:?}") };
+    let follower = NODES.into_iter().find(|node| ![victim, relay].contains(node)).expect("there are four");
     let is_copied = |row: &&serde_json::Value| {
         let copies = row["copies"].as_array().into_iter().flatten();
         row["leader"] == victim && copies.into_iter().any(|copy| copy["node"] == follower)

@@ -180,8 +180,11 @@ fn a_node_whose_certificate_was_withdrawn_knocked_for_ever() {
     let status = athens.wait_exit(TIMEOUT);
     assert_eq!(status.code(), Some(4), "{}", athens.log_tail(20));
     let log = athens.log();
-    let sentence = "the certificate of node/athens was withdrawn, and coordinators 1, 2, 3 refuse it";
-    assert!(log.contains(sentence) && log.contains("archon access readmit node/athens"), "{}", athens.log_tail(20));
+    // Two of three are enough, whichever they are.
+    for part in ["the certificate of node/athens was withdrawn, and coordinators ", "archon access readmit node/athens"]
+    {
+        assert!(log.contains(part), "{part}: {}", athens.log_tail(20));
+    }
     // So does one that is started with it.
     cluster.start_node("athens");
     let mut again = cluster.take_node("athens");
