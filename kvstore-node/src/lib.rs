@@ -65,7 +65,7 @@ pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
 pub use identity::IdentityError;
-pub use memory::{MEMORY_BYTES_MIN, MemoryParts};
+pub use memory::MEMORY_BYTES_MIN;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 

@@ -25,24 +25,24 @@ const REQUESTS_BYTES_MAX: u64 = NODE_BYTES_MAX as u64;
 
 /// The parts that a node's memory is divided into, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryParts {
+pub(crate) struct MemoryParts {
     /// All of it.
-    pub total_bytes: u64,
+    pub(crate) total_bytes: u64,
     /// Rows that the engine is not known to have, of all partitions.
-    pub memtables_bytes: u64,
+    pub(crate) memtables_bytes: u64,
     /// Rows of the engine that were read, kept for those who read them again.
-    pub row_cache_bytes: u64,
+    pub(crate) row_cache_bytes: u64,
     /// Blocks or pages that the engine keeps.
-    pub engine_cache_bytes: u64,
+    pub(crate) engine_cache_bytes: u64,
     /// Operations and answers under way.
-    pub requests_bytes: u64,
+    pub(crate) requests_bytes: u64,
     /// Messages that have not arrived whole: so much of clients, and as much of members.
-    pub partial_bytes: usize,
+    pub(crate) partial_bytes: usize,
 }
 
 impl MemoryParts {
     /// Divides so many bytes; no fewer than [`MEMORY_BYTES_MIN`].
-    pub fn of(total_bytes: u64) -> Self {
+    pub(crate) fn of(total_bytes: u64) -> Self {
         let total_bytes = total_bytes.max(MEMORY_BYTES_MIN);
         let divided = total_bytes - EMPTY_BYTES;
         let memtables_bytes = (divided / 4).min(MEMTABLES_BYTES_MAX);
@@ -54,17 +54,16 @@ impl MemoryParts {
         Self { total_bytes, memtables_bytes, row_cache_bytes, engine_cache_bytes, requests_bytes, partial_bytes }
     }
 
-    /// As chosen, or a quarter of what this machine, or the control group that the process runs in, may use.
-    pub fn chosen(memory_bytes: Option<u64>) -> Self {
-        Self::of(memory_bytes.unwrap_or_else(|| {
-            usable_bytes(Path::new("/")).map_or(MEMORY_BYTES_UNKNOWN, |bytes| bytes / PART_OF_THE_MACHINE)
-        }))
+    /// As chosen, or a quarter of what this machine, or the control group that the process runs in, may use. Warns of more than that.
+    pub(crate) fn chosen(memory_bytes: Option<u64>) -> Self {
+        let usable = usable_bytes(Path::new("/"));
+        let part = usable.map_or(MEMORY_BYTES_UNKNOWN, |bytes| bytes / PART_OF_THE_MACHINE);
+        if let (Some(chosen), Some(usable)) = (memory_bytes, usable.filter(|usable| memory_bytes > Some(*usable))) {
+            let why = "--memory is more than this process may use; choose less, or the system ends it";
+            tracing::warn!(chosen, usable, "{why}");
+        }
+        Self::of(memory_bytes.unwrap_or(part))
     }
-}
-
-/// As many bytes as this machine, or the control group that the process runs in, may use, if that is less than was chosen.
-pub(crate) fn too_little_for(memory_bytes: Option<u64>) -> Option<u64> {
-    usable_bytes(Path::new("/")).filter(|usable| memory_bytes.is_some_and(|chosen| chosen > *usable))
 }
 
 /// Bytes of memory that this process may use, as far as the system below `root` tells: those of the machine, or of the tightest

@@ -16,7 +16,7 @@ use crate::health::{Health, Pulse};
 use crate::holdings::Holdings;
 use crate::home::DirectoryHome;
 use crate::identity::DataDirectory;
-use crate::memory::{MemoryParts, too_little_for};
+use crate::memory::MemoryParts;
 use crate::peer::Peers;
 use crate::readiness::Readiness;
 use crate::recover::{Recovery, recover};
@@ -284,13 +284,6 @@ impl Node {
 fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     let directory = DataDirectory::open(&config.data_dir, &config.name, config.speaks, None)?;
     let memory = MemoryParts::chosen(config.memory_bytes);
-    if let Some(usable) = too_little_for(config.memory_bytes) {
-        tracing::warn!(
-            chosen = memory.total_bytes,
-            usable,
-            "--memory is more than this process may use; choose less, or the system ends it"
-        );
-    }
     tracing::info!(
         bytes = memory.total_bytes,
         memtables = memory.memtables_bytes,

@@ -91,8 +91,13 @@ impl RowCache {
             self.last += 1;
             NonZeroU64::MIN.saturating_add(self.last)
         });
-        if cost(&key, row) <= self.rows.capacity() / ROW_PART {
-            self.rows.insert(RowKey { of, key }, row.map(Bytes::copy_from_slice));
+        self.keep(RowKey { of, key }, row);
+    }
+
+    /// Keeps a row in memory of its own, unless it takes too large a part.
+    fn keep(&mut self, key: RowKey, row: Option<&[u8]>) {
+        if cost(&key.key, row) <= self.rows.capacity() / ROW_PART {
+            self.rows.insert(key, row.map(Bytes::copy_from_slice));
         }
     }
 
@@ -101,9 +106,8 @@ impl RowCache {
         let Some(of) = of.0 else { return };
         for (key, row) in rows {
             // Anew, in its own memory here as well, since it may be a small part of a long entry of the log.
-            let Some((held, _)) = self.rows.remove(&Asked { of, key }) else { continue };
-            if cost(key, row.map(|row| &row[..])) <= self.rows.capacity() / ROW_PART {
-                self.rows.insert(held, row.map(|row| Bytes::copy_from_slice(row)));
+            if let Some((held, _)) = self.rows.remove(&Asked { of, key }) {
+                self.keep(held, row.map(|row| &row[..]));
             }
         }
     }
