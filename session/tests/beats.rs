@@ -9,7 +9,7 @@ use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Gr
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
-use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, RelayAddress, Version};
+use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, RelayAddress};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -59,17 +59,7 @@ fn judged(answer: BeatAnswer) -> Judged {
 }
 
 fn beat(number: u64) -> Beat {
-    Beat {
-        node: NODE,
-        incarnation: LIFE,
-        number,
-        table_version: Version::ZERO,
-        stopping: false,
-        push_key: PushKey::new(Uuid::from_u128(5)),
-        load: None,
-        doors: None,
-        proof: bytes::Bytes::new(),
-    }
+    support::beat(NODE, LIFE, number)
 }
 
 /// A member's side: its coordinators, its streams, and the numbers whose answers were taken in.

@@ -4,12 +4,30 @@
 pub mod relaying;
 
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
+use archon_proto::convert::beats::Beat;
+use archon_types::{Incarnation, NodeId, PushKey, Version};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 /// How long something is waited for that is to happen.
 pub const SOON: Duration = Duration::from_secs(20);
+
+/// A heartbeat of a member of which there is nothing to say.
+pub fn beat(node: NodeId, incarnation: Incarnation, number: u64) -> Beat {
+    Beat {
+        node,
+        incarnation,
+        number,
+        table_version: Version::ZERO,
+        stopping: false,
+        push_key: PushKey::new(Uuid::from_u128(5)),
+        load: None,
+        doors: None,
+        proof: bytes::Bytes::new(),
+    }
+}
 
 /// A coordinator's listener, or a relay's.
 pub struct Played {

@@ -10,9 +10,7 @@ use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_security::{BeatKey, Transport};
 use archon_session::{Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayStreams};
-use archon_types::{
-    ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, PushKey, RelayAddress, Version,
-};
+use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, RelayAddress, Version};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -192,17 +190,7 @@ impl Carried {
     }
 
     pub fn beat(&self, number: u64) -> Beat {
-        Beat {
-            node: self.node,
-            incarnation: LIFE,
-            number,
-            table_version: Version::ZERO,
-            stopping: false,
-            push_key: PushKey::new(Uuid::from_u128(5)),
-            load: None,
-            doors: None,
-            proof: bytes::Bytes::new(),
-        }
+        super::beat(self.node, LIFE, number)
     }
 
     /// Beats by the relay once, and then listens until a lease was taken in, if `until_taken`.

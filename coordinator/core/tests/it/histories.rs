@@ -1,6 +1,6 @@
 //! Two recoveries begin a generation of one number, from two states: nobody takes the one for the other (rule 60).
 
-use crate::bed::{TestBed, boxed, part, register, settings};
+use crate::bed::{TestBed, boxed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
@@ -59,15 +59,7 @@ impl Directory {
 
     /// That of a node of before.
     fn of(bed: &TestBed, name: &str) -> Self {
-        let row = bed.state.node_by_name(name).expect("a node").clone();
-        let held = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
-        let held = held.map(|copy| copy.id).collect();
-        let said = Register {
-            held,
-            last_incarnation: row.activated,
-            ..Register::new(name, row.node.address, row.storage, row.boot)
-        };
-        Self { said: speaking(said), boots: 0 }
+        Self { said: speaking(bed.registration(name)), boots: 0 }
     }
 
     /// It is started, and registers with the coordinators of `bed`; what it is answered it stores.
@@ -94,15 +86,9 @@ impl Directory {
     }
 
     /// The same, and then it tells where the log of its copy ends.
-    fn tells(&mut self, bed: &mut TestBed, (epoch, seq): (u64, u64)) -> NodeId {
+    fn tells(&mut self, bed: &mut TestBed, end: (u64, u64)) -> NodeId {
         let (node, _) = self.registers(bed).expect("it is taken in");
-        for duty in duties(&bed.state, node).expect("it is active") {
-            let Duty::Inspect { placement } = duty else { panic!("it is asked for nothing else: {duty:?}") };
-            let (epoch, last) = (Epoch::new(epoch), Position::new(Epoch::new(epoch), Seq::new(seq)));
-            let fact = Fact::Inspected { last };
-            let report = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact };
-            bed.report(node, &report).expect("it is listened to");
-        }
+        bed.tell_end(node, end);
         node
     }
 }

@@ -34,29 +34,12 @@ fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
     bed.liveness = Liveness::new(bed.now);
 }
 
-/// What the node's directory is said to be.
-fn said(bed: &TestBed, name: &str) -> Register {
-    let row = bed.state.node_by_name(name).expect("a node").clone();
-    let own = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
-    Register {
-        held: own.map(|copy| copy.id).collect(),
-        last_incarnation: row.activated,
-        ..Register::new(name, row.node.address, row.storage, BootId::new(Uuid::from_u128(4_000)))
-    }
-}
-
 /// A node comes with what it holds, and tells where the logs of its copies end: in this epoch, at this place.
-fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), (epoch, seq): (u64, u64)) -> NodeId {
-    let mut register = said(bed, name);
+fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), end: (u64, u64)) -> NodeId {
+    let mut register = bed.registration(name);
     change(&mut register);
     let node = bed.join_with(register);
-    for duty in duties(&bed.state, node).expect("it is active") {
-        let Duty::Inspect { placement } = duty else { panic!("it is asked for nothing else: {duty:?}") };
-        let (epoch, last) = (Epoch::new(epoch), Position::new(Epoch::new(epoch), Seq::new(seq)));
-        let fact = Fact::Inspected { last };
-        let report = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact };
-        bed.report(node, &report).expect("it is listened to");
-    }
+    bed.tell_end(node, end);
     node
 }
 
@@ -148,7 +131,7 @@ fn a_node_that_was_started_again_meanwhile_was_behind_what_it_was_told_since() {
 
 fn a_node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
     let mut bed = recovered(mutant);
-    let mut later = said(&bed, "athens");
+    let mut later = bed.registration("athens");
     later.last_incarnation = Some(Incarnation::new(first_number(3) + 5));
     later.expects = bed.state.node_by_storage(later.storage).map(|row| row.node.incarnation);
     matches!(bed.one(Command::Register(Box::new(later))), Response::Refused(error) if error.message.contains("--generation 4"))
@@ -157,7 +140,7 @@ fn a_node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
 #[test]
 fn another_recovery_of_the_same_state_took_over_nodes_of_the_first() {
     let mut bed = recovered(None);
-    let mut register = said(&bed, "athens");
+    let mut register = bed.registration("athens");
     // It lived in a second generation already: in that of another recovery.
     register.last_incarnation = Some(Incarnation::new(first_number(2) + 40));
     assert_eq!(bed.refused(Command::Register(Box::new(register))), ErrorKind::OtherHistory);

@@ -235,6 +235,28 @@ impl TestBed {
     }
 
     /// The report of a fact, with the epoch and version of the present row.
+    /// What a process says of the directory of this node when it registers.
+    pub fn registration(&self, name: &str) -> Register {
+        let row = self.state.node_by_name(name).expect("a node").clone();
+        let own = self.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
+        Register {
+            held: own.map(|copy| copy.id).collect(),
+            last_incarnation: row.activated,
+            ..Register::new(name, row.node.address, row.storage, BootId::new(Uuid::from_u128(4_000)))
+        }
+    }
+
+    /// A node of before a recovery tells where the logs of its copies of the first partition end: in this epoch, at this place.
+    pub fn tell_end(&mut self, node: NodeId, (epoch, seq): (u64, u64)) {
+        for duty in duties(&self.state, node).expect("it is active") {
+            let Duty::Inspect { placement } = duty else { panic!("it is asked for nothing else: {duty:?}") };
+            let (epoch, last) = (Epoch::new(epoch), Position::new(Epoch::new(epoch), Seq::new(seq)));
+            let fact = Fact::Inspected { last };
+            let report = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact };
+            self.report(node, &report).expect("it is listened to");
+        }
+    }
+
     pub fn fact(&self, index: u32, placement: PlacementId, fact: Fact) -> Report {
         let row = self.row(index);
         Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact }
