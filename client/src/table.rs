@@ -2,15 +2,17 @@
 
 mod dropped;
 mod fetch;
+mod history;
 
 use self::dropped::says_dropped;
-use self::fetch::{FETCH_TIMEOUT, fetch, fetch_any, shuffled};
+use self::fetch::{FETCH_TIMEOUT, Fetched, fetch, fetch_any, shuffled};
+use self::history::History;
 use crate::error::Error;
 use crate::retry::Backoff;
 use crate::shared::Shared;
 use arc_swap::{ArcSwap, Guard};
 use archon_security::is_refused_for_good;
-use archon_types::{ErrorDetail, ErrorKind, Holds, NodeStatus, PartitionTable, TableDelta, Version};
+use archon_types::{ErrorDetail, ErrorKind, GenerationKey, Holds, NodeStatus, PartitionTable, TableDelta, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +38,8 @@ const HINT_JITTER_MS: u64 = 5;
 pub(crate) struct TableCache {
     name: String,
     current: ArcSwap<PartitionTable>,
-    /// Held while a new value is made from the current one.
-    writing: Mutex<()>,
+    /// The key of the generation that the table is of. Held while a new value is made from the current one.
+    generation_key: Mutex<GenerationKey>,
     /// The newest version any server said it holds.
     hinted: AtomicU64,
     /// The newest hint that a refresh has answered, whether or not it brought that version: a version may belong to
@@ -64,10 +66,10 @@ impl TableCache {
             };
             let fetching = fetch_any(shared, name, Version::ZERO, Version::ZERO, sources);
             let detail = match shared.measures.fetching(fetching).await {
-                Ok(fetched) => match PartitionTable::from_whole(fetched.delta) {
+                Ok(Fetched { delta, generation_key, .. }) => match PartitionTable::from_whole(delta) {
                     Some(table) => {
                         shared.measures.refreshed(table.version());
-                        return Ok(Self::new(name, table));
+                        return Ok(Self::new(name, table, generation_key));
                     }
                     None => ErrorDetail::new(ErrorKind::Internal, "asked for a whole table, a server sent a part"),
                 },
@@ -96,12 +98,12 @@ impl TableCache {
         }
     }
 
-    fn new(name: &str, table: PartitionTable) -> Self {
+    fn new(name: &str, table: PartitionTable, generation_key: GenerationKey) -> Self {
         Self {
             name: name.to_owned(),
             changed: watch::Sender::new(table.version()),
             current: ArcSwap::from_pointee(table),
-            writing: Mutex::new(()),
+            generation_key: Mutex::new(generation_key),
             hinted: AtomicU64::new(0),
             followed: AtomicU64::new(0),
             wanted: Notify::new(),
@@ -144,11 +146,11 @@ impl TableCache {
         let sources = self.sources(shared);
         match shared.measures.fetching(fetch_any(shared, &self.name, since, at_least, sources)).await {
             Ok(fetched) => {
-                if !self.merge(shared, fetched.delta)
+                if !self.take(shared, fetched)
                     && let Ok(whole) =
                         fetch_any(shared, &self.name, Version::ZERO, Version::ZERO, self.sources(shared)).await
                 {
-                    self.merge(shared, whole.delta);
+                    self.take(shared, whole);
                 }
                 self.followed.fetch_max(hinted, Ordering::Relaxed);
             }
@@ -157,10 +159,50 @@ impl TableCache {
         }
     }
 
-    /// Takes in a delta. `false` if there is a gap before it, or it is another table's.
-    fn merge(&self, shared: &Shared, delta: TableDelta) -> bool {
-        let _writing = self.writing.lock();
+    /// Takes in an answer. `false` if the whole table is needed instead: there is a gap before it, it is another table's, or another
+    /// history of the cluster counts from now on.
+    fn take(&self, shared: &Shared, fetched: Fetched) -> bool {
+        let mut key = self.generation_key.lock();
+        let Fetched { delta, generation_key, decides } = fetched;
         let held = self.current.load_full();
+        match History::of((held.version(), *key), (delta.version, generation_key), decides) {
+            History::Same => self.merge(shared, &held, delta),
+            History::Left => true,
+            History::Replaces => {
+                let replaced = self.replace(shared, &held, delta);
+                if replaced {
+                    *key = generation_key;
+                }
+                replaced
+            }
+        }
+    }
+
+    /// Another history of the cluster counts: nothing that was heard of the one before does. `false` if the table is not whole.
+    fn replace(&self, shared: &Shared, held: &PartitionTable, delta: TableDelta) -> bool {
+        let Some(table) = PartitionTable::from_whole(delta) else { return false };
+        let version = table.version();
+        tracing::info!(table = self.name, %version, before = %held.version(), "the cluster has begun a new generation");
+        if table.table().id != held.table().id {
+            self.note_dropped(shared);
+            return true;
+        }
+        self.hinted.store(0, Ordering::Relaxed);
+        self.followed.store(0, Ordering::Relaxed);
+        self.store(shared, table);
+        true
+    }
+
+    fn store(&self, shared: &Shared, table: PartitionTable) {
+        let version = table.version();
+        shared.measures.refreshed(version);
+        self.current.store(Arc::new(table));
+        self.changed.send_replace(version);
+        shared.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Takes in a delta. `false` if there is a gap before it, or it is another table's.
+    fn merge(&self, shared: &Shared, held: &PartitionTable, delta: TableDelta) -> bool {
         if delta.table.id > held.table().id {
             // Another one goes by the name: this one is gone.
             self.note_dropped(shared);
@@ -176,7 +218,7 @@ impl TableCache {
         if !news {
             return true;
         }
-        let mut next = (*held).clone();
+        let mut next = held.clone();
         let removed = delta.removed.clone();
         if !next.merge(delta) {
             return false;
@@ -185,10 +227,7 @@ impl TableCache {
             if let Some(removed) = removed {
                 shared.connections.forget(&removed);
             }
-            let version = next.version();
-            self.current.store(Arc::new(next));
-            self.changed.send_replace(version);
-            shared.changes.send_modify(|count| *count = count.wrapping_add(1));
+            self.store(shared, next);
         }
         true
     }
@@ -251,7 +290,7 @@ impl TableCache {
         let (since, began) = (self.load().version(), Instant::now());
         let fetched = fetch(shared, &source, &self.name, since, POLL_WAIT, POLL_WAIT + POLL_SLACK).await;
         let gap = match fetched {
-            Ok(fetched) => !self.merge(shared, fetched.delta),
+            Ok(fetched) => !self.take(shared, fetched),
             Err(detail) if says_dropped(&detail, since) => {
                 self.note_dropped(shared);
                 return None;
@@ -264,7 +303,7 @@ impl TableCache {
         };
         if gap && let Ok(whole) = fetch(shared, &source, &self.name, Version::ZERO, Duration::ZERO, FETCH_TIMEOUT).await
         {
-            self.merge(shared, whole.delta);
+            self.take(shared, whole);
         }
         (self.load().version() == since && began.elapsed() < POLL_WAIT / 2).then_some(Duration::ZERO)
     }

@@ -10,23 +10,10 @@ use bytes::Bytes;
 use futures::future::join_all;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use support::{Behaviour, FakeCluster};
+use support::{Behaviour, FakeCluster, wait_for};
 
 async fn client_of(cluster: &FakeCluster) -> Client {
     Client::builder(cluster.addresses()).timeout(Duration::from_secs(10)).build().await.unwrap()
-}
-
-/// Waits until `condition` holds, without sleeping longer than needed; fails with the last state.
-async fn wait_for<T: std::fmt::Debug>(what: &str, state: impl Fn() -> T, condition: impl Fn(&T) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let now = state();
-        if condition(&now) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "waited for {what}; last: {now:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, conn
 use archon_proto::convert::session::Member;
 use archon_session::{Clock, RelayStreams};
 use archon_types::{
-    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, OVER_SINCE, Over, PROTOCOL_FIRST,
-    PushKey, Settings, Version, carried_max,
+    BootId, ClusterId, ErrorDetail, ErrorKind, GenerationKey, Incarnation, LeaseTiming, NodeId, OVER_SINCE, Over,
+    PROTOCOL_FIRST, PushKey, Settings, Version, carried_max,
 };
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Life {
     /// Cluster, node and incarnation.
     pub(crate) member: Member,
+    /// Of the generation in which it was given.
+    pub(crate) generation_key: GenerationKey,
     /// Heartbeat and lease of the cluster; they never change.
     pub(crate) timing: LeaseTiming,
     /// How long a follower may leave its leader without an answer, as the last answer to a heartbeat said.
@@ -44,9 +46,10 @@ pub(crate) struct Life {
 
 impl Life {
     /// A registration that was answered with these settings.
-    pub(crate) fn new(member: Member, settings: &Settings, grants: Arc<Grants>) -> Self {
+    pub(crate) fn new(member: Member, generation_key: GenerationKey, settings: &Settings, grants: Arc<Grants>) -> Self {
         let replication_timeout_ms = AtomicU64::new(settings.replication_timeout_ms);
-        Self { member, timing: settings.timing, replication_timeout_ms, grants, over: CancellationToken::new() }
+        let timing = settings.timing;
+        Self { member, generation_key, timing, replication_timeout_ms, grants, over: CancellationToken::new() }
     }
 
     /// How long a follower may leave its leader without an answer.

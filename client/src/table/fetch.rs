@@ -4,11 +4,11 @@ use super::PIECES_MAX;
 use super::dropped::says_dropped;
 use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::ids::{check_address, cluster_id};
+use archon_proto::convert::ids::{check_address, cluster_id, generation_key};
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
 use archon_security::{Expected, is_refused_for_good};
-use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, TableDelta, TablePiece, Version};
+use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, GenerationKey, TableDelta, TablePiece, Version};
 use futures::stream::{FuturesUnordered, StreamExt};
 use rand::seq::SliceRandom;
 use std::collections::VecDeque;
@@ -29,6 +29,10 @@ const COORDINATORS_MAX: usize = 64;
 /// A server's answer, checked.
 pub(super) struct Fetched {
     pub(super) delta: TableDelta,
+    /// Of the generation in which the server lives.
+    pub(super) generation_key: GenerationKey,
+    /// The server is a coordinator, or the only one who is asked: it says which history of the cluster counts.
+    pub(super) decides: bool,
 }
 
 /// Both lists, each in random order, the first before the second, without doubles.
@@ -136,13 +140,16 @@ pub(super) async fn fetch(
     };
     let (mut held, mut limit) = (None, limit);
     for _ in 0..PIECES_MAX {
-        let piece = fetch_piece(shared, &mut client, source, request.clone(), limit).await?;
+        let (piece, generation_key) = fetch_piece(shared, &mut client, source, request.clone(), limit).await?;
         if piece.delta.table.name != name {
             let message = format!("{source} was asked for table {name:?} and sent {:?}", piece.delta.table.name);
             return Err(ErrorDetail::new(ErrorKind::Internal, message));
         }
         match Assembly::take(&mut held, piece) {
-            Assembled::Whole(delta) => return Ok(Fetched { delta }),
+            Assembled::Whole(delta) => {
+                let decides = shared.via.is_some() || shared.coordinators().iter().any(|address| address == source);
+                return Ok(Fetched { delta, generation_key, decides });
+            }
             Assembled::More(next) => (request.from, request.wait_ms, limit) = (next, 0, FETCH_TIMEOUT),
             Assembled::Gap => {
                 let message = format!("{source} sent pieces of table {name:?} that do not go together");
@@ -154,14 +161,14 @@ pub(super) async fn fetch(
     Err(ErrorDetail::new(ErrorKind::Internal, message))
 }
 
-/// One piece of a table.
+/// One piece of a table, and the key of the generation in which whoever sent it lives.
 async fn fetch_piece(
     shared: &Shared,
     client: &mut TableClient<TracedChannel>,
     source: &str,
     request: v1::GetTableRequest,
     limit: Duration,
-) -> Result<TablePiece, ErrorDetail> {
+) -> Result<(TablePiece, GenerationKey), ErrorDetail> {
     let response = match timeout(limit, client.get_table(request)).await {
         Ok(Ok(response)) => response.into_inner(),
         Ok(Err(status)) => {
@@ -179,13 +186,14 @@ async fn fetch_piece(
     let delta = response
         .delta
         .ok_or_else(|| ErrorDetail::new(ErrorKind::Internal, format!("{source} sent an answer without a table")))?;
-    let piece = TablePiece::try_from(delta).map_err(|error| {
-        ErrorDetail::new(ErrorKind::Internal, format!("{source} sent a table that cannot be read: {error}"))
-    })?;
+    let unreadable =
+        |error| ErrorDetail::new(ErrorKind::Internal, format!("{source} sent a table that cannot be read: {error}"));
+    let piece = TablePiece::try_from(delta).map_err(unreadable)?;
+    let key = generation_key(&response.generation_key, "GetTableResponse.generation_key").map_err(unreadable)?;
     shared.check_cluster(cluster)?;
     let mut coordinators = response.coordinators;
     coordinators.retain(|address| check_address(address, "coordinator").is_ok());
     coordinators.truncate(COORDINATORS_MAX);
     shared.learn_coordinators(coordinators);
-    Ok(piece)
+    Ok((piece, key))
 }

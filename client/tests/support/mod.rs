@@ -4,14 +4,15 @@
 
 use archon_frames::{Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_proto::convert::error::status_of;
+use archon_proto::convert::ids::key_bytes;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, KeyRange, Keys, Millis, Node, NodeId, Op, OpId,
-    Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, ScanOrder,
-    Table, TableDelta, TableId, TablePiece, Version,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, KeyRange, Keys, Millis, Node,
+    NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState,
+    Revision, ScanOrder, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -122,6 +123,19 @@ impl Store {
     }
 }
 
+/// Waits until `condition` holds, without sleeping longer than needed; fails with the last state.
+pub(crate) async fn wait_for<T: std::fmt::Debug>(what: &str, state: impl Fn() -> T, condition: impl Fn(&T) -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let now = state();
+        if condition(&now) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "waited for {what}; last: {now:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// What is counted and steered at one node.
 pub(crate) struct NodeState {
     pub(crate) id: NodeId,
@@ -142,6 +156,8 @@ pub(crate) struct NodeState {
     pub(crate) hint: AtomicU64,
     pub(crate) log_time: AtomicU64,
     pub(crate) coordinators: Mutex<Vec<String>>,
+    /// Of the generation in which the node lives.
+    pub(crate) generation_key: Mutex<GenerationKey>,
     /// Sends the whole table whatever the client holds, as a confused server might.
     pub(crate) whole: AtomicBool,
     /// The version by which the table was dropped; zero while it is there.
@@ -282,6 +298,7 @@ impl FakeCluster {
                 hint: AtomicU64::new(0),
                 log_time: AtomicU64::new(0),
                 coordinators: Mutex::new(Vec::new()),
+                generation_key: Mutex::new(GenerationKey::NIL),
                 whole: AtomicBool::new(false),
                 dropped: AtomicU64::new(0),
                 cuts: AtomicBool::new(false),
@@ -404,6 +421,7 @@ impl table_server::Table for Service {
             cluster: Some(self.0.cluster.into()),
             delta: Some(piece.into()),
             coordinators: self.0.coordinators.lock().unwrap().clone(),
+            generation_key: key_bytes(*self.0.generation_key.lock().unwrap()),
         }))
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Context, check_named, refuse};
 use archon_coordinator_core::{table_piece, table_ready};
+use archon_proto::convert::ids::key_bytes;
 use archon_proto::v1;
 use archon_proto::v1::table_server::Table;
 use archon_security::Caller;
@@ -101,6 +102,7 @@ impl Tables {
                 cluster: Some(state.cluster.into()),
                 delta: piece.map(Into::into),
                 coordinators: quorum.coordinators(),
+                generation_key: key_bytes(state.generation_key(state.generation)),
             })
         })
     }

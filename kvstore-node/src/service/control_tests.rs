@@ -16,8 +16,8 @@ use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
 use archon_proto::convert::session::Member;
 use archon_session::BootClock;
 use archon_types::{
-    ClusterId, Duty, Epoch, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState,
-    Settings, TableId, Version,
+    ClusterId, Duty, Epoch, GenerationKey, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement,
+    ReplicaState, Settings, TableId, Version,
 };
 use archon_wal::{Wal, WalConfig};
 use std::ops::Bound;
@@ -70,7 +70,8 @@ impl Rig {
 
     fn begin_life(&self, incarnation: u64) {
         let member = Member { cluster: CLUSTER, node: NODE, incarnation: Incarnation::new(incarnation) };
-        self.context.shared.begin_life(Life::new(member, &Settings::default(), Arc::new(Grants::new())));
+        let (key, settings) = (GenerationKey::NIL, Settings::default());
+        self.context.shared.begin_life(Life::new(member, key, &settings, Arc::new(Grants::new())));
     }
 
     /// Pushes to one life that the node is to host a copy that it never held.

@@ -78,6 +78,7 @@ impl Table for TableService {
             cluster: Some(life.member.cluster.into()),
             delta: Some(delta.into()),
             coordinators: shared.tables.coordinators(),
+            generation_key: ids::key_bytes(life.generation_key),
         }))
     }
 }

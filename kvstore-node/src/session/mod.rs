@@ -119,7 +119,7 @@ impl Session {
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
             (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
             let grants = Arc::new(Grants::new());
-            self.shared.begin_life(Life::new(member, &registered.settings, grants));
+            self.shared.begin_life(Life::new(member, registered.generation_key, &registered.settings, grants));
             self.shared.load.report_all();
             self.shared.note_protocol(registered.protocol);
             self.shared.metrics.registrations.add(1);
