@@ -14,7 +14,6 @@ mod beat_key;
 mod behalf;
 mod caller;
 mod certificate;
-mod ciphers;
 mod complaints;
 mod credentials;
 mod error;

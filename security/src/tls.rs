@@ -1,7 +1,6 @@
 //! TLS as a member speaks it: both sides show certificates of the cluster's authority, and each looks at whom the other's names.
 
 use crate::certificate::{Certificate, date};
-use crate::ciphers::provider;
 use crate::complaints::Complaints;
 use crate::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE};
 use crate::error::TlsError;
@@ -353,7 +352,7 @@ impl Loaded {
     fn load(directory: &Path, withdrawn: &Arc<Withdrawn>) -> Result<Self, CredentialsError> {
         let credentials = Credentials::load(directory, SystemTime::now())?;
         let wrong = |why: String| CredentialsError::Content { file: directory.join(AUTHORITIES_FILE), why };
-        let provider = Arc::new(provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let shown = Arc::new(SingleCertAndKey::from(Arc::clone(&credentials.certified)));
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&credentials.authorities), Arc::clone(&provider));
