@@ -15,6 +15,6 @@ pub(super) struct Kept<B> {
     pub(super) beat: Option<B>,
     /// Whether it has left once.
     pub(super) departed: bool,
-    /// Whether it is a node's, or a participant's.
+    /// Whether it is a node's, or a participant's, by the rows of when it came first or of when rows came last.
     pub(super) is_node: bool,
 }

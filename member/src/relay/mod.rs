@@ -166,13 +166,14 @@ impl<B: Carried> Relay<B> {
             self.members.extract_if(node..=node, |_, kept| kept.newest.0 == life.0).for_each(drop);
             return Took::Over(over); // rule 72
         }
-        match self.members.get(&node) {
-            Some(kept) if life <= kept.newest && !self.broken.breaks(Mutant::OlderBeatTaken) => return Took::Old, // rule 66
-            Some(_) => {}
-            None if !self.has_room(node, rows) => return Took::Busy,
-            None => {}
+        let known = self.members.get(&node);
+        if known.is_some_and(|kept| life <= kept.newest) && !self.broken.breaks(Mutant::OlderBeatTaken) {
+            return Took::Old; // rule 66
         }
-        let is_node = rows.is_node(node);
+        let is_node = known.map_or_else(|| rows.is_node(node), |kept| kept.is_node);
+        if known.is_none() && !self.has_room(is_node, rows) {
+            return Took::Busy;
+        }
         self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false, is_node });
         if self.silent.is_some() {
             return Took::Waits;
@@ -185,11 +186,10 @@ impl<B: Carried> Relay<B> {
     }
 
     /// Whether it carries for one more. Participants take no node's place (rule 81): there may be any number of them.
-    fn has_room(&self, member: NodeId, rows: &(impl Rows + ?Sized)) -> bool {
+    fn has_room(&self, is_node: bool, rows: &(impl Rows + ?Sized)) -> bool {
         if self.broken.breaks(Mutant::ParticipantsCrowdOut) {
             return self.members.len() < rows.members_max();
         }
-        let is_node = rows.is_node(member);
         let carried = self.members.values().filter(|kept| kept.is_node == is_node).count();
         carried < if is_node { rows.members_max() } else { PARTICIPANTS_CARRIED_MAX }
     }
@@ -203,6 +203,8 @@ impl<B: Carried> Relay<B> {
         self.members.retain(|node, kept| {
             let over = rows.over(*node, kept.newest.0);
             told.extend(over.map(|over| RelayEffect::Over(kept.from, over)));
+            // Its row may have come after its first heartbeat.
+            kept.is_node = rows.is_node(*node);
             over.is_none()
         });
         told

@@ -1,5 +1,6 @@
 use super::*;
 use archon_types::Version;
+use std::cell::Cell;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Beat(u64, u64, u64);
@@ -271,6 +272,41 @@ fn participants_leave_nodes_their_places(mutant: Option<Mutant>) -> bool {
     let node = relay.heard(from(5_000, 1), Beat(1, 5, 1), &OneNode, at(2));
     let other = relay.heard(from(5_001, 1), Beat(2, 5, 1), &OneNode, at(2));
     (*last, node, other) == (Took::Busy, Took::Leaves, Took::Busy) && others.iter().all(|took| *took == Took::Leaves)
+}
+
+/// Counts how often it is asked who is a node; nobody is, until somebody is.
+#[derive(Default)]
+struct Asked {
+    times: Cell<u32>,
+    nodes: Cell<bool>,
+}
+
+impl Rows for Asked {
+    fn members_max(&self) -> usize {
+        1
+    }
+
+    fn is_node(&self, _: NodeId) -> bool {
+        self.times.set(self.times.get() + 1);
+        self.nodes.get()
+    }
+
+    fn over(&self, _: NodeId, _: Incarnation) -> Option<Over> {
+        None
+    }
+}
+
+#[test]
+fn each_heartbeat_had_the_rows_asked_again_whether_it_is_a_nodes() {
+    let (mut relay, rows) = (broken(None), Asked::default());
+    for number in 1..=5 {
+        assert_eq!(relay.heard(from(1, number), Beat(1, 5, number), &rows, at(number)), Took::Leaves);
+    }
+    assert_eq!(rows.times.get(), 1);
+    // Its row comes: from then on it takes a node's place.
+    rows.nodes.set(true);
+    assert_eq!(relay.rows_changed(&rows), []);
+    assert_eq!(relay.heard(from(2, 1), Beat(2, 5, 1), &rows, at(6)), Took::Busy);
 }
 
 archon_types::shown_by! {
