@@ -1,6 +1,8 @@
 //! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
 
 mod asked;
+mod coordinators;
+mod everything;
 mod turn;
 
 use crate::image::DiskImage;
@@ -11,7 +13,7 @@ use crate::process::{environment, spawn};
 use crate::release::Release;
 use crate::wait::wait_for;
 use archon_client::{Admin, Client, ClientBuilder, Role, Transport};
-use archon_local_cluster::{Issuer, Member, Place, Process, YOU, newcomer_arguments, node_arguments};
+use archon_local_cluster::{Issuer, Member, Place, Process, YOU, node_arguments};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,9 +23,6 @@ use turn::Turn;
 
 pub use archon_local_cluster::TIMEOUT;
 pub use asked::Ran;
-
-/// Size of a member's own disk; its file takes what is written to it.
-const DISK_MEGABYTES: u64 = 1_024;
 
 /// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
 #[derive(Debug)]
@@ -166,36 +165,6 @@ impl Cluster {
         &mut self.links
     }
 
-    /// Starts (again) coordinator `index`, from 0.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    pub fn start_coordinator(&mut self, index: usize) {
-        let environment = self.environment_of(&coordinator_name(index));
-        let process = self.coordinators[index].start(&environment, self.directory.path());
-        self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
-    }
-
-    /// Gives every coordinator, none of which runs, an address that none had before, and starts them on the data they have. `peers`: what
-    /// the one at an index is told of where all are.
-    ///
-    /// # Panics
-    /// If one cannot be started.
-    pub fn move_coordinators(&mut self, peers: impl Fn(usize, &[String]) -> Vec<String>) {
-        let names: Vec<String> = (0..self.coordinators.len()).map(coordinator_name).collect();
-        let places: Vec<Place> = names.iter().map(|name| self.links.add(name)).collect();
-        let addresses: Vec<String> = places.iter().map(|place| place.reached_at.clone()).collect();
-        for (index, (name, place)) in names.iter().zip(places).enumerate() {
-            assert!(self.coordinators[index].process().is_none(), "{name} runs");
-            let (id, data) = (index as u64 + 1, self.data_directory(name));
-            let arguments = self.options.layout().coordinator(id, &place, &peers(index, &addresses), &data);
-            self.coordinators[index] = self.member((Role::Coordinator, &id.to_string()), name, place, arguments);
-        }
-        for index in 0..names.len() {
-            self.start_coordinator(index);
-        }
-    }
-
     /// Starts a node that does not run at its address on its data, and tells it where coordinators are by now.
     ///
     /// # Panics
@@ -206,23 +175,6 @@ impl Cluster {
         let member = self.member((Role::Node, name), name, place, arguments);
         self.nodes.insert(name.to_owned(), member);
         self.start_node(name);
-    }
-
-    /// Starts a coordinator that joins through those that were started before, and gives its index.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    pub fn join_coordinator(&mut self, flags: &[&str]) -> usize {
-        let (index, through) = (self.coordinators.len(), self.coordinator_addresses());
-        let (id, name) = (index as u64 + 1, coordinator_name(index));
-        let (place, data) = (self.links.add(&name), self.data_directory(&name));
-        let mut arguments = newcomer_arguments(id, &place, &through, &data);
-        arguments.extend(flags.iter().map(Into::into));
-        arguments.extend(self.metrics_arguments(&name));
-        let member = self.member((Role::Coordinator, &id.to_string()), &name, place, arguments);
-        self.coordinators.push(member);
-        self.start_coordinator(index);
-        index
     }
 
     /// Starts a new node, or a stopped one again at its address on its data.
@@ -287,24 +239,6 @@ impl Cluster {
         vec!["--metrics-listen".into(), address.into()]
     }
 
-    /// Has the next coordinator serve its console, if the cluster is to.
-    fn console_arguments(&mut self) -> Vec<OsString> {
-        if !self.options.consoles {
-            return Vec::new();
-        }
-        let address = free_addresses(1).remove(0);
-        self.consoles.push(address.clone());
-        vec!["--http-listen".into(), address.into()]
-    }
-
-    /// Where coordinator `index`, from 0, serves its console.
-    ///
-    /// # Panics
-    /// If the cluster was started without.
-    pub fn console_address(&self, index: usize) -> &str {
-        self.consoles.get(index).expect("the coordinator serves a console")
-    }
-
     /// Where a member (`coordinator-1`, `athens`) tells its metrics.
     ///
     /// # Panics
@@ -354,28 +288,12 @@ impl Cluster {
         spawn(&self.exe, name, arguments, self.directory.path())
     }
 
-    /// Takes the process of coordinator `index` out, to be killed or ended.
-    ///
-    /// # Panics
-    /// If it does not run.
-    pub fn take_coordinator(&mut self, index: usize) -> Process {
-        self.coordinators[index].take().expect("the coordinator runs")
-    }
-
     /// Takes the process of a node out, to be killed or ended.
     ///
     /// # Panics
     /// If it does not run.
     pub fn take_node(&mut self, name: &str) -> Process {
         self.nodes.get_mut(name).expect("the node was started once").take().expect("the node runs")
-    }
-
-    /// The process of coordinator `index`.
-    ///
-    /// # Panics
-    /// If it does not run.
-    pub fn coordinator(&self, index: usize) -> &Process {
-        self.coordinators[index].process().expect("the coordinator runs")
     }
 
     /// The process of a node.
@@ -392,82 +310,6 @@ impl Cluster {
     /// If there is no such node.
     pub fn node_address(&self, name: &str) -> &str {
         self.nodes.get(name).expect("the node was started once").address()
-    }
-
-    /// SIGKILL to every process at once.
-    pub fn kill_everything(&mut self) {
-        self.stop_and_kill(|| ());
-    }
-
-    /// Cuts the power of every disk at once, ends every process, and mounts the disks anew.
-    ///
-    /// # Panics
-    /// If the system refuses, or the cluster has no disks of its own.
-    pub fn cut_power(&mut self) {
-        assert!(!self.disks.is_empty(), "this cluster was started without disks of its own");
-        let disks = std::mem::take(&mut self.disks);
-        self.stop_and_kill(|| {
-            for disk in disks.values() {
-                disk.cut_power().expect("a disk of this test's own can be shut down");
-            }
-        });
-        for disk in disks.values() {
-            disk.replace().expect("a disk mounts again after its power failed");
-        }
-        self.disks = disks;
-    }
-
-    /// The disks, by member (`coordinator-1`, `node-athens`).
-    pub const fn disks(&self) -> &BTreeMap<String, DiskImage> {
-        &self.disks
-    }
-
-    /// Where a node keeps its data.
-    pub fn node_data(&self, name: &str) -> PathBuf {
-        let member = format!("node-{name}");
-        let own = self.disks.get(&member).map(|disk| disk.path().join("data"));
-        own.unwrap_or_else(|| self.directory.path().join(member))
-    }
-
-    fn stop_and_kill(&mut self, meanwhile: impl FnOnce()) {
-        let members = self.coordinators.iter_mut().chain(self.nodes.values_mut());
-        let mut processes: Vec<Process> = members.filter_map(|member| member.take().ok()).collect();
-        // Stopped first, so that nobody sees another die.
-        processes.iter().for_each(Process::pause);
-        meanwhile();
-        processes.iter_mut().for_each(Process::kill);
-    }
-
-    /// Starts everything that was ever a member and does not run.
-    pub fn start_everything(&mut self) {
-        for index in 0..self.coordinators.len() {
-            if self.coordinators[index].process().is_none() {
-                self.start_coordinator(index);
-            }
-        }
-        let names: Vec<String> =
-            self.nodes.iter().filter(|(_, m)| m.process().is_none()).map(|(n, _)| n.clone()).collect();
-        for name in names {
-            self.start_node(&name);
-        }
-    }
-
-    /// SIGCONT to every process that runs or is paused.
-    pub fn resume_everything(&self) {
-        let members = self.coordinators.iter().chain(self.nodes.values());
-        members.filter_map(Member::process).for_each(Process::resume);
-    }
-
-    /// Where a member keeps its data; on a new disk of its own if there are to be any.
-    fn data_directory(&mut self, member: &str) -> PathBuf {
-        let root = self.directory.path();
-        if !self.options.disks {
-            return root.join(member);
-        }
-        let disk = DiskImage::create(root, member, DISK_MEGABYTES).expect("root may mount a disk");
-        let data = disk.path().join("data");
-        self.disks.insert(member.to_owned(), disk);
-        data
     }
 
     /// Copies every log to `directory`, for a look at a run that is over.

@@ -23,6 +23,7 @@ pub mod ports;
 pub mod power;
 pub mod process;
 pub mod recovering;
+pub mod relaying;
 pub mod release;
 pub mod reshaping;
 pub mod rolling;

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod error;
+mod idle_service;
 mod issuer;
 mod member;
 mod parent_death;
@@ -12,6 +13,7 @@ mod process;
 
 pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL, TIMEOUT, YOU};
 pub use error::Error;
+pub use idle_service::IdleService;
 pub use issuer::Issuer;
 pub use member::{Layout, Member, Place, newcomer_arguments, node_arguments};
 pub use parent_death::end_with_parent;

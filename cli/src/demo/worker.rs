@@ -3,8 +3,8 @@
 use crate::args::Connection;
 use crate::connect::transport;
 use crate::exit::{Exit, Failure};
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
-use archon_local_cluster::end_with_parent;
+use archon_client::Participant;
+use archon_local_cluster::{IdleService, end_with_parent};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn take_part(name: &str, connection: &Connection) -> Result<Exit, Failure>
     // Nobody calls it: it is shown to whoever asks for the owner.
     let participant = Participant::builder(connection.coordinators.clone()).table(JOBS).name(name);
     let participant = participant.transport(transport(connection)?);
-    let participant = participant.address(format!("{name}.example:80")).start(Jobs).await?;
+    let participant = participant.address(format!("{name}.example:80")).start(IdleService).await?;
     let mut ask = interval(ASK_EVERY);
     loop {
         tokio::select! {
@@ -88,19 +88,6 @@ impl Note {
         };
         log.split_inclusive('\n').filter_map(read).collect()
     }
-}
-
-/// A service that has nothing to do when partitions come and go.
-struct Jobs;
-
-impl Callbacks for Jobs {
-    async fn acquire(&self, _: Grant) -> Result<(), AcquireError> {
-        Ok(())
-    }
-
-    async fn release(&self, _: Grant, _: Why) {}
-
-    fn lost(&self, _: PartitionId, _: Epoch) {}
 }
 
 #[cfg(test)]

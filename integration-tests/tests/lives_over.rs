@@ -1,0 +1,113 @@
+//! Lives that are over, and who tells them so, on real processes.
+
+use archon_integration_tests::cluster::coordinator_name;
+use archon_integration_tests::relaying::{NODES, TIMEOUT, count, options, relays, start, start_without, wait_relayed};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Network, wait_for};
+use archon_skip::skipped;
+use std::time::{Duration, Instant};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const TOLD_OVER: &str = "archon_node_lives_told_over_total";
+/// What a node prints that was told by a node, and what one prints that a coordinator refused.
+const TOLD_BY_NODE: &str = "that this life ended at version";
+const TOLD_BY_COORDINATOR: &str = "the coordinator has ended this incarnation";
+
+/// Pauses a node until it is failed and others lead what it led, and wakes it. Returns its log from then on until it has registered anew, and
+/// how long that took. What it serves meanwhile is what others wrote, or nothing.
+fn woken(cluster: &Cluster, victim: &str, before_waking: impl FnOnce()) -> (String, Duration) {
+    let key = (0..200).map(|number| format!("paused-{number}")).find(|key| cluster.leader_of(key) == victim);
+    let key = key.expect("it leads one of 200 keys");
+    cluster.done(&["kv", "put", &key, "before"]);
+    cluster.node(victim).pause();
+    cluster.wait_node(victim, "failed");
+    cluster.done(&["kv", "put", &key, "after", "--timeout", "30s"]);
+    before_waking();
+    let (slept, registered) = (cluster.node(victim).log().len(), |log: &str| log.contains(" registered "));
+    let (woken, took, read) = std::thread::scope(|scope| {
+        // This read waits in the sleeper's socket.
+        let via = ["kv", "--via", cluster.node_address(victim), "get", &key, "--timeout", "5s"];
+        let read = scope.spawn(move || cluster.archon_at("127.0.0.1:1", &via));
+        let begun = Instant::now();
+        cluster.node(victim).resume();
+        let log = || cluster.node(victim).log().get(slept..).unwrap_or_default().to_owned();
+        wait_for("it to register anew", TIMEOUT, || check(registered(&log()), log));
+        (log(), begun.elapsed(), read.join().expect("a read ends"))
+    });
+    assert!(read.code != 0 || read.stdout == "after", "{victim} answered {:?}", read.stdout);
+    (woken, took)
+}
+
+/// How often members have heard from relays that their life is over.
+fn told_by(cluster: &Cluster, relays: &[&str]) -> f64 {
+    let told = |relay: &&str| count(cluster, relay, "archon_node_relay_lives_over_total").unwrap_or(0.0);
+    relays.iter().map(told).sum()
+}
+
+#[test]
+fn a_paused_node_is_told_by_its_relay_that_it_is_failed_and_registers_anew_as_it_wakes() {
+    let cluster = start(EXE, &options(Network::Loopback));
+    wait_relayed(&cluster, &NODES, 5.0);
+    let relays = relays(&cluster);
+    let victim = NODES.into_iter().find(|node| !relays.contains(node)).expect("half of them relay");
+    for _ in 0..5 {
+        wait_relayed(&cluster, &[victim], 3.0);
+        let (before, told_before) = (count(&cluster, victim, TOLD_OVER).expect("a count"), told_by(&cluster, &relays));
+        let mut told = false;
+        let (log, took) = woken(&cluster, victim, || {
+            let until = Instant::now() + Duration::from_secs(3);
+            while !told && Instant::now() < until {
+                told = told_by(&cluster, &relays) > told_before;
+            }
+        });
+        cluster.wait_node(victim, "alive");
+        if !told {
+            println!("{victim} fell asleep when it asked the coordinators itself");
+            continue;
+        }
+        // The word was there before it could ask anybody; another node that it calls may have been as fast.
+        println!("{victim} registered {took:?} after it woke");
+        let teller = log.lines().find_map(|line| line.split_once("told by ")?.1.split_once(TOLD_BY_NODE));
+        let (teller, _) = teller.unwrap_or_else(|| panic!("nobody told it: {log}"));
+        assert!(NODES.contains(&teller.trim()), "told by {teller}");
+        assert!(!log.contains(TOLD_BY_COORDINATOR) && took < Duration::from_secs(3), "{took:?}: {log}");
+        assert_eq!(count(&cluster, victim, TOLD_OVER), Ok(before + 1.0));
+        cluster.wait_whole(3);
+        return;
+    }
+    panic!("no relay told {victim}");
+}
+
+/// Whoever comes first tells it: a coordinator to which it turns, or a node that hears it.
+#[test]
+fn a_paused_node_without_relays_is_told_when_it_calls() {
+    let cluster = start_without(EXE, &options(Network::Loopback));
+    let (log, took) = woken(&cluster, NODES[1], || ());
+    let by_node = log.contains(TOLD_BY_NODE);
+    println!("{} registered {took:?} after it woke, told by a node: {by_node}", NODES[1]);
+    assert!(by_node || log.contains(TOLD_BY_COORDINATOR), "{log}");
+    assert_eq!(count(&cluster, NODES[1], TOLD_OVER), Ok(f64::from(u8::from(by_node))));
+    cluster.wait_node(NODES[1], "alive");
+}
+
+/// No coordinator can tell it, and what it leads is led by others, who hear it.
+#[test]
+fn a_node_that_is_cut_off_from_the_coordinators_alone_is_told_by_those_who_hear_it() {
+    if !Network::Namespaces.available() {
+        return skipped("no node is cut off from the coordinators: that needs root and network namespaces");
+    }
+    let mut cluster = start_without(EXE, &options(Network::Namespaces));
+    let victim = NODES[1];
+    for coordinator in [0, 1, 2].map(coordinator_name) {
+        cluster.links().cut_both(victim, &coordinator);
+    }
+    wait_for("a node to tell it", TIMEOUT, || {
+        let log = cluster.node(victim).log();
+        check(log.contains(TOLD_BY_NODE), || log)
+    });
+    cluster.links().mend_everything();
+    cluster.wait_node(victim, "alive");
+    cluster.wait_whole(3);
+    let log = cluster.node(victim).log();
+    assert!(!log.contains(TOLD_BY_COORDINATOR), "{log}");
+}

@@ -1,0 +1,141 @@
+//! What nodes carry for others beside the heartbeats of nodes, on real processes: those of participants, and reports.
+
+use archon_client::{Participant, Tls};
+use archon_integration_tests::cluster::coordinator_name;
+use archon_integration_tests::relaying::{NODES, TIMEOUT, options, start};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Network, Options, wait_for};
+use archon_local_cluster::IdleService;
+use archon_security::Role;
+use archon_skip::skipped;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+/// It lives by a relay, and coordinators call it; what it calls comes to nothing.
+#[test]
+fn a_leader_that_could_call_no_coordinator_waited_for_a_silent_follower_for_ever() {
+    lead_without_coordinators(&options(Network::Namespaces));
+}
+
+#[test]
+fn by_tls_nobody_passes_on_what_a_leader_cannot_tell_itself() {
+    lead_without_coordinators(&Options { tls: true, ..options(Network::Namespaces) });
+}
+
+/// A node that is carried by another one and leads a key, and one that has a copy of it and relays for nobody: without that one the leader keeps
+/// both of its relays. Which nodes relay, and who leads what, is drawn anew for each cluster.
+fn carried_leader(cluster: &Cluster) -> (&'static str, &'static str, String) {
+    let named = |value: &Value| NODES.into_iter().find(|node| value == *node);
+    let (found, _) = wait_for(
+        "a key of a leader that is carried, and of which one that relays for nobody has a copy",
+        TIMEOUT,
+        || {
+            let listed = cluster.json(&["node", "list"])?;
+            let rows = || listed.as_array().into_iter().flatten();
+            let relays: Vec<&str> = rows().filter_map(|row| named(&row["via"])).collect();
+            let carried: Vec<&str> =
+                rows().filter(|row| named(&row["via"]).is_some()).filter_map(|row| named(&row["node"])).collect();
+            let led = cluster.partitions("default").into_iter().find_map(|row| {
+                let leader = named(&row["leader"]).filter(|leader| carried.contains(leader))?;
+                let copies = row["copies"].as_array().into_iter().flatten().filter_map(|copy| named(&copy["node"]));
+                let mut silent = copies.filter(|node| *node != leader && !relays.contains(node));
+                Some((leader, silent.next()?, row["partition"].clone()))
+            });
+            let (leader, follower, partition) = led.ok_or_else(|| listed.to_string())?;
+            let holds = |key: &str| {
+                cluster.json(&["partition", "locate", key]).is_ok_and(|found| found["partition"] == partition)
+            };
+            let key = (0..200).map(|number| format!("key-{number}")).find(|key| holds(key));
+            key.map(|key| (leader, follower, key)).ok_or_else(|| format!("none of 200 keys is in {partition}"))
+        },
+    );
+    found
+}
+
+fn lead_without_coordinators(options: &Options) {
+    if !Network::Namespaces.available() {
+        return skipped("no node is kept from calling coordinators: that needs root and network namespaces");
+    }
+    let mut cluster = start(EXE, options);
+    let (victim, follower, key) = carried_leader(&cluster);
+    cluster.done(&["kv", "put", &key, "before"]);
+    for coordinator in [0, 1, 2].map(coordinator_name) {
+        cluster.links().shut(victim, &coordinator);
+    }
+    println!("{victim} calls no coordinator; then {follower} hears it no more");
+    cluster.links().cut_both(victim, follower);
+    // The follower is told of, counts no more, and a push says so to the leader.
+    cluster.done(&["kv", "put", &key, "after", "--timeout", "30s"]);
+    assert_eq!((cluster.done(&["kv", "get", &key]), cluster.leader_of(&key)), ("after".to_owned(), victim.to_owned()));
+    cluster.wait_node(victim, "alive");
+    cluster.links().mend_everything();
+    cluster.wait_whole(3);
+}
+
+/// Who carries the heartbeats of this participant, as coordinators see it.
+fn carrier(cluster: &Cluster, participant: &str) -> Result<Option<String>, String> {
+    let listed = cluster.json(&["node", "list"])?;
+    let of_it = |node: &&serde_json::Value| node["node"] == participant;
+    let row = listed.as_array().into_iter().flatten().find(of_it).ok_or_else(|| listed.to_string())?;
+    Ok(row["via"].as_str().map(str::to_owned))
+}
+
+#[test]
+fn participants_asked_the_coordinators_themselves_though_nodes_relay() {
+    carry_a_participant(start(EXE, &options(Network::Loopback)), false);
+}
+
+#[test]
+fn participants_that_say_who_they_are_asked_the_coordinators_themselves() {
+    carry_a_participant(start(EXE, &Options { tls: true, ..options(Network::Loopback) }), true);
+}
+
+/// Its relay is killed, a node is removed, and in the end nobody relays.
+fn carry_a_participant(mut cluster: Cluster, tls: bool) {
+    let (runtime, name) = (Runtime::new().expect("a runtime"), "w1");
+    cluster.done(&["table", "create", "jobs", "--partitions", "4", "--lease"]);
+    let builder =
+        Participant::builder(cluster.coordinator_addresses()).table("jobs").name(name).address("w1.example:80");
+    let builder = match tls {
+        true => builder.tls(Tls::open(&cluster.credentials(Role::Participant, name)).expect("credentials")),
+        false => builder,
+    };
+    let participant = runtime.block_on(builder.start(IdleService)).expect("a participant");
+    let wait_carried = |why: &str, more: u64| {
+        let begun = participant.stats().heartbeats_relayed;
+        wait_for(why, TIMEOUT, || {
+            let now = participant.stats();
+            check(now.heartbeats_relayed >= begun + more && participant.owned().len() == 4, || format!("{now:?}"))
+        });
+    };
+    wait_carried("heartbeats of a participant to be carried", 10);
+    let first =
+        wait_for("a coordinator to see who carries them", TIMEOUT, || carrier(&cluster, name)?.ok_or_else(String::new))
+            .0;
+    println!("carried by {first}, which is killed");
+    cluster.take_node(&first).kill();
+    cluster.wait_node(&first, "failed");
+    wait_carried("its other relay to carry them", 10);
+    // From then on nodes know that some numbers are nobody's any more. The participant's is not one of them.
+    cluster.done(&["node", "lost", &first, "--accept-data-loss"]);
+    wait_for("its row to be removed", TIMEOUT, || {
+        let removed = cluster.archon(&["node", "remove", &first]);
+        check(removed.code == 0, || removed.stderr)
+    });
+    wait_carried("heartbeats to be carried after a node was removed", 20);
+    cluster.done(&["config", "set", "relays_from=0"]);
+    let mut before = participant.stats();
+    wait_for("heartbeats of which none is carried", TIMEOUT, || {
+        let now = participant.stats();
+        let (sent, carried) = (now.heartbeats - before.heartbeats, now.heartbeats_relayed - before.heartbeats_relayed);
+        if sent >= 10 {
+            before = now;
+        }
+        check(sent >= 10 && carried == 0, || format!("{sent} heartbeats, {carried} carried"))
+    });
+    let stats = participant.stats();
+    assert_eq!((stats.registrations, stats.leases_lapsed, stats.losses), (1, 0, 0), "{stats:?}");
+    assert!(runtime.block_on(participant.stop(TIMEOUT)));
+}
