@@ -37,6 +37,8 @@ struct StoredMark {
     storage: Uuid,
     starts: u64,
     boot: Uuid,
+    #[serde(default)]
+    began_at: Option<u64>,
     holds: u64,
 }
 
@@ -65,6 +67,8 @@ struct State {
     began_at: Option<u64>,
     /// Somebody has said something about this voter since: from then on its log goes on.
     is_heard: bool,
+    /// Another one counts this start.
+    is_counted: bool,
     /// What messages say, as long as nothing is news: there are many of them.
     said: Option<Vec<v1::VoterMark>>,
     /// Something is not kept yet.
@@ -79,6 +83,12 @@ impl State {
         if news {
             (self.changed, self.said) = (true, None);
         }
+    }
+
+    /// This coordinator is not to go on, and nobody is heard any more, whatever comes before it has ended.
+    fn end(&mut self, why: String) -> Result<(), String> {
+        self.changed = true;
+        Err(self.outdated.get_or_insert(why).clone())
     }
 }
 
@@ -106,8 +116,8 @@ impl KeptMarks {
             }
         };
         let marks = stored.voters.iter().map(|(id, kept)| {
-            let StoredMark { storage, starts, boot, holds } = *kept;
-            (*id, Mark { storage: StorageId::new(storage), starts, boot: BootId::new(boot), holds })
+            let StoredMark { storage, starts, boot, began_at, holds } = *kept;
+            (*id, Mark { storage: StorageId::new(storage), starts, boot: BootId::new(boot), began_at, holds })
         });
         let state = Mutex::new(State { marks: Marks::new(marks), ..State::default() });
         let (storage, boot, kept_starts) = (StorageId::new(storage), BootId::new(boot), stored.starts);
@@ -125,9 +135,11 @@ impl KeptMarks {
     pub(super) fn said(&self) -> Vec<v1::VoterMark> {
         let Inner { id, storage, starts, boot, .. } = *self.0;
         let mut state = self.0.state.lock();
-        let State { marks, said, .. } = &mut *state;
+        let State { marks, began_at, said, .. } = &mut *state;
         let said = said.get_or_insert_with(|| {
-            let own = Mark { storage, starts, boot, holds: 0 };
+            // Of one that leads nobody else knows how far its log goes.
+            let holds = marks.of(id, storage).map_or(0, |own| own.holds);
+            let own = Mark { storage, starts, boot, began_at: *began_at, holds };
             let others = marks.iter().filter(|(other, _)| *other != id);
             std::iter::once((id, own)).chain(others).map(to_wire).collect()
         });
@@ -141,11 +153,14 @@ impl KeptMarks {
     pub(super) fn take(&self, sender: u64, storage: &[u8], said: &[v1::VoterMark]) -> Result<(), String> {
         let Ok(storage) = Uuid::from_slice(storage) else { return Ok(()) };
         let mut state = self.0.state.lock();
+        if let Some(why) = &state.outdated {
+            return Err(why.clone());
+        }
         for (id, mark) in said.iter().filter_map(from_wire) {
             if id == self.0.id {
                 self.judge_self(&mut state, mark)?;
             } else if id == sender {
-                let heard = state.marks.hear(sender, StorageId::new(storage), mark.starts, mark.boot);
+                let heard = state.marks.hear(sender, Mark { storage: StorageId::new(storage), ..mark });
                 let news = heard.map_err(|outdated| older_copy(sender, &outdated))?;
                 state.note(news);
             } else {
@@ -162,22 +177,24 @@ impl KeptMarks {
         if said.storage != storage {
             return Ok(());
         }
+        state.is_counted |= starts > 0 && (said.starts, said.boot) == (starts, boot);
         // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends.
         let first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true);
-        let lacks = state.began_at.filter(|last| first && *last < said.holds);
+        // So is whatever somebody says who has not heard of this start.
+        let before = first || said.starts < starts;
+        let lacks = state.began_at.filter(|last| before && *last < said.holds);
         let outdated = match lacks {
             _ if said.overtakes(starts, boot) => Outdated::Start { said: starts, known: said.starts },
             Some(last) => Outdated::Log { last, held: said.holds },
             None => return Ok(()),
         };
-        let why = older_copy(id, &outdated);
-        state.outdated.get_or_insert_with(|| why.clone());
-        Err(why)
+        state.end(older_copy(id, &outdated))
     }
 
     /// The log ends there as this process begins.
     pub(super) fn log_ends_at(&self, last: u64) {
-        self.0.state.lock().began_at = Some(last);
+        let mut state = self.0.state.lock();
+        (state.began_at, state.said) = (Some(last), None);
     }
 
     /// Whether a log that ends at `last` holds all that its voter had.
@@ -214,7 +231,8 @@ impl KeptMarks {
         }
     }
 
-    /// A follower's log holds what it acknowledged as far as that is committed: what is not may be cut off again.
+    /// A follower's log holds what it acknowledged as far as that is committed: what is not may be cut off again. So does the leader's own
+    /// what it has on its disk.
     fn look(&self, raft: &Raft) {
         let metrics = raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -226,7 +244,8 @@ impl KeptMarks {
             let Some(matched) = matched.map(|matched| matched.index) else { continue };
             let storage = StorageId::new(voter.storage);
             let known = state.marks.of(*id, storage).copied();
-            let known = known.unwrap_or(Mark { storage, starts: 0, boot: BootId::new(Uuid::nil()), holds: 0 });
+            let unknown = Mark { storage, starts: 0, boot: BootId::new(Uuid::nil()), began_at: None, holds: 0 };
+            let known = known.unwrap_or(unknown);
             let news = state.marks.learn(*id, Mark { holds: matched.min(committed), ..known });
             state.note(news);
         }
@@ -239,10 +258,13 @@ impl KeptMarks {
             if !std::mem::take(&mut state.changed) {
                 return Ok(());
             }
-            let kept = |(id, Mark { storage, starts, boot, holds }): (u64, Mark)| {
-                (id, StoredMark { storage: storage.get(), starts, boot: boot.get(), holds })
+            let kept = |(id, Mark { storage, starts, boot, began_at, holds }): (u64, Mark)| {
+                (id, StoredMark { storage: storage.get(), starts, boot: boot.get(), began_at, holds })
             };
-            Stored { starts: self.0.kept_starts, voters: state.marks.iter().map(kept).collect() }
+            // A start that nobody accepted was none: an older copy does not become the later one by being started often.
+            let refused = self.0.starts > 0 && state.outdated.is_some() && !state.is_counted;
+            let starts = self.0.kept_starts.saturating_sub(refused.into());
+            Stored { starts, voters: state.marks.iter().map(kept).collect() }
         };
         write(path, &stored).inspect_err(|_| self.0.state.lock().changed = true)
     }
@@ -265,16 +287,16 @@ fn to_wire((id, mark): (u64, Mark)) -> v1::VoterMark {
         starts: mark.starts,
         boot: bytes(mark.boot.get()),
         holds: mark.holds,
+        began_at: mark.began_at,
     }
 }
 
 /// One that cannot be read says nothing.
 fn from_wire(wire: &v1::VoterMark) -> Option<(u64, Mark)> {
     let storage = StorageId::new(Uuid::from_slice(&wire.storage).ok()?);
-    Some((
-        wire.id,
-        Mark { storage, starts: wire.starts, boot: BootId::new(Uuid::from_slice(&wire.boot).ok()?), holds: wire.holds },
-    ))
+    let boot = BootId::new(Uuid::from_slice(&wire.boot).ok()?);
+    let v1::VoterMark { id, starts, began_at, holds, .. } = *wire;
+    Some((id, Mark { storage, starts, boot, began_at, holds }))
 }
 
 fn read(path: &Path) -> io::Result<Stored> {
@@ -310,6 +332,48 @@ mod tests {
         assert!(marks.take(2, &[1; 16], &[holds(9)]).is_err() && marks.outdated().is_some());
     }
 
+    /// What another one says that knows of this start, or of one before it.
+    fn told(marks: &KeptMarks, starts: u64, holds: u64) -> Result<(), String> {
+        let own = marks.said().remove(0);
+        marks.take(2, &[1; 16], &[v1::VoterMark { starts, holds, ..own }])
+    }
+
+    #[test]
+    fn a_copy_that_had_been_refused_was_heard_until_it_had_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(begin(directory.path()));
+        let marks = begin(directory.path());
+        marks.log_ends_at(7);
+        assert_eq!(told(&marks, 1, 7), Ok(()), "of one that knows little");
+        assert!(told(&marks, 1, 9).is_err(), "of before this start");
+        assert!(told(&marks, 1, 7).is_err() && told(&marks, 2, 7).is_err(), "whoever speaks next");
+    }
+
+    #[test]
+    fn what_was_committed_since_a_start_is_not_of_before_it() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(begin(directory.path()));
+        let marks = begin(directory.path());
+        marks.log_ends_at(7);
+        assert_eq!(marks.said()[0].began_at, Some(7));
+        assert_eq!((told(&marks, 2, 7), told(&marks, 2, 9)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_copy_became_the_later_one_by_being_started_often() {
+        let directory = tempfile::tempdir().unwrap();
+        for _ in 0..3 {
+            let copy = begin(directory.path());
+            copy.log_ends_at(7);
+            assert_eq!(copy.0.starts, 1);
+            assert!(told(&copy, 2, 7).is_err() && copy.keep().is_ok());
+        }
+        // One that another counts was a start, whatever came of it.
+        let accepted = begin(directory.path());
+        assert!(told(&accepted, 1, 0).is_ok() && told(&accepted, 2, 0).is_err() && accepted.keep().is_ok());
+        assert_eq!(begin(directory.path()).0.starts, 2);
+    }
+
     #[test]
     fn a_start_that_could_not_be_counted_kept_a_coordinator_away() {
         let directory = tempfile::tempdir().unwrap();
@@ -324,6 +388,7 @@ mod tests {
             starts: 5,
             boot: Bytes::copy_from_slice(&[2; 16]),
             holds: 9,
+            began_at: None,
         };
         marks.take(2, &[1; 16], &[other]).unwrap();
         marks.keep().unwrap();

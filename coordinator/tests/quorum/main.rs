@@ -6,6 +6,7 @@ mod addresses;
 mod beats;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod elections;
 mod members;
 mod nodes;

@@ -7,11 +7,10 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::change_quorum_request::Change;
 use archon_types::{ErrorDetail, ErrorKind};
-use std::path::Path;
 use tokio::net::TcpListener;
 
 /// Commits something, and so shows that the quorum decides.
-async fn commit(quorum: &Quorum, name: &str) {
+pub(crate) async fn commit(quorum: &Quorum, name: &str) {
     let request = v1::CreateTableRequest {
         cluster: None,
         request_id: request_id(),
@@ -42,7 +41,7 @@ async fn transfer(quorum: &Quorum, to: u64) -> Result<Option<u64>, ErrorDetail> 
 }
 
 /// Has one lead, however often another one is faster.
-async fn lead(quorum: &Quorum, id: u64) {
+pub(crate) async fn lead(quorum: &Quorum, id: u64) {
     wait_for("it to lead", SOON, || async {
         match transfer(quorum, id).await {
             Ok(Some(leader)) if leader == id => Ok(()),
@@ -231,80 +230,6 @@ async fn a_leader_that_had_moved_with_a_follower_was_named_at_its_old_address_fo
     quorum.stop_all().await;
 }
 
-/// Starts a coordinator on another directory than its own, at its own address.
-async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
-    let config = CoordinatorConfig { data_dir: dir.to_path_buf(), start: None, ..quorum.config(id) };
-    let listener = wait_for("the port to be free", SOON, || async {
-        TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
-    })
-    .await;
-    Coordinator::start(listener, config).await.unwrap()
-}
-
-/// Waits until a coordinator has kept of another one's directory what is waited for: it does so twice a second.
-async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_json::Value) -> bool) {
-    wait_for("what is known of the other's directory to be kept", SOON, || async {
-        let kept = std::fs::read_to_string(quorum.dirs[&keeper].path().join("voters.json")).unwrap_or_default();
-        let kept: serde_json::Value = serde_json::from_str(&kept).map_err(|error| error.to_string())?;
-        if fits(&kept["voters"][of.to_string()]) { Ok(()) } else { Err(kept.to_string()) }
-    })
-    .await;
-}
-
-async fn says_older_copy(started: &Coordinator) {
-    let why =
-        tokio::time::timeout(SOON, started.failed()).await.expect("an older copy of a directory took part").to_string();
-    assert!(why.contains("is an older copy"), "{why}");
-}
-
-/// What a backup of yesterday does. Since then entries were committed with its vote; the third voter knows how far its log went.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_lost() {
-    let mut quorum = Quorum::start(3, settings(1, 4)).await;
-    commit(&quorum, "before").await;
-    let leader = quorum.leader().await;
-    let [restored, third] = [1, 2, 3].into_iter().filter(|id| *id != leader).collect::<Vec<u64>>()[..] else { return };
-    let old = tempfile::tempdir().unwrap();
-    copy(quorum.dirs[&restored].path(), old.path());
-    commit(&quorum, "precious").await;
-    let applied = quorum.view().await.unwrap().applied_index;
-    wait_kept(&quorum, third, restored, |kept| kept["holds"].as_u64() >= Some(applied)).await;
-    for id in [leader, restored] {
-        quorum.running.remove(&id).unwrap().stop().await;
-    }
-    let outdated = start_on(&quorum, restored, old.path()).await;
-    says_older_copy(&outdated).await;
-    outdated.stop().await;
-    quorum.restart(leader).await;
-    quorum.leader().await;
-    let request = v1::CheckTableRequest { cluster: None, name: "precious".to_owned() };
-    admin(&quorum.leader_address().await).check_table(request).await.expect("what was acknowledged");
-    quorum.stop_all().await;
-}
-
-/// Nothing was committed since the copy was made, but the voter may have voted.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
-    let mut quorum = Quorum::start(3, settings(1, 4)).await;
-    commit(&quorum, "before").await;
-    let leader = quorum.leader().await;
-    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
-    quorum.running.remove(&follower).unwrap().stop().await;
-    let old = tempfile::tempdir().unwrap();
-    copy(quorum.dirs[&follower].path(), old.path());
-    quorum.restart(follower).await;
-    commit(&quorum, "since").await;
-    wait_kept(&quorum, leader, follower, |kept| kept["starts"].as_u64() == Some(2)).await;
-    quorum.running.remove(&follower).unwrap().stop().await;
-    let outdated = start_on(&quorum, follower, old.path()).await;
-    says_older_copy(&outdated).await;
-    outdated.stop().await;
-    // The directory itself is as good as ever.
-    quorum.restart(follower).await;
-    commit(&quorum, "after").await;
-    quorum.stop_all().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_voter_was_said_to_be_where_nobody_is() {
     let quorum = Quorum::start(3, settings(1, 4)).await;
@@ -352,48 +277,5 @@ async fn a_quorum_is_not_changed_so_that_nothing_can_be_decided() {
     let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;
     let retired = Coordinator::start(listener, config).await.err().expect("a number was used twice").to_string();
     assert!(retired.contains("is not used again; join as --id 4"), "{retired}");
-    quorum.stop_all().await;
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if from.is_dir() {
-            copy(&from, &to);
-        } else {
-            match std::fs::copy(from, to) {
-                // It runs: what it writes beside a file takes that one's place meanwhile.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                copied => drop(copied.unwrap()),
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_voters_went_by_one_name_with_copies_of_one_directory() {
-    let mut quorum = Quorum::start(3, settings(1, 4)).await;
-    commit(&quorum, "before").await;
-    let leader = quorum.leader().await;
-    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    copy(quorum.dirs[&follower].path(), dir.path());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let listen = listener.local_addr().unwrap();
-    let config = CoordinatorConfig { listen, data_dir: dir.path().to_path_buf(), ..quorum.config(follower) };
-    let copied = Coordinator::start(listener, config).await.unwrap();
-    tokio::time::timeout(SOON, copied.failed()).await.expect("a copy took part");
-    let why = copied.stop().await.expect("there must be a cause");
-    assert!(
-        matches!(&why, CoordinatorError::Copied { id, address } if *id == follower && *address == quorum.peers[&follower]),
-        "{why}"
-    );
-    // As a newcomer's it is refused as well: an identity stays what it was.
-    let (listener, config) = quorum.newcomer(4, &[leader], false).await;
-    let config = CoordinatorConfig { data_dir: dir.path().to_path_buf(), ..config };
-    let refused = Coordinator::start(listener, config).await.err().expect("a copy joined").to_string();
-    assert!(refused.contains(&format!("belongs to coordinator {follower}, not 4")), "{refused}");
-    quorum.peers.remove(&4);
     quorum.stop_all().await;
 }

@@ -1,0 +1,218 @@
+//! Copies of coordinators' directories: whoever has an older one is not heard, and does the directory itself no harm.
+
+use crate::common::{Quorum, admin, wait_for};
+use crate::members::{commit, lead};
+use crate::{SOON, settings};
+use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
+use archon_proto::v1;
+use std::path::Path;
+use tokio::net::TcpListener;
+
+/// Starts a coordinator on another directory than its own, at its own address.
+async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
+    let config = CoordinatorConfig { data_dir: dir.to_path_buf(), start: None, ..quorum.config(id) };
+    let listener = wait_for("the port to be free", SOON, || async {
+        TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
+    })
+    .await;
+    Coordinator::start(listener, config).await.unwrap()
+}
+
+/// Waits until a coordinator has kept of another one's directory what is waited for: it does so twice a second.
+async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_json::Value) -> bool) {
+    wait_for("what is known of the other's directory to be kept", SOON, || async {
+        let kept = std::fs::read_to_string(quorum.dirs[&keeper].path().join("voters.json")).unwrap_or_default();
+        let kept: serde_json::Value = serde_json::from_str(&kept).map_err(|error| error.to_string())?;
+        if fits(&kept["voters"][of.to_string()]) { Ok(()) } else { Err(kept.to_string()) }
+    })
+    .await;
+}
+
+async fn says_older_copy(started: &Coordinator) {
+    let why =
+        tokio::time::timeout(SOON, started.failed()).await.expect("an older copy of a directory took part").to_string();
+    assert!(why.contains("is an older copy"), "{why}");
+}
+
+/// What a backup of yesterday does. Since then entries were committed with its vote; the third voter knows how far its log went.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_lost() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let [restored, third] = [1, 2, 3].into_iter().filter(|id| *id != leader).collect::<Vec<u64>>()[..] else { return };
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&restored].path(), old.path());
+    commit(&quorum, "precious").await;
+    let applied = quorum.view().await.unwrap().applied_index;
+    wait_kept(&quorum, third, restored, |kept| kept["holds"].as_u64() >= Some(applied)).await;
+    for id in [leader, restored] {
+        quorum.running.remove(&id).unwrap().stop().await;
+    }
+    let outdated = start_on(&quorum, restored, old.path()).await;
+    says_older_copy(&outdated).await;
+    outdated.stop().await;
+    quorum.restart(leader).await;
+    quorum.leader().await;
+    let request = v1::CheckTableRequest { cluster: None, name: "precious".to_owned() };
+    admin(&quorum.leader_address().await).check_table(request).await.expect("what was acknowledged");
+    quorum.stop_all().await;
+}
+
+/// Nothing was committed since the copy was made, but the voter may have voted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    quorum.running.remove(&follower).unwrap().stop().await;
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&follower].path(), old.path());
+    quorum.restart(follower).await;
+    commit(&quorum, "since").await;
+    wait_kept(&quorum, leader, follower, |kept| kept["starts"].as_u64() == Some(2)).await;
+    quorum.running.remove(&follower).unwrap().stop().await;
+    let outdated = start_on(&quorum, follower, old.path()).await;
+    says_older_copy(&outdated).await;
+    outdated.stop().await;
+    // The directory itself is as good as ever.
+    quorum.restart(follower).await;
+    commit(&quorum, "after").await;
+    quorum.stop_all().await;
+}
+
+/// Somebody puts an older copy of a directory in its place, sees that it is refused, and gives it the directory itself back.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_directory_itself_was_refused_after_an_older_copy_of_it_had_been_started() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&follower].path(), old.path());
+    commit(&quorum, "since").await;
+    let applied = quorum.view().await.unwrap().applied_index;
+    for keeper in quorum.peers.keys().copied().filter(|id| *id != follower) {
+        wait_kept(&quorum, keeper, follower, |kept| kept["holds"].as_u64() >= Some(applied)).await;
+    }
+    quorum.running.remove(&follower).unwrap().stop().await;
+    // However often it is started.
+    for _ in 0..2 {
+        let outdated = start_on(&quorum, follower, old.path()).await;
+        says_older_copy(&outdated).await;
+        outdated.stop().await;
+    }
+    assert!(quorum.running.values().any(Coordinator::is_leading), "the leader went on");
+    quorum.restart(follower).await;
+    lead(&quorum, follower).await;
+    commit(&quorum, "after").await;
+    quorum.stop_all().await;
+}
+
+/// The others had known how far followers' logs went, and nobody how far that of whoever leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_of_the_leaders_directory_was_not_refused() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&leader].path(), old.path());
+    commit(&quorum, "since").await;
+    let applied = quorum.view().await.unwrap().applied_index;
+    for keeper in quorum.peers.keys().copied().filter(|id| *id != leader) {
+        wait_kept(&quorum, keeper, leader, |kept| kept["holds"].as_u64() >= Some(applied)).await;
+    }
+    quorum.running.remove(&leader).unwrap().stop().await;
+    let outdated = start_on(&quorum, leader, old.path()).await;
+    says_older_copy(&outdated).await;
+    outdated.stop().await;
+    quorum.restart(leader).await;
+    commit(&quorum, "after").await;
+    quorum.stop_all().await;
+}
+
+/// Nobody has room to remember how far anybody's directory had come, so that the copy is not found out and follows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_told_of_a_shorter_log_than_before_panicked_or_sent_nothing_more() {
+    let strangers: serde_json::Map<String, serde_json::Value> =
+        (100..164).map(|id: u64| (id.to_string(), stranger())).collect();
+    let strangers = serde_json::json!({ "starts": 1, "voters": strangers }).to_string();
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let ids: Vec<u64> = quorum.peers.keys().copied().collect();
+    for id in &ids {
+        quorum.running.remove(id).unwrap().stop().await;
+        std::fs::write(quorum.dirs[id].path().join("voters.json"), &strangers).unwrap();
+    }
+    for id in &ids {
+        quorum.restart(*id).await;
+    }
+    let leader = quorum.leader().await;
+    let follower = ids.into_iter().find(|id| *id != leader).unwrap();
+    commit(&quorum, "copied").await;
+    let old = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&follower].path(), old.path());
+    commit(&quorum, "since").await;
+    quorum.running.remove(&follower).unwrap().stop().await;
+    let outdated = start_on(&quorum, follower, old.path()).await;
+    wait_for("it to be sent what it lacks", SOON, || async {
+        let view = quorum.view().await.map_err(|error| error.to_string())?;
+        let of = view.voters.iter().find(|voter| voter.id == follower).ok_or("it is no member")?;
+        if of.role == "follower" && of.entries_behind == Some(0) { Ok(()) } else { Err(format!("{of:?}")) }
+    })
+    .await;
+    assert_eq!(quorum.leader().await, leader, "another one had to lead");
+    commit(&quorum, "after").await;
+    outdated.stop().await;
+    quorum.stop_all().await;
+}
+
+/// What is kept of a voter that is none.
+fn stranger() -> serde_json::Value {
+    let id = uuid::Uuid::from_u128(9).to_string();
+    serde_json::json!({ "storage": id, "starts": 1, "boot": id, "holds": 1 })
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            match std::fs::copy(from, to) {
+                // It runs: what it writes beside a file takes that one's place meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => drop(copied.unwrap()),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_voters_went_by_one_name_with_copies_of_one_directory() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    commit(&quorum, "before").await;
+    let leader = quorum.leader().await;
+    let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    copy(quorum.dirs[&follower].path(), dir.path());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listen = listener.local_addr().unwrap();
+    let config = CoordinatorConfig { listen, data_dir: dir.path().to_path_buf(), ..quorum.config(follower) };
+    let copied = Coordinator::start(listener, config).await.unwrap();
+    tokio::time::timeout(SOON, copied.failed()).await.expect("a copy took part");
+    let why = copied.stop().await.expect("there must be a cause");
+    assert!(
+        matches!(&why, CoordinatorError::Copied { id, address } if *id == follower && *address == quorum.peers[&follower]),
+        "{why}"
+    );
+    // As a newcomer's it is refused as well: an identity stays what it was.
+    let (listener, config) = quorum.newcomer(4, &[leader], false).await;
+    let config = CoordinatorConfig { data_dir: dir.path().to_path_buf(), ..config };
+    let refused = Coordinator::start(listener, config).await.err().expect("a copy joined").to_string();
+    assert!(refused.contains(&format!("belongs to coordinator {follower}, not 4")), "{refused}");
+    quorum.peers.remove(&4);
+    quorum.stop_all().await;
+}

@@ -1,0 +1,127 @@
+//! Older copies of a coordinator's directory, started in its place or beside it: they are refused, and nobody else is harmed by that.
+
+use archon_integration_tests::recovering::copy_directory;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn three() -> Cluster {
+    let nodes = vec!["athens"];
+    let cluster = Cluster::start(EXE, &Options { nodes, nodes_min: 1, partitions: 4, ..Options::default() });
+    cluster.wait_online();
+    cluster
+}
+
+/// A coordinator that does not lead, from 1.
+fn follower(cluster: &Cluster) -> usize {
+    let (leader, _) = cluster.wait_leader();
+    (1..=3).find(|id| id - 1 != leader).expect("another one")
+}
+
+/// Has something committed.
+fn change(cluster: &Cluster, table: &str) {
+    cluster.done(&["table", "create", table, "--partitions", "1", "--replication", "1"]);
+}
+
+/// Copies the directory of a coordinator that runs, as an image of its machine has it.
+fn copied(cluster: &Cluster, id: usize) -> PathBuf {
+    let copy = cluster.directory().join("copy");
+    cluster.coordinator(id - 1).pause();
+    copy_directory(&cluster.coordinator_data(id), &copy);
+    cluster.coordinator(id - 1).resume();
+    copy
+}
+
+/// What a coordinator keeps of the others.
+fn kept(cluster: &Cluster, id: usize) -> Result<Value, String> {
+    let text =
+        fs::read_to_string(cluster.coordinator_data(id).join("voters.json")).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Waits until all others know how far the log of one goes.
+fn wait_known(cluster: &Cluster, id: usize) {
+    let applied = cluster.json(&["quorum", "list"]).expect("a quorum")["applied_index"].as_u64();
+    for other in (1..=3).filter(|other| *other != id) {
+        wait_for("the others to know what it holds", TIMEOUT, || {
+            let kept = kept(cluster, other)?;
+            check(kept["voters"][id.to_string()]["holds"].as_u64() >= applied, || kept.to_string())
+        });
+    }
+}
+
+/// Waits until a coordinator follows and lacks nothing.
+fn wait_follows(cluster: &Cluster, id: usize) {
+    wait_for("it to follow", TIMEOUT, || {
+        let quorum = cluster.json(&["quorum", "list"])?;
+        let of = quorum["coordinators"].as_array().into_iter().flatten().find(|of| of["coordinator_id"] == json!(id));
+        let follows = of.is_some_and(|of| of["role"] == "follower" && of["entries_behind"] == json!(0));
+        check(follows, || quorum.to_string())
+    });
+}
+
+#[test]
+fn a_directory_was_refused_because_an_older_copy_of_it_had_been_started_and_refused() {
+    let mut cluster = three();
+    let id = follower(&cluster);
+    let copy = copied(&cluster, id);
+    change(&cluster, "since");
+    wait_known(&cluster, id);
+    let leader = cluster.wait_leader().0;
+    // The machine is put back, started twice, and then gets its own disk again.
+    let own = cluster.put_aside(id, "own");
+    copy_directory(&copy, &cluster.coordinator_data(id));
+    for _ in 0..2 {
+        cluster.start_coordinator(id - 1);
+        let mut outdated = cluster.take_coordinator(id - 1);
+        let (ended, _) =
+            wait_for("the copy to end", TIMEOUT, || outdated.exited().ok_or_else(|| outdated.log_tail(20)));
+        assert_eq!(ended.code(), Some(4), "{}", outdated.log_tail(20));
+        assert!(outdated.log_tail(20).contains("is an older copy"), "{}", outdated.log_tail(20));
+    }
+    assert_eq!(cluster.wait_leader().0, leader, "it leads on");
+    fs::remove_dir_all(cluster.coordinator_data(id)).expect("the copy goes");
+    fs::rename(own, cluster.coordinator_data(id)).expect("the directory is back");
+    cluster.start_coordinator(id - 1);
+    wait_follows(&cluster, id);
+    change(&cluster, "after");
+    wait_follows(&cluster, id);
+}
+
+/// Nobody has room to remember how far anybody's directory had come, so that nothing tells the copy from the directory.
+#[test]
+fn a_leader_that_was_told_of_a_shorter_log_ended_or_left_that_voter_behind() {
+    let mut cluster = three();
+    let storage = "00000000-0000-0000-0000-000000000009";
+    let stranger = json!({ "storage": storage, "starts": 1, "boot": storage, "holds": 1 });
+    let strangers: serde_json::Map<_, _> = (100..164).map(|id| (id.to_string(), stranger.clone())).collect();
+    for index in 0..3 {
+        assert!(cluster.take_coordinator(index).terminate(TIMEOUT).success());
+        let full = json!({ "starts": 1, "voters": strangers }).to_string();
+        fs::write(cluster.coordinator_data(index + 1).join("voters.json"), full).expect("written");
+    }
+    for index in 0..3 {
+        cluster.start_coordinator(index);
+    }
+    let id = follower(&cluster);
+    change(&cluster, "copied");
+    wait_follows(&cluster, id);
+    let copy = copied(&cluster, id);
+    change(&cluster, "since");
+    wait_follows(&cluster, id);
+    let (leader, _) = cluster.wait_leader();
+    let pid = cluster.coordinator(leader).pid();
+    cluster.take_coordinator(id - 1).kill();
+    fs::remove_dir_all(cluster.coordinator_data(id)).expect("the directory goes");
+    fs::rename(copy, cluster.coordinator_data(id)).expect("the copy takes its place");
+    cluster.start_coordinator(id - 1);
+    wait_follows(&cluster, id);
+    change(&cluster, "after");
+    assert_eq!((cluster.wait_leader().0, cluster.coordinator(leader).pid()), (leader, pid));
+}
