@@ -1,6 +1,7 @@
 //! What orders and checks show. As in `admin_types`, the names in JSON are a contract.
 
 use crate::admin_types::Reason;
+use archon_proto::convert::order::HELD_FOR_MS;
 use archon_proto::convert::subject::{cause_of, subject_of};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
@@ -26,7 +27,7 @@ pub struct CheckThresholds {
 impl Default for CheckThresholds {
     /// Leases by the timing of each member, orders after a day, any number of members.
     fn default() -> Self {
-        Self { stale_after: None, members_min: None, members_of: None, held_for: Duration::from_hours(24) }
+        Self { stale_after: None, members_min: None, members_of: None, held_for: Duration::from_millis(HELD_FOR_MS) }
     }
 }
 

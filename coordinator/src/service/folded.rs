@@ -1,31 +1,35 @@
 //! Alerts of which many say the same of many partitions, as one: a node that is down would fill a screen otherwise.
 
+use super::alerts::Found;
 use archon_proto::v1;
 use archon_proto::v1::subject::About;
 use archon_types::ReasonCode;
 use archon_types::subject::Subject;
 use std::collections::BTreeMap;
 
-/// One in place of all that say of several partitions of a table that the same node is not alive. The others stay as they are, in
-/// their order.
-pub(super) fn folded(reasons: Vec<v1::Reason>) -> Vec<v1::Reason> {
-    // By table and by what is said, which names the node: where the first one stands, and how many there are.
-    let mut seen: BTreeMap<(u64, String), (usize, u32)> = BTreeMap::new();
-    let mut kept: Vec<v1::Reason> = Vec::new();
-    for reason in reasons {
-        if let Some(name) = of_partition(&reason) {
+/// One in place of all that say of several partitions of a table that the same node is not alive; while the coordinators are being
+/// recovered, of all that say that something else holds up several of them. The others stay as they are, in their order.
+pub(super) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found> {
+    // By table, by kind and by what is said, which names the node: where the first one stands, and how many there are.
+    let mut seen: BTreeMap<(u64, String, String), (usize, u32)> = BTreeMap::new();
+    let mut kept: Vec<Found> = Vec::new();
+    for Found { severity, waits, reason } in found {
+        let names_node = reason.code == ReasonCode::NoLiveReplica.as_str();
+        if let Some(name) = of_partition(&reason).filter(|_| names_node || recovers) {
             let table = name.table.as_ref().map_or(0, |table| table.id);
-            let (place, count) = seen.entry((table, reason.message.clone())).or_insert((kept.len(), 0));
+            // While nobody has said what is held, whom each of them waits for is told once, of the recovery.
+            let message = if recovers { String::new() } else { reason.message.clone() };
+            let (place, count) = seen.entry((table, reason.code.clone(), message)).or_insert((kept.len(), 0));
             *count += 1;
             if let Some(first) = kept.get_mut(*place) {
-                first.began_at_ms = first.began_at_ms.min(reason.began_at_ms);
+                first.reason.began_at_ms = first.reason.began_at_ms.min(reason.began_at_ms);
                 continue;
             }
         }
-        kept.push(reason);
+        kept.push(Found { severity, waits, reason });
     }
     for (place, count) in seen.into_values().filter(|(_, count)| *count > 1) {
-        let Some(reason) = kept.get_mut(place) else { continue };
+        let Some(Found { reason, .. }) = kept.get_mut(place) else { continue };
         let Some(v1::PartitionName { table: Some(table), index }) = of_partition(reason).cloned() else { continue };
         reason.message = format!("{count} of its partitions, {index} first: {}", reason.message);
         reason.subject = Some(Subject::Table { table_id: table.id, table: table.name }.into());
@@ -33,22 +37,45 @@ pub(super) fn folded(reasons: Vec<v1::Reason>) -> Vec<v1::Reason> {
     kept
 }
 
-/// The partition of which a node that is down has a copy that counts.
+/// The partition that a reason is about.
 fn of_partition(reason: &v1::Reason) -> Option<&v1::PartitionName> {
-    let About::Partition(name) = reason.subject.as_ref()?.about.as_ref()? else { return None };
-    (reason.code == ReasonCode::NoLiveReplica.as_str()).then_some(name)
+    match reason.subject.as_ref()?.about.as_ref()? {
+        About::Partition(name) => Some(name),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::describe::reason_now;
     use super::*;
+    use archon_types::Severity;
 
     fn reason(table_id: u64, partition: u32, node: &str, at: u64) -> v1::Reason {
         let subject = Subject::Partition { table_id, table: format!("t{table_id}"), partition };
         let message = format!("a copy that counts is on {node}, which is not alive");
         let reason = reason_now(ReasonCode::NoLiveReplica, subject, message, format!("start {node} again"));
         v1::Reason { began_at_ms: Some(at), ..reason }
+    }
+
+    fn told(reasons: Vec<v1::Reason>, recovers: bool) -> Vec<v1::Reason> {
+        let found = |reason| Found { severity: Severity::Alarm, waits: true, reason };
+        folded(reasons.into_iter().map(found).collect(), recovers).into_iter().map(|found| found.reason).collect()
+    }
+
+    #[test]
+    fn a_recovery_was_told_of_each_partition_that_it_holds_up() {
+        let mut all: Vec<v1::Reason> = (0..16).map(|partition| reason(1, partition, "athens", 9)).collect();
+        all.extend((0..16).map(|partition| reason(1, partition, "byzantium", 9)));
+        all.extend((0..4).map(|partition| reason(2, partition, "athens", 9)));
+        let waiting = |reason: &v1::Reason| v1::Reason {
+            code: ReasonCode::HolderRegistering.as_str().to_owned(),
+            ..reason.clone()
+        };
+        all.extend(all.clone().iter().map(waiting));
+        let told = told(all, true);
+        assert_eq!(told.len(), 4, "{told:#?}");
+        assert!(told[0].message.starts_with("32 of its partitions, 0 first: "), "{told:#?}");
     }
 
     #[test]
@@ -58,7 +85,7 @@ mod tests {
         all.extend((3..30).map(|partition| reason(1, partition, "athens", 100 - u64::from(partition))));
         all.extend((3..30).map(|partition| reason(1, partition, "byzantium", 7)));
         all.push(reason(2, 0, "athens", 5));
-        let told = folded(all);
+        let told = told(all, false);
         assert_eq!(told.len(), 4, "{told:#?}");
         assert_eq!(told[0], other);
         assert_eq!(

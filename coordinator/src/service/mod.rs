@@ -3,6 +3,8 @@
 mod access;
 pub(crate) mod admin;
 mod admin_tables;
+mod alert_texts;
+mod alerts;
 mod call;
 mod certificates;
 mod configure;

@@ -1,37 +1,29 @@
 //! How the cluster is, in one answer: who leads, how much is served, and why something waits.
 
 use super::admin::{Admins, Result};
-use super::voters::{differing, of_other_histories, unreachable, unsettled, voter, without_changes};
-use super::{certificates, describe, upgrade};
+use super::certificates;
+use super::voters::voter;
 use crate::clock::wall_now;
 use crate::raft::QuorumView;
 use crate::session::Session;
-use archon_coordinator_core::{ClusterState, counts};
+use archon_coordinator_core::{ClusterState, Remembered, counts};
+use archon_proto::convert::order::LookOver;
 use archon_proto::v1;
-use archon_types::{DiskFull, NodeId};
+use archon_types::{DiskFull, NodeId, Severity};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Reasons in a status.
 const STATUS_REASONS_MAX: usize = 20;
 
 impl Admins {
-    /// How everything is.
+    /// How everything is, with what something waits for and what `archon check` warns of.
     pub(super) async fn status_of(&self, request: &v1::StatusRequest, within: Duration) -> Result<v1::StatusResponse> {
-        self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
+        let look = (LookOver::default(), STATUS_REASONS_MAX);
+        let status = |session: &Arc<Session>, state: &ClusterState, remembered: &Remembered| {
             let view = session.quorum().view();
             let counts = counts(state);
-            let mut reasons = unsettled(state);
-            reasons.extend(without_changes(view.id, &view.voters));
-            reasons.extend(differing(session.quorum()));
-            reasons.extend(of_other_histories(session, state));
-            reasons.extend(unreachable(&view.voters));
-            let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
-            reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
-            // What is not served comes first.
-            reasons.extend(upgrade::reason(state, &view));
-            reasons.extend(self.certificates(session, state, &view));
-            reasons.truncate(STATUS_REASONS_MAX);
-            Ok(v1::StatusResponse {
+            v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
                 leader: view.leader,
                 term: view.term,
@@ -45,13 +37,18 @@ impl Admins {
                 moves_running: counts.migrations_running,
                 reshapings_running: counts.reshapings_running,
                 nodes_min: state.settings.nodes_min,
-                reasons,
+                reasons: Vec::new(),
                 partitions_under_replicated: counts.partitions_under_replicated,
                 transport: self.context().transport.kind().as_str().to_owned(),
                 copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
-            })
-        })
-        .await
+            }
+        };
+        let (status, mut found) = self.found(request.cluster.as_ref(), within, look, status).await?;
+        // What is as somebody wants it holds nothing up.
+        found.retain(|found| found.waits || found.severity != Severity::Notice);
+        found.sort_by_key(|found| !found.waits);
+        found.truncate(STATUS_REASONS_MAX);
+        Ok(v1::StatusResponse { reasons: found.into_iter().map(|found| found.reason).collect(), ..status })
     }
 
     /// Why somebody should look at certificates.

@@ -60,6 +60,9 @@ pub struct Ordered {
     pub why: String,
 }
 
+/// For how long an order stands before it may have been forgotten, unless somebody says otherwise.
+pub const HELD_FOR_MS: u64 = 24 * 60 * 60 * 1_000;
+
 /// A request to look a cluster over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LookOver {
@@ -136,6 +139,13 @@ impl From<Ordered> for v1::OrderRequest {
         };
         let request_id = uuid_bytes(request.request.get());
         Self { cluster: None, request_id, why: request.why, order: Some(order) }
+    }
+}
+
+impl Default for LookOver {
+    /// Leases by the timing of each member, any number of members, orders after a day.
+    fn default() -> Self {
+        Self { stale_after_ms: None, members_min: None, held_for_ms: HELD_FOR_MS }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{NODES_MAX, skew};
 use crate::documents::{Node, Status};
-use archon_client::{CoordinatorRole, NodeGoal, NodeStatus, ReasonCode};
+use archon_client::{CoordinatorRole, NodeGoal, NodeStatus, Reason, ReasonCode, Severity};
 
 pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]) -> String {
     if status.leader_id.is_none() {
@@ -72,6 +72,11 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
         ReasonCode::AuthoritiesDiffer,
     ];
     if let Some(remedy) = of_certificates.into_iter().find_map(|code| remedy_of(status, code)) {
+        return remedy;
+    }
+    // What else `archon check` warns of.
+    let warns = |reason: &&Reason| reason.code.known().is_none_or(|code| code.severity() != Severity::Notice);
+    if let Some(remedy) = status.reasons.iter().filter(warns).find_map(|reason| reason.remedy.clone()) {
         return remedy;
     }
     match skew(nodes) {

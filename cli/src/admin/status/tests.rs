@@ -221,3 +221,20 @@ fn partitions_that_wait_for_something_make_it_the_next_step() {
     let unexplained = Status { partitions_online: 8, ..whole };
     assert!(screen(&unexplained, &[], &output()).ends_with("`archon partition list`"));
 }
+
+#[test]
+fn nothing_was_to_be_done_where_a_check_warned() {
+    let mut whole = status();
+    whole.coordinators.pop();
+    let few = |code| Status {
+        reasons: vec![reason(code, Subject::Coordinators, "two coordinators vote", "have others join")],
+        ..whole.clone()
+    };
+    let next = |status: &Status| screen(status, &[node("athens", 9)], &output());
+    let text = next(&few(ReasonCode::TooFewVoters));
+    assert!(text.ends_with("next        have others join"), "{text}");
+    assert!(text.contains("waiting     TooFewVoters: two coordinators vote"), "{text}");
+    // What passes by itself needs nobody.
+    let text = next(&few(ReasonCode::QuorumChanging));
+    assert!(text.ends_with("next        nothing to do"), "{text}");
+}

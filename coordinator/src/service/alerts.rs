@@ -1,0 +1,128 @@
+//! What should be looked at, and what something waits for: `archon check` and `archon status` tell the same.
+
+use super::admin::{Admins, Result};
+use super::admin_tables::table_of;
+use super::alert_texts::text;
+use super::describe::reasons;
+use super::folded::folded;
+use super::status::full_disks;
+use super::upgrade;
+use super::voters::{differing, of_other_histories, unreachable, unsettled, without_changes};
+use crate::clock::boot_now;
+use crate::session::Session;
+use archon_coordinator_core::{Alert, ClusterState, Liveness, Remembered, Thresholds, alerts, not_served};
+use archon_proto::convert::order::LookOver;
+use archon_proto::v1;
+use archon_types::{ErrorDetail, NodeGoal, ReasonCode, Severity};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most alerts in an answer.
+const ALERTS_MAX: usize = 200;
+/// Most reasons that are looked at for alerts.
+const REASONS_MAX: usize = 2_000;
+
+/// Something that was found.
+pub(super) struct Found {
+    /// How much it matters.
+    pub(super) severity: Severity,
+    /// Something waits for it; otherwise it is worth a look although all may be served.
+    pub(super) waits: bool,
+    /// What it is.
+    pub(super) reason: v1::Reason,
+}
+
+impl Admins {
+    /// What should be looked at, the worst first.
+    pub(super) async fn looked_over(&self, request: v1::CheckRequest, within: Duration) -> Result<v1::CheckResponse> {
+        let cluster = request.cluster.clone();
+        let look = LookOver::try_from(request)?;
+        let recovers = |_: &Arc<Session>, state: &ClusterState, _: &Remembered| state.recovery.is_some();
+        let (recovers, found) = self.found(cluster.as_ref(), within, (look, REASONS_MAX), recovers).await?;
+        let mut found = folded(found, recovers);
+        found.sort_by_key(|found| Reverse(found.severity));
+        let more = found.len() > ALERTS_MAX;
+        found.truncate(ALERTS_MAX);
+        let alerts = found
+            .into_iter()
+            .map(|found| v1::Alert { severity: found.severity.as_str().to_owned(), reason: Some(found.reason) });
+        Ok(v1::CheckResponse { alerts: alerts.collect(), more })
+    }
+
+    /// All that is found, with what `with` makes of the same state; `most`: of what is not served, or not whole.
+    pub(super) async fn found<T>(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        within: Duration,
+        (look, most): (LookOver, usize),
+        with: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> T,
+    ) -> Result<(T, Vec<Found>)> {
+        let looked = self.look_back(cluster, within, |session, state, remembered| {
+            let view = session.quorum().view();
+            let mut waits: Vec<v1::Reason> = unsettled(state);
+            waits.extend(without_changes(view.id, &view.voters));
+            waits.extend(differing(session.quorum()));
+            waits.extend(of_other_histories(session, state));
+            waits.extend(unreachable(&view.voters));
+            let most = most.saturating_sub(waits.len());
+            waits.extend(reasons(state, remembered, &full_disks(session), most));
+            // What is not served comes first.
+            waits.extend(upgrade::reason(state, &view));
+            waits.extend(self.certificates(session, state, &view));
+            let not_served = not_served(state, remembered, boot_now()).iter().map(|alert| text(state, alert)).collect();
+            Ok((waits, not_served, session.clone(), with(session, state, remembered)))
+        });
+        let (waits, not_served, session, made): (_, Vec<v1::Reason>, _, _) = looked.await?;
+        // Heartbeats need what the leader remembers, and it is not held while all of that is looked at.
+        let term = session.term().lock();
+        let (alerts, meant) = session.quorum().replicated().read(|state| {
+            let found = alerts_of(state, term.liveness(), look)?;
+            let meant = Meant { maintained: all_down_are_maintained(state), few_voters: few_voters_are_meant(&found) };
+            Ok::<_, ErrorDetail>((found.iter().map(|alert| text(state, alert)).collect::<Vec<_>>(), meant))
+        })?;
+        let found = |waits| move |reason| Found { severity: severity(&reason, meant), waits, reason };
+        let served = waits.into_iter().map(found(true)).chain(alerts.into_iter().map(found(false)));
+        Ok((made, not_served.into_iter().map(found(false)).chain(served).collect()))
+    }
+}
+
+/// What is worth a look beside what is not served.
+fn alerts_of(state: &ClusterState, liveness: &Liveness, look: LookOver) -> Result<Vec<Alert>> {
+    let LookOver { stale_after_ms, members_min, held_for_ms } = look;
+    let of_table = |(table, least): (Option<String>, u32)| {
+        let table = table.map(|name| table_of(state, &name).map(|table| table.id)).transpose()?;
+        Ok::<_, ErrorDetail>((table, least))
+    };
+    let members_min = members_min.map(of_table).transpose()?;
+    Ok(alerts(state, liveness, boot_now(), Thresholds { stale_after_ms, members_min, held_for_ms }))
+}
+
+/// Whether every node that is down is so because somebody works on it.
+fn all_down_are_maintained(state: &ClusterState) -> bool {
+    state.nodes.down().all(|row| row.node.goal == NodeGoal::Maintain)
+}
+
+/// Whether the quorum never had more voters than it has: whoever runs it so knows.
+fn few_voters_are_meant(alerts: &[Alert]) -> bool {
+    alerts.iter().any(|alert| matches!(alert, Alert::TooFewVoters { had_more: false, .. }))
+}
+
+/// What is as somebody wants it, though it would be worth a look elsewhere.
+#[derive(Clone, Copy, Default)]
+struct Meant {
+    /// Every node that is down is in maintenance.
+    maintained: bool,
+    /// There were never more voters.
+    few_voters: bool,
+}
+
+/// How much a reason matters. That copies are missing is meant so, if it is only for the maintenance of their nodes.
+fn severity(reason: &v1::Reason, meant: Meant) -> Severity {
+    match reason.code.parse() {
+        Ok(ReasonCode::UnderReplicated) if meant.maintained => Severity::Notice,
+        Ok(ReasonCode::TooFewVoters) if meant.few_voters => Severity::Notice,
+        Ok(code) => code.severity(),
+        Err(_) => Severity::Alarm,
+    }
+}
