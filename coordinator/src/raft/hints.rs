@@ -5,6 +5,7 @@
 use super::addresses::{Addresses, Elsewhere};
 use super::hello::{Asked, ask_all, boot_at};
 use super::introductions::Introductions;
+use super::machine::Replicated;
 use super::membership::addresses_of;
 use super::types::Raft;
 use super::wire::LocalVoter;
@@ -13,7 +14,7 @@ use archon_security::Transport;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{Instant as _, ServerState};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -88,7 +89,7 @@ impl Hints {
     /// Looks for members until `stop`; `boot`: this life of the process.
     pub(super) async fn run(
         self,
-        (raft, introductions): (Raft, Introductions),
+        (raft, introductions, replicated): (Raft, Introductions, Arc<Replicated>),
         local_voter: LocalVoter,
         boot: Uuid,
         transport: Transport,
@@ -99,9 +100,18 @@ impl Hints {
         let (mut strangers_told, mut settled) = (false, None::<String>);
         loop {
             let members = addresses_of(asks.raft.server_metrics().borrow_watched().membership_config.membership());
-            if !strangers_told && !members.is_empty() {
+            // A log that was behind does not name who has joined since.
+            if !strangers_told && asks.is_led() {
                 strangers_told = true;
-                self.warn_of_strangers(&members);
+                let retired = replicated.read(|state| state.coordinators.retired.keys().copied().collect());
+                let strangers = self.strangers(&members, &retired);
+                if !strangers.is_empty() {
+                    tracing::warn!(
+                        coordinators = strangers.join(", "),
+                        "--peers names coordinators that are no members: on a data directory that is a member already it says where \
+                         members are, not who they are (`archon quorum list`)"
+                    );
+                }
             }
             let sought = self.sought(&asks, &members, settled.as_deref());
             looks.retain(|id, _| sought.contains_key(id));
@@ -125,16 +135,11 @@ impl Hints {
         }
     }
 
-    fn warn_of_strangers(&self, members: &BTreeMap<u64, String>) {
-        let strangers: Vec<String> =
-            self.0.said.lock().keys().filter(|id| !members.contains_key(id)).map(u64::to_string).collect();
-        if !strangers.is_empty() {
-            tracing::warn!(
-                coordinators = strangers.join(", "),
-                "--peers names coordinators that are no members: on a data directory that is a member already it says where members are, \
-                 not who they are (`archon quorum list`)"
-            );
-        }
+    /// Those that `--peers` names and that were never members: lists of the first day go on naming who has left since.
+    fn strangers(&self, members: &BTreeMap<u64, String>, retired: &BTreeSet<u64>) -> Vec<String> {
+        let said = self.0.said.lock();
+        let strangers = said.keys().filter(|id| !members.contains_key(id) && !retired.contains(id));
+        strangers.map(u64::to_string).collect()
     }
 
     /// Members that are looked for, where the log has them and where it is said. `settled`: where this coordinator has reached itself.
@@ -198,6 +203,14 @@ struct Asks {
 }
 
 impl Asks {
+    /// Whether this coordinator leads, or follows with all that it was sent.
+    fn is_led(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let has_applied = metrics.last_applied.map(|last| last.index) == metrics.last_log_index;
+        has_applied && (metrics.state == ServerState::Leader || self.introductions.hears_leader(SILENCE_MAX))
+    }
+
     /// Whether a member is to be looked for: nobody leads whom this coordinator hears, or it leads and does not hear that member.
     fn misses(&self, id: u64) -> bool {
         if id == self.local_voter.id {
@@ -239,5 +252,18 @@ impl Asks {
             Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
             Some(Err(_)) | None => Err("nobody answers".to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_the_first_day_was_warned_of_because_one_of_it_had_left() {
+        let at = |ids: &[u64]| ids.iter().map(|id| (*id, format!("127.0.0.1:{id}"))).collect::<BTreeMap<_, _>>();
+        let hints = Hints::new(at(&[1, 2, 3]), Addresses::default());
+        assert!(hints.strangers(&at(&[2, 3, 4]), &BTreeSet::from([1])).is_empty());
+        assert_eq!(hints.strangers(&at(&[2, 4]), &BTreeSet::from([1])), ["3"], "a slip, or another quorum's");
     }
 }

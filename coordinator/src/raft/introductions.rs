@@ -6,6 +6,7 @@ use super::hello::{Asked, ask_all};
 use super::machine::Replicated;
 use super::membership::addresses_of;
 use super::types::Raft;
+use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
 use archon_coordinator_core::Acquaintances;
 use archon_proto::v1::{Standing, hello_request};
@@ -115,14 +116,14 @@ impl Introductions {
     /// Asks until `stop`; `expected`: whom it knew before its log named it.
     pub(super) async fn run(
         self,
-        raft: Raft,
+        (raft, voter_reports): (Raft, VoterReports),
         replicated: Arc<Replicated>,
         local_voter: LocalVoter,
         expected: Arc<BTreeMap<u64, String>>,
         transport: Transport,
         stop: CancellationToken,
     ) {
-        let asks = Asks { raft, replicated, local_voter, expected, transport };
+        let asks = Asks { raft, replicated, local_voter, expected, transport, voter_reports };
         let mut generation_asked = None::<Instant>;
         loop {
             tokio::select! {
@@ -163,6 +164,7 @@ struct Asks {
     /// Whom it knew before the log named it.
     expected: Arc<BTreeMap<u64, String>>,
     transport: Transport,
+    voter_reports: VoterReports,
 }
 
 impl Asks {
@@ -204,6 +206,7 @@ impl Asks {
         let (_, generation) = own?;
         let what = Asked { lived: own, ..Asked::default() };
         let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &what).await;
+        self.voter_reports.note_answers(&answers);
         answers.values().flatten().map(|answer| answer.later_generation).filter(|later| *later > generation).max()
     }
 

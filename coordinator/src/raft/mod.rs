@@ -237,13 +237,13 @@ pub(crate) async fn start(
     });
     raft.run();
     let hints = Hints::new(said, replicated.addresses().clone());
-    let heard = (raft.clone(), peers.introductions().clone());
+    let heard = (raft.clone(), peers.introductions().clone(), Arc::clone(&replicated));
     let hinted = hints.clone().run(heard, local_voter.clone(), peers.boot(), transport.clone(), stop.clone());
     let hinted = tokio::spawn(hinted);
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
     let introductions = peers.introductions().clone();
     let introduced = introductions.clone().run(
-        raft.clone(),
+        (raft.clone(), voter_reports.clone()),
         Arc::clone(&replicated),
         local_voter.clone(),
         Arc::clone(&founders),

@@ -17,7 +17,7 @@ use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use archon_security::{Caller, Role, Transport};
-use archon_types::StorageId;
+use archon_types::{ClusterId, StorageId};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use openraft::async_runtime::WatchReceiver as _;
@@ -161,6 +161,11 @@ impl Peers {
         let inside = self.inner.raft.get()?;
         let (cluster, generation) = inside.replicated.read(|state| (state.cluster, state.generation));
         (hello.cluster == cluster.get().as_bytes()[..] && hello.generation < generation).then_some(generation)
+    }
+
+    /// The cluster of which this coordinator is a member.
+    fn cluster(&self) -> Option<ClusterId> {
+        self.inner.raft.get()?.replicated.read(|state| state.is_bootstrapped().then_some(state.cluster))
     }
 
     fn open<T: DeserializeOwned + Judged>(
@@ -417,10 +422,11 @@ impl Raft for Peers {
             }
             _ => local_voter.check_target(&hello.cluster_id, hello.target, hello.sender),
         };
-        if let Err(status) = &checked {
-            self.note_refusal(hello.sender, &hello.sender_storage, status);
+        if let Err(status) = checked {
+            let status = self.cluster().and_then(|own| local_voter.of_another_cluster(own, &hello)).unwrap_or(status);
+            self.note_refusal(hello.sender, &hello.sender_storage, &status);
+            return Err(status);
         }
-        checked?;
         if !self.inner.fresh {
             // "No voter set" would be wrong while the log is still being read.
             self.raft()?;

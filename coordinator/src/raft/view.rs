@@ -148,11 +148,12 @@ impl Quorum {
                 () if leads && !silent => self.voter_reports.speaks(*id),
                 () => None,
             };
-            let address = address.clone();
+            let refusal = || self.voter_reports.refusal(*id).filter(|_| leads && silent);
+            let refusal = || refusal().map(|why| format!("coordinator {id} does not answer at {address}: {why}"));
             VoterView {
                 id: *id,
-                address,
-                missing: missing.remove(id),
+                address: address.clone(),
+                missing: missing.remove(id).or_else(refusal),
                 role,
                 voter,
                 entries_behind: behind,

@@ -1,5 +1,6 @@
 //! What the voters report of themselves to whoever leads.
 
+use super::hello::Answers;
 use super::lack::Lack;
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
@@ -7,11 +8,15 @@ use archon_types::{MemberCertificate, ProtocolRange};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tonic::Code;
 
 /// What the voters reported of themselves with their last answers: of their space, their
 /// certificates and their protocols. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct VoterReports(Arc<Mutex<BTreeMap<u64, VoterReport>>>);
+pub(crate) struct VoterReports(Arc<Mutex<BTreeMap<u64, VoterReport>>>, Refusals);
+
+/// Why whoever answers in place of a voter refuses this coordinator.
+type Refusals = Arc<Mutex<BTreeMap<u64, String>>>;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct VoterReport {
@@ -33,6 +38,24 @@ impl VoterReports {
         let speaks = protocol_range((*protocol_min, *protocol_max), "RaftMessage.protocol_min").ok();
         let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
         self.0.lock().insert(voter, VoterReport { lack, snapshot_waits: *snapshot_waits, certificate, speaks });
+    }
+
+    /// What those said that were asked where voters are: one that refuses this coordinator is none of its own.
+    pub(super) fn note_answers(&self, answers: &Answers) {
+        let mut refusals = self.1.lock();
+        for (voter, answer) in answers {
+            match answer {
+                Err(status) if status.code() == Code::FailedPrecondition => {
+                    refusals.insert(*voter, status.message().to_owned());
+                }
+                _ => drop(refusals.remove(voter)),
+            }
+        }
+    }
+
+    /// Why whoever answers in place of a voter refuses this coordinator.
+    pub(super) fn refusal(&self, voter: u64) -> Option<String> {
+        self.1.lock().get(&voter).cloned()
     }
 
     fn report(&self, voter: u64) -> VoterReport {
@@ -71,6 +94,16 @@ mod tests {
     use archon_types::DiskFull;
 
     const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24 });
+
+    #[test]
+    fn another_clusters_coordinator_in_place_of_a_voter_was_called_one_that_does_not_answer() {
+        let reports = VoterReports::default();
+        let said = |status| Answers::from([(2, Err(status))]);
+        reports.note_answers(&said(tonic::Status::failed_precondition("of another cluster")));
+        assert_eq!(reports.refusal(2).as_deref(), Some("of another cluster"));
+        reports.note_answers(&said(tonic::Status::unavailable("nobody")));
+        assert_eq!(reports.refusal(2), None);
+    }
 
     #[test]
     fn a_voter_that_has_space_again_lacks_nothing() {

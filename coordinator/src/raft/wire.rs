@@ -8,7 +8,7 @@ use super::spoken::Spoken;
 use archon_coordinator_core::{Acquaintances, Unheard};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};
-use archon_types::StorageId;
+use archon_types::{ClusterId, StorageId};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,7 +76,7 @@ impl LocalVoter {
     pub(crate) fn check_target(&self, cluster: &[u8], target: u64, sender: u64) -> Result<(), Status> {
         if cluster != self.quorum.as_bytes() {
             return Err(Status::failed_precondition(format!(
-                "coordinator {sender} has another peer list than coordinator {}; those that found a quorum are all started with the same \
+                "coordinator {sender} has another peer list than coordinator {}, or is of another cluster; those that found a quorum are all started with the same \
                  --peers, one that joins a quorum that is there with --join instead, and one from before a recovery never again",
                 self.id
             )));
@@ -93,6 +93,23 @@ impl LocalVoter {
             )));
         }
         Ok(())
+    }
+
+    /// Why whoever asks is refused by this member of a cluster, if it is of another one, or founds a quorum and has come upon one that is
+    /// there.
+    pub(crate) fn of_another_cluster(&self, own: ClusterId, hello: &HelloRequest) -> Option<Status> {
+        let (id, sender) = (self.id, hello.sender);
+        let why = match Uuid::from_slice(&hello.cluster) {
+            Ok(theirs) if theirs != own.get() => format!(
+                "a coordinator of another cluster answers there: this is coordinator {id} of cluster {own}, and coordinator {sender} is of \
+                 cluster {theirs}"
+            ),
+            Err(_) if hello.cluster_id != self.quorum.as_bytes()[..] => format!(
+                "coordinator {id} is a member of cluster {own} already, and coordinator {sender} has another peer list than that was made of"
+            ),
+            _ => return None,
+        };
+        Some(Status::failed_precondition(format!("{why}; check the addresses, and which process listens there")))
     }
 
     /// Refuses what [`LocalVoter::check_target`] does, and whoever is a stranger or has lost its directory. `known`: the members
