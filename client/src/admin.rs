@@ -19,8 +19,8 @@ use archon_types::plan::Plan;
 use archon_types::subject::NodeName;
 use archon_types::text::into_plain;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RangeLimits, RequestId,
-    TablePiece, Word, slot_of,
+    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, NodeStatus, PartitionTable, Partitioning,
+    RangeLimits, RequestId, TablePiece, Word, slot_of,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -119,7 +119,10 @@ impl Admin {
         let request = v1::ListNodesRequest::default();
         let call = |channel, request| async move { client(channel).list_nodes(request).await };
         let wire: v1::ListNodesResponse = self.0.call(Effect::Reads, request, call).await?;
-        wire.nodes.into_iter().map(node_summary).collect()
+        let nodes = wire.nodes.into_iter().map(node_summary).collect::<Result<Vec<NodeSummary>, Error>>()?;
+        let alive = nodes.iter().filter(|node| node.status == NodeStatus::Alive && !node.is_participant());
+        self.0.note_nodes(alive.map(|node| node.address.as_str()));
+        Ok(nodes)
     }
 
     /// Says what is wanted of a node: to serve, to get nothing new, or to be emptied.

@@ -26,6 +26,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Most coordinators remembered.
 const COORDINATORS_MAX: usize = 64;
 
+/// Nodes that are asked for the coordinators, where all of those are gone that are known.
+const NODES_ASKED_MAX: usize = 3;
+
 /// Whether a call changes something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
@@ -43,6 +46,8 @@ pub(crate) struct CoordinatorClient {
     leader: Arc<Mutex<Option<String>>>,
     /// Coordinators that nodes told of, for endpoints that are nodes.
     learned: Arc<Mutex<Vec<String>>>,
+    /// Nodes that were told of: they know the coordinators of by then, where all of those are gone that the caller named.
+    nodes: Arc<Mutex<Vec<String>>>,
     /// For whom it asks, if not for itself.
     on_behalf_of: Option<AsciiMetadataValue>,
     measures: Arc<AdminMeasures>,
@@ -113,6 +118,7 @@ impl CoordinatorClient {
             links: Arc::new(Links::new(connect_timeout, transport)),
             leader: Arc::default(),
             learned: Arc::default(),
+            nodes: Arc::default(),
             on_behalf_of: None,
             measures: Arc::default(),
         }
@@ -213,6 +219,9 @@ impl CoordinatorClient {
             let given_up = hopeless || (refused && round.answer.is_empty());
             if let Some((_, detail)) = last.take_if(|_| given_up) {
                 return Err(detail.into());
+            }
+            if round.answer.is_empty() {
+                self.ask_nodes(deadline).await;
             }
             whole = round;
             try_timeout = try_timeout.saturating_mul(2);
@@ -316,16 +325,36 @@ impl CoordinatorClient {
         Err(Failed { detail, verdict, sent: !never_sent(&status), who: Who::Silent })
     }
 
-    /// Asks a node for the addresses of the coordinators.
-    async fn learn(&self, channel: TracedChannel, limit: Duration) {
+    /// Keeps where nodes are.
+    pub(crate) fn note_nodes<'a>(&self, addresses: impl Iterator<Item = &'a str>) {
+        *self.nodes.lock() = addresses.take(NODES_ASKED_MAX).map(str::to_owned).collect();
+    }
+
+    /// Asks nodes who the coordinators are by now, where none of those answers that are known.
+    async fn ask_nodes(&self, deadline: Instant) {
+        let nodes = self.nodes.lock().clone();
+        for address in nodes {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(channel) = self.links.channel(&address, Expected::Servers) else { continue };
+            if self.learn(channel, TRY_FIRST.min(left)).await {
+                return;
+            }
+        }
+    }
+
+    /// Asks a node for the addresses of the coordinators. Returns whether it told them.
+    async fn learn(&self, channel: TracedChannel, limit: Duration) -> bool {
         // Nothing is newer than this, so the answer holds the addresses alone.
         let request = v1::GetTableRequest { table: DEFAULT_TABLE.to_owned(), since: u64::MAX, ..Default::default() };
         if let Ok(Ok(response)) = timeout(limit, TableClient::new(channel).get_table(request)).await {
             let mut addresses = response.into_inner().coordinators;
             addresses.retain(|address| check_address(address, "coordinator").is_ok());
             addresses.truncate(COORDINATORS_MAX);
+            let told = !addresses.is_empty();
             *self.learned.lock() = addresses;
+            return told;
         }
+        false
     }
 }
 

@@ -33,6 +33,8 @@ struct State {
     role: Mutex<Role>,
     asked: AtomicUsize,
     requests: Mutex<Vec<Vec<u8>>>,
+    /// Nodes that it knows, by their addresses.
+    nodes: Mutex<Vec<String>>,
 }
 
 impl State {
@@ -60,8 +62,8 @@ struct FakeCoordinator {
 
 impl FakeCoordinator {
     fn start(role: Role) -> Self {
-        let state =
-            Arc::new(State { role: Mutex::new(role), asked: AtomicUsize::new(0), requests: Mutex::new(Vec::new()) });
+        let (asked, requests, nodes) = (AtomicUsize::new(0), Mutex::default(), Mutex::default());
+        let state = Arc::new(State { role: Mutex::new(role), asked, requests, nodes });
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -133,8 +135,13 @@ macro_rules! empty {
                 self.0.begin(b"").await?;
                 // As one that has learnt more states of nodes would say it.
                 let node = v1::Node { id: 1, name: "athens".into(), status: 9, goal: 3, ..Default::default() };
-                let node = v1::NodeSummary { node: Some(node), ..Default::default() };
-                Ok(Response::new(v1::ListNodesResponse { nodes: vec![node], table_version: 1 }))
+                let mut nodes = vec![v1::NodeSummary { node: Some(node), ..Default::default() }];
+                nodes.extend(self.0.nodes.lock().unwrap().iter().map(|address| {
+                    let (name, address, status) = ("ephesus".into(), address.clone(), v1::NodeStatus::Alive.into());
+                    let node = v1::Node { id: 2, name, address, status, goal: 1, ..Default::default() };
+                    v1::NodeSummary { node: Some(node), ..Default::default() }
+                }));
+                Ok(Response::new(v1::ListNodesResponse { nodes, table_version: 1 }))
             }
 
             async fn plan_rebalance(
@@ -385,6 +392,19 @@ async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
     // An answer without what it should hold is an error, not a guess.
     assert_eq!(admin.check_node("athens").await.unwrap_err().kind(), ErrorKind::Internal);
     assert_eq!(admin.describe_partition("default", 0).await.unwrap_err().kind(), ErrorKind::Internal);
+}
+
+#[tokio::test]
+async fn whoever_watched_while_all_coordinators_were_replaced_knew_only_the_first_ones() {
+    let (first, next) = (FakeCoordinator::start(Role::Leads), FakeCoordinator::start(Role::Leads));
+    let cluster = FakeCluster::start(1, 1).await;
+    *cluster.nodes[0].state.coordinators.lock().unwrap() = vec![next.address.clone()];
+    first.state.nodes.lock().unwrap().push(cluster.nodes[0].address.clone());
+    let admin = admin(&[&first.address], 5_000);
+    admin.list_nodes().await.unwrap();
+    drop(first);
+    admin.status().await.unwrap();
+    assert_eq!(next.asked(), 1);
 }
 
 #[tokio::test]
