@@ -75,10 +75,10 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds,
-    KeyRange, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId,
-    PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind, ReshapingPhase,
-    Revision, Right, Setting, SettingChange, SettingUnit, Severity, TableChange, TableId, TraitsChange, TransportKind,
-    UnknownWord, UnmetCode, Version, Word,
+    KeyRange, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, OTHER_HISTORY_REMEDY,
+    Op, PartitionId, PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind,
+    ReshapingPhase, Revision, Right, Setting, SettingChange, SettingUnit, Severity, TableChange, TableId, TraitsChange,
+    TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

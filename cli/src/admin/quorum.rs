@@ -1,5 +1,7 @@
 //! `archon quorum …`: who the coordinators are, and changing that.
 
+mod recovery;
+
 use super::leaderless::{asked, without_leader};
 use super::orders::with_list;
 use super::wait::{Waited, Watched, wait};
@@ -9,9 +11,8 @@ use crate::documents::{LeadTransferred, QuorumChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use crate::recover::save;
-use archon_client::{
-    Admin, CoordinatorRole, CoordinatorStatus, Error, ErrorKind, Quorum, QuorumChange, QuorumRecovery, RecoveryDoubt,
-};
+use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, Error, ErrorKind, Quorum, QuorumChange};
+use recovery::{settle, show_recovery};
 use std::cell::RefCell;
 
 /// Carries out one of them.
@@ -35,7 +36,22 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         }
     };
     let text = change.to_string();
-    let changed = admin.change_quorum(change, force).await.map_err(failure)?;
+    let begun = std::time::Instant::now();
+    let changed = match begin(change, force, waits, admin, output).await? {
+        Waited::Over(changed) => changed,
+        Waited::Detached => return Err(Failure::new(Exit::Refused, format!("it was not begun: {text}"))),
+        Waited::TimedOut => {
+            return Err(Failure::new(
+                Exit::TimedOut,
+                format!("another change is under way still, and it was not begun: {text}"),
+            )
+            .with_remedy("look with `archon quorum list`"));
+        }
+    };
+    let waits = &QuorumWaitArgs {
+        wait_timeout: waits.wait_timeout.map(|limit| limit.saturating_sub(begun.elapsed())),
+        ..waits.clone()
+    };
     if !output.is_json() {
         output.line(if changed {
             format!("begun: {text}")
@@ -52,6 +68,50 @@ fn failure(error: Error) -> Failure {
             .with_remedy("`archon quorum list` shows what is under way, `archon quorum cancel` takes it back"),
         _ => with_list(error, "see `archon quorum list`"),
     }
+}
+
+/// Asks for a change; one that is to be waited for waits for the one before it, too, such as a newcomer's that is just being let in.
+async fn begin(
+    change: QuorumChange,
+    force: bool,
+    waits: &QuorumWaitArgs,
+    admin: &Admin,
+    output: &Output,
+) -> Result<Waited<bool>, Failure> {
+    let ask = async || admin.change_quorum(change.clone(), force).await;
+    if !waits.wait {
+        return Ok(Waited::Over(ask().await.map_err(failure)?));
+    }
+    wait(&mut Beginning { ask, output, said: false }, waits.wait_timeout).await
+}
+
+struct Beginning<'a, F> {
+    ask: F,
+    output: &'a Output,
+    said: bool,
+}
+
+impl<F: AsyncFnMut() -> Result<bool, Error>> Watched for Beginning<'_, F> {
+    type Outcome = bool;
+
+    async fn look(&mut self) -> Result<Option<bool>, Failure> {
+        match (self.ask)().await {
+            Ok(changed) => Ok(Some(changed)),
+            Err(error) if error.kind() == ErrorKind::AssignmentInProgress => {
+                if !std::mem::replace(&mut self.said, true) {
+                    self.say(&format!("waiting: {error}"));
+                }
+                Ok(None)
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.output.talk(text);
+    }
+
+    fn finish(&self) {}
 }
 
 /// Waits if asked to, and says how the quorum is then.
@@ -151,47 +211,6 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What keeps a recovery from ending, and what to do.
-fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: &Output) -> Result<(), Failure> {
-    let age = since(recovery.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
-    output.line(format!(
-        "\nbeing recovered{age}: generation {generation}, from entry {} on; nothing is served until this is over",
-        recovery.base_index
-    ))?;
-    let columns = [Column::text("DOUBT"), Column::text("OF"), Column::text("WHAT")];
-    let row = |doubt: &RecoveryDoubt| vec![doubt.kind.as_str().to_owned(), doubt.about.clone(), doubt.text.clone()];
-    output.rows(&columns, recovery.doubts.iter().map(row).collect(), "there are no doubts: it ends by itself")?;
-    let more = u64::from(recovery.doubts_total).saturating_sub(recovery.doubts.len() as u64);
-    if more > 0 {
-        output.talk(format!("and {more} more"));
-    }
-    let waits = recovery.doubts.iter().any(|doubt| !doubt.may_be_accepted);
-    match (waits, recovery.doubts.is_empty()) {
-        (true, _) => output.talk(
-            "start the nodes that are unheard of, each with its own --data-dir; one whose data is gone for good: `archon node lost \
-             NAME --accept-data-loss`",
-        ),
-        (false, false) => output.talk("to go on from what the nodes hold: `archon quorum settle --accept-data-loss`"),
-        (false, true) => {}
-    }
-    Ok(())
-}
-
-async fn settle(accept_data_loss: bool, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let changed = admin.settle_recovery(accept_data_loss).await.map_err(failure)?;
-    let quorum = admin.quorum_of_leader().await?;
-    if output.is_json() {
-        output.json(&QuorumChanged { change: "settled".to_owned(), changed, quorum })?;
-    } else {
-        output.line(if changed {
-            "settled: partitions go on from what the nodes hold"
-        } else {
-            "it ends by itself"
-        })?;
-    }
-    Ok(Exit::Done)
-}
-
 pub(super) fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output) -> Vec<String> {
     let role = member.role.as_str();
     let role = match member.role.known() {
@@ -202,7 +221,7 @@ pub(super) fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output)
         Some(CoordinatorRole::Unreachable) => output.bad(role),
         _ => role.to_owned(),
     };
-    let behind = member.entries_behind.map_or_else(|| "?".to_owned(), |entries| entries.to_string());
+    let behind = member.entries_behind.map_or_else(|| "-".to_owned(), |entries| entries.to_string());
     let votes = if member.learner { "no" } else { "yes" };
     vec![member.id.to_string(), member.address.clone(), role, votes.to_owned(), behind]
 }
@@ -303,6 +322,19 @@ pub(crate) mod tests {
         let text = failure(Error::from(detail)).to_string();
         assert!(text.contains("archon quorum list") && text.contains("archon quorum cancel"), "{text}");
         assert!(!text.contains("rebalance"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_was_to_be_waited_for_was_refused_while_a_newcomer_was_let_in() {
+        let mut asked = 0;
+        let ask = async || {
+            asked += 1;
+            let busy = archon_client::ErrorDetail::new(ErrorKind::AssignmentInProgress, "coordinator 4 is to join");
+            if asked < 3 { Err(Error::from(busy)) } else { Ok(true) }
+        };
+        let output = Output::plain(Format::Table);
+        let begun = wait(&mut Beginning { ask, output: &output, said: false }, None).await;
+        assert!(matches!(begun, Ok(Waited::Over(true))));
     }
 
     #[test]

@@ -376,12 +376,14 @@ impl Admin for Admins {
         });
         let session = self.context.leading.session();
         let step = session.as_ref().and_then(|session| quorum_changes::step(session));
+        let refused = session.as_ref().map(|session| session.other_histories.told()).unwrap_or_default();
+        let refused = refused.into_iter().collect();
         let (pending, retired, recovery, (generation, generation_key)) = raft.replicated().read(|state| {
             let retired = state.coordinators.retired.keys().copied().collect();
             (
                 quorum::pending(state, step.as_ref()),
                 retired,
-                quorum::recovery(state),
+                quorum::recovery(state, &refused),
                 (state.generation, state.generation_key(state.generation)),
             )
         });

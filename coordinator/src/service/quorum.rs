@@ -14,9 +14,10 @@ use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
-use archon_types::{DoubtKind, ErrorDetail, ErrorKind, QuorumChange, generation_of};
+use archon_types::{DoubtKind, ErrorDetail, ErrorKind, NodeId, QuorumChange, generation_of};
 use bytes::Bytes;
 use futures::stream;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
@@ -162,23 +163,30 @@ pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option
     })
 }
 
+/// Most copies that one doubt names.
+const COPIES_NAMED_MAX: usize = 16;
 /// Most doubts that are told of one by one.
 const DOUBTS_TOLD_MAX: usize = 100;
 
-/// What is known of a recovery, for people.
-pub(super) fn recovery(state: &ClusterState) -> Option<v1::QuorumRecovery> {
+/// What is known of a recovery, for people; `refused`: members that ask to be taken in and have lived in another history, with why not.
+pub(super) fn recovery(state: &ClusterState, refused: &BTreeMap<String, String>) -> Option<v1::QuorumRecovery> {
     let recovery = state.recovery.as_deref()?;
     let doubts = doubts(state);
     Some(v1::QuorumRecovery {
         began_at_ms: recovery.begun.get(),
         base: recovery.base.get(),
-        doubts: doubts.iter().take(DOUBTS_TOLD_MAX).map(|doubt| told(state, doubt)).collect(),
+        doubts: doubts.iter().take(DOUBTS_TOLD_MAX).map(|doubt| told(state, doubt, refused)).collect(),
         doubts_total: u32::try_from(doubts.len()).unwrap_or(u32::MAX),
     })
 }
 
-fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
+fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>) -> v1::RecoveryDoubt {
+    let refusal = |node| refused.get_key_value(&state.node_name(node));
     let (kind, subject, text) = match doubt {
+        // It lives, and nothing is to be given up for it.
+        Doubt::Unheard { node, .. } if let Some((name, why)) = refusal(*node) => {
+            (DoubtKind::OtherHistory, name.clone(), format!("it is refused: {why}"))
+        }
         Doubt::Unheard { node, copies: None } => {
             let row = state.node(*node).map(|row| row.node.address.clone()).unwrap_or_default();
             (DoubtKind::Unheard, state.node_name(*node), format!("it has not registered; it was at {row}"))
@@ -210,7 +218,10 @@ fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
             (DoubtKind::NoCopy, state.partition_name(*partition), text.to_owned())
         }
         Doubt::Unknown { node, copies } => {
-            let text = format!("it holds {copies} copies of partitions that are not known here; they stay as they are");
+            let text = format!(
+                "it holds {copies} copies of partitions that are not known here ({}); they stay as they are",
+                strange_copies(state, *node)
+            );
             (DoubtKind::Unknown, state.node_name(*node), text)
         }
         Doubt::Contested { partition } => {
@@ -220,6 +231,16 @@ fn told(state: &ClusterState, doubt: &Doubt) -> v1::RecoveryDoubt {
         }
     };
     v1::RecoveryDoubt { kind: kind.as_str().to_owned(), subject, text, may_be_accepted: doubt.may_be_accepted() }
+}
+
+/// The partitions of which a node holds copies that a state does not know, by the numbers of their tables and their own.
+fn strange_copies(state: &ClusterState, node: NodeId) -> String {
+    let inventory = state.recovery.as_ref().and_then(|recovery| recovery.inventories.get(&node));
+    let strange = inventory.into_iter().flat_map(|inventory| inventory.copies.values().flatten());
+    let mut strange = strange.map(|standing| standing.partition).filter(|id| state.partitions.get(*id).is_none());
+    let mut text: Vec<String> = strange.by_ref().take(COPIES_NAMED_MAX).map(|id| id.to_string()).collect();
+    text.extend(strange.next().map(|_| "…".to_owned()));
+    text.join(", ")
 }
 
 /// What a node was told that a state lacks, which goes up to `base`.

@@ -6,8 +6,8 @@ use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, unheard};
 use archon_proto::v1;
-use archon_types::ReasonCode;
 use archon_types::subject::Subject;
+use archon_types::{OTHER_HISTORY_REMEDY, ReasonCode};
 use std::collections::BTreeSet;
 
 /// What of the quorum itself is not as it is to stay: a recovery, before anything else, and a change of its members.
@@ -80,8 +80,7 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<v1::Reason> {
 pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
     let reason = |(name, why): (String, String)| {
         let subject = state.node_by_name(&name).map_or(Subject::Cluster, |row| subjects::node(state, row.node.id));
-        let remedy = "say which coordinators are to be kept, and stop the others: docs/runbooks/majority-lost.md, \"A number was used twice\"";
-        reason_now(ReasonCode::OtherHistory, subject, format!("{name} is refused: {why}"), remedy)
+        reason_now(ReasonCode::OtherHistory, subject, format!("{name} is refused: {why}"), OTHER_HISTORY_REMEDY)
     };
     session.other_histories.told().into_iter().map(reason).collect()
 }
@@ -131,11 +130,13 @@ fn subject(voter: &VoterView) -> Subject {
 
 /// A voter as the wire has it.
 pub(super) fn voter(voter: VoterView) -> v1::CoordinatorStatus {
+    // What one that is not heard lacks by now is not known.
+    let entries_behind = voter.entries_behind.filter(|_| !voter.is_away());
     v1::CoordinatorStatus {
         id: voter.id,
         address: voter.address,
         role: voter.role.as_str().to_owned(),
-        entries_behind: voter.entries_behind,
+        entries_behind,
         lack: voter.lack.map(|lack| lack.to_string()),
         learner: !voter.voter,
     }
@@ -145,6 +146,13 @@ pub(super) fn voter(voter: VoterView) -> v1::CoordinatorStatus {
 mod tests {
     use super::*;
     use archon_types::CoordinatorRole;
+
+    #[test]
+    fn one_that_does_not_answer_was_said_to_lack_nothing() {
+        let of = |role| VoterView { entries_behind: Some(0), ..VoterView::of(2, role) };
+        assert_eq!(voter(of(CoordinatorRole::Unreachable)).entries_behind, None);
+        assert_eq!(voter(of(CoordinatorRole::Follower)).entries_behind, Some(0));
+    }
 
     #[test]
     fn a_dead_learner_was_to_be_replaced_where_nobody_misses_it() {

@@ -93,7 +93,7 @@ pub use position::Position;
 pub use protocol::{MemberKind, NEWS_SINCE, OVER_SINCE, PROTOCOL_FIRST, PROTOCOL_MAX, PROTOCOL_NEWEST, ProtocolRange};
 pub use quorum::{DoubtKind, QuorumChange};
 pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersized};
-pub use reason::{ReasonCode, Severity};
+pub use reason::{OTHER_HISTORY_REMEDY, ReasonCode, Severity};
 pub use relays::{PARTICIPANTS_CARRIED_MAX, RelayAddress, RelayCandidate, carried_max, relay_count, relays, relays_of};
 pub use removed::RemovedNodes;
 pub use reshaping::{ReshapingKind, ReshapingPhase};

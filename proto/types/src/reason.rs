@@ -121,6 +121,9 @@ words! {
     }
 }
 
+/// What is to be done about a member that is refused because it has lived in another history of the cluster.
+pub const OTHER_HISTORY_REMEDY: &str = "say which coordinators are to be kept, and stop the others: docs/runbooks/majority-lost.md, \"A number was used twice\"";
+
 impl ReasonCode {
     /// How much it matters.
     pub const fn severity(self) -> Severity {

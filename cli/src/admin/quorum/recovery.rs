@@ -1,0 +1,106 @@
+//! A quorum that is begun anew: what keeps that from ending, and ending it.
+
+use super::failure;
+use crate::admin::{short_time, since};
+use crate::documents::QuorumChanged;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use archon_client::{Admin, DoubtKind, OTHER_HISTORY_REMEDY, QuorumRecovery, RecoveryDoubt};
+
+/// What keeps a recovery from ending, and what to do.
+pub(super) fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: &Output) -> Result<(), Failure> {
+    let age = since(recovery.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
+    output.line(format!(
+        "\nbeing recovered{age}: generation {generation}, from entry {} on; nothing is served until this is over",
+        recovery.base_index
+    ))?;
+    let columns = [Column::text("DOUBT"), Column::text("OF"), Column::text("WHAT")];
+    let row = |doubt: &RecoveryDoubt| vec![doubt.kind.as_str().to_owned(), doubt.about.clone(), doubt.text.clone()];
+    output.rows(&columns, recovery.doubts.iter().map(row).collect(), "there are no doubts: it ends by itself")?;
+    let more = u64::from(recovery.doubts_total).saturating_sub(recovery.doubts.len() as u64);
+    if more > 0 {
+        output.talk(format!("and {more} more"));
+    }
+    if let Some(next) = next_of_recovery(recovery) {
+        output.talk(next);
+    }
+    Ok(())
+}
+
+/// What is to be done so that a recovery ends.
+fn next_of_recovery(recovery: &QuorumRecovery) -> Option<&'static str> {
+    let waits = || recovery.doubts.iter().filter(|doubt| !doubt.may_be_accepted);
+    if waits().any(|doubt| doubt.kind == DoubtKind::OtherHistory) {
+        return Some(OTHER_HISTORY_REMEDY);
+    }
+    match (waits().next(), recovery.doubts.is_empty()) {
+        (Some(_), _) => Some(
+            "start the nodes that are unheard of, each with its own --data-dir; one whose data is gone for good: `archon node lost \
+             NAME --accept-data-loss`",
+        ),
+        (None, false) => Some("to go on from what the nodes hold: `archon quorum settle --accept-data-loss`"),
+        (None, true) => None,
+    }
+}
+
+/// Has it end.
+pub(super) async fn settle(accept_data_loss: bool, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    // Nobody knows of it afterwards.
+    let before = admin.quorum_of_leader().await?.recovery;
+    let changed = admin.settle_recovery(accept_data_loss).await.map_err(failure)?;
+    let quorum = admin.quorum_of_leader().await?;
+    if output.is_json() {
+        output.json(&QuorumChanged { change: "settled".to_owned(), changed, quorum })?;
+    } else {
+        output.line(if changed {
+            "settled: partitions go on from what the nodes hold"
+        } else {
+            "it ends by itself"
+        })?;
+    }
+    for text in before.iter().flat_map(left_on_disks) {
+        output.talk(text);
+    }
+    Ok(Exit::Done)
+}
+
+/// Copies that stay on nodes' disks when a recovery is settled, and that are named nowhere any more.
+fn left_on_disks(recovery: &QuorumRecovery) -> impl Iterator<Item = String> {
+    let left = recovery.doubts.iter().filter(|doubt| doubt.kind == DoubtKind::Unknown);
+    left.map(|doubt| format!("on {}: {}", doubt.about, doubt.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::Word;
+
+    fn recovery(doubts: &[(DoubtKind, bool)]) -> QuorumRecovery {
+        let doubt = |(kind, may_be_accepted): &(DoubtKind, bool)| RecoveryDoubt {
+            kind: Word::Known(*kind),
+            about: "athens".to_owned(),
+            text: "it holds 2 copies of partitions that are not known here (7/0, 7/1)".to_owned(),
+            may_be_accepted: *may_be_accepted,
+        };
+        let doubts: Vec<RecoveryDoubt> = doubts.iter().map(doubt).collect();
+        QuorumRecovery { began_at_ms: 0, base_index: 1, doubts_total: doubts.len() as u32, doubts }
+    }
+
+    #[test]
+    fn a_node_of_another_history_was_to_be_declared_lost() {
+        let next = |doubts: &[(DoubtKind, bool)]| next_of_recovery(&recovery(doubts)).unwrap_or_default();
+        assert!(next(&[(DoubtKind::Unheard, false)]).contains("archon node lost"));
+        let other = next(&[(DoubtKind::Unheard, false), (DoubtKind::OtherHistory, false)]);
+        assert_eq!(other, OTHER_HISTORY_REMEDY);
+        // Taken in, what it holds is accepted as anything is.
+        assert!(next(&[(DoubtKind::OtherHistory, true)]).contains("quorum settle"));
+        assert_eq!(next(&[]), "");
+    }
+
+    #[test]
+    fn copies_of_partitions_that_nobody_knows_were_named_nowhere_once_a_recovery_was_settled() {
+        let left: Vec<String> =
+            left_on_disks(&recovery(&[(DoubtKind::Behind, true), (DoubtKind::Unknown, true)])).collect();
+        assert_eq!(left, ["on athens: it holds 2 copies of partitions that are not known here (7/0, 7/1)"]);
+    }
+}
