@@ -80,6 +80,7 @@ Examples:
 Examples:
   archon bench rebalance --local
   archon bench rebalance --local --keys 1000000     what many keys and their clients make of it
+  archon bench rebalance --local --keys 1000000 --clients 0 --beside-cp   how fast it is beside cp
   archon bench rebalance --writers 96")]
     Rebalance(MovesArgs),
     /// Measure how long writers stand still while a partition is split, those of keys that stay and those of keys that move.
@@ -245,10 +246,17 @@ pub(crate) struct MovesArgs {
     #[arg(long, value_name = "N", requires = "keys", default_value_t = 1_024)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
     pub(crate) value_bytes: u32,
-    /// How many clients read them, and how many others write them.
+    /// How many clients read them, and how many others write them; 0 to move them while nobody uses them.
     #[arg(long, value_name = "N", requires = "keys", default_value_t = 24)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=4_096))]
     pub(crate) clients: u32,
+    /// Operations that the readers begin per second, and the writers likewise; otherwise each client goes on as soon as it has its answer.
+    #[arg(long, value_name = "N", requires = "keys", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+    /// Copy a file of as many bytes as were moved with `cp --sparse=never` at the end, on the disk of the cluster's data, and tell how fast
+    /// that is. Takes twice as much space.
+    #[arg(long, requires = "keys", requires = "local")]
+    pub(crate) beside_cp: bool,
     /// Everything else.
     #[command(flatten)]
     pub(crate) probe: ProbeArgs,

@@ -52,6 +52,17 @@ impl Load {
         Ok(Self { archon: Arc::new(archon), workload })
     }
 
+    /// The same, with so many operations begun per second by the readers, and as many by the writers.
+    pub(super) fn at_rate(mut self, rate: Option<u32>) -> Self {
+        self.workload.rate = rate.map(f64::from);
+        self
+    }
+
+    /// Whether there is any reader or writer.
+    pub(super) const fn has_clients(&self) -> bool {
+        self.workload.clients > 0
+    }
+
     /// The table that they use.
     pub(super) const fn archon(&self) -> &Arc<Archon> {
         &self.archon

@@ -7,6 +7,7 @@ mod load;
 mod local;
 mod moves;
 mod nodes;
+mod plain_copy;
 mod report;
 mod rounds;
 mod split;

@@ -3,6 +3,7 @@
 use super::disturb::{Report, Stage, TIMEOUT, sleep_or_interrupt};
 use super::load::{Load, Running, Seen, print_seen};
 use super::nodes::{Cost, Counted};
+use super::plain_copy::{PlainCopy, plain_copy};
 use super::rounds::Round;
 use super::{local, settled};
 use crate::args::{Connection, MovesArgs};
@@ -44,16 +45,27 @@ struct Loaded {
     /// Keys and values copied, without what stands around them, in megabytes (10^6).
     moved_megabytes: f64,
     megabytes_per_second: f64,
-    before: Seen,
-    during: Seen,
-    after: Seen,
+    /// Nothing if nobody used them.
+    #[serde(flatten)]
+    seen: Option<Windows>,
+    /// A file of as many bytes, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside_cp: Option<PlainCopy>,
     /// Keys that were not there at the end, or with a value that nobody wrote.
     keys_missing: u64,
 }
 
+/// What readers and writers saw, and when.
+#[derive(Debug, Serialize)]
+struct Windows {
+    before: Seen,
+    during: Seen,
+    after: Seen,
+}
+
 /// Starts readers and writers, if a load was asked for.
 fn begin(load: Option<&Load>) -> Result<Option<Running>, Failure> {
-    load.map(Load::begin).transpose()
+    load.filter(|load| load.has_clients()).map(Load::begin).transpose()
 }
 
 /// Stops them, and says what they measured.
@@ -81,6 +93,7 @@ pub(super) async fn rebalance(
             .with_remedy("start another node, or drain one (`archon node drain`), or say --local"));
     }
     let load = args.keys.map(|keys| Load::new(keys, args.value_bytes, args.clients, table, &connection)).transpose()?;
+    let load = load.map(|load| load.at_rate(args.rate));
     if let Some(load) = &load {
         settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     }
@@ -116,22 +129,22 @@ pub(super) async fn rebalance(
     let round = Round::new(None, what, stage.probers.window(), began);
     let probed = stage.end(vec![round], &args.probe).await?;
     let mut loaded = None;
-    if let (Some(load), Some(before), Some(during), Some(after)) = (load, before, during, after) {
+    if let Some(load) = load {
         let read = load.every_key(Mix::ReadBack, "reading every key back", output).await?;
         let Workload { keys, value_bytes, .. } = load.workload;
         let moved_megabytes = (copies as u64 * keys * load.bytes_each()) as f64 / partitions.max(1) as f64 / 1e6;
         let megabytes_per_second = moved_megabytes / took.as_secs_f64();
         let keys_missing = read.failed;
-        loaded = Some(Loaded {
-            keys,
-            value_bytes,
-            moved_megabytes,
-            megabytes_per_second,
-            before,
-            during,
-            after,
-            keys_missing,
-        });
+        let seen = match (before, during, after) {
+            (Some(before), Some(during), Some(after)) => Some(Windows { before, during, after }),
+            _ => None,
+        };
+        let beside_cp = match &local {
+            Some(cluster) if args.beside_cp => Some(plain_copy(cluster.directory(), (moved_megabytes * 1e6) as u64)?),
+            _ => None,
+        };
+        loaded =
+            Some(Loaded { keys, value_bytes, moved_megabytes, megabytes_per_second, seen, beside_cp, keys_missing });
     }
     let moving = Moving { probed, moves, copies, move_seconds: took.as_secs_f64(), cost, load: loaded };
     match output.is_json() {
@@ -155,10 +168,20 @@ impl Moving {
                 .line(format!("CPU of the nodes while moving, of one core: {}", cost.cpu_percent(self.move_seconds)))?;
         }
         let Some(load) = &self.load else { return Ok(()) };
-        print_seen(&[("before", &load.before), ("during", &load.during), ("after", &load.after)], output)?;
+        if let Some(Windows { before, during, after }) = &load.seen {
+            print_seen(&[("before", before), ("during", during), ("after", after)], output)?;
+        }
         output.line(format!(
             "moved {:.0} MB in {} copies: {:.1} MB/s; {} of {} keys missing",
             load.moved_megabytes, self.copies, load.megabytes_per_second, load.keys_missing, load.keys
+        ))?;
+        let Some(plain) = &load.beside_cp else { return Ok(()) };
+        output.line(format!(
+            "cp --sparse=never of as many bytes: {:.0} MB/s, and {:.0} MB/s until they were on the disk; moving them was {:.2} and {:.2} as fast",
+            plain.megabytes_per_second,
+            plain.synced_megabytes_per_second,
+            load.megabytes_per_second / plain.megabytes_per_second,
+            load.megabytes_per_second / plain.synced_megabytes_per_second
         ))
     }
 }
