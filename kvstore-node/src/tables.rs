@@ -4,7 +4,7 @@ use archon_proto::convert::session::Member;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
     NodeStatus, Over, PartitionId, PartitionTable, RangeLimits, RelayAddress, RelayCandidate, RemovedNodes, ScanOrder,
-    Table, TableDelta, TableId, TableList, TablePiece, Version, keepers, keepers_of, relays, relays_of,
+    Table, TableDelta, TableId, TableList, TablePiece, Version, doors_of, relays, relays_of,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -279,12 +279,8 @@ impl Tables {
     /// The nodes at whose doors this one knocks (PROTOCOL rule 73), with the version of the rows that says so.
     pub(crate) fn doors_of(&self, member: Member) -> (Version, Vec<Node>) {
         let state = self.state.read();
-        let keepers = keepers(member.cluster, state.alive().map(RelayCandidate::of));
-        if !keepers.iter().any(|keeper| keeper.node == member.node) {
-            return (state.nodes_version, Vec::new());
-        }
-        let theirs = state.alive().filter(|node| keepers_of(RelayCandidate::of(node), &keepers).contains(&member.node));
-        (state.nodes_version, theirs.cloned().collect())
+        let theirs = doors_of(member.cluster, member.node, state.alive().map(RelayCandidate::of));
+        (state.nodes_version, theirs.iter().filter_map(|node| state.nodes.get(node)).cloned().collect())
     }
 
     /// The version of the nodes' rows.
@@ -313,7 +309,7 @@ impl Tables {
 }
 
 impl State {
-    fn alive(&self) -> impl Iterator<Item = &Node> {
+    fn alive(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
     }
 

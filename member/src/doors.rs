@@ -3,6 +3,9 @@
 use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, SHUT_DOORS_MAX, ShutDoor};
 use std::collections::BTreeMap;
 
+/// How long an answer is waited for at a door, at most, in milliseconds; half of the time between two knocks where that is less.
+const ANSWER_MS: u64 = 500;
+
 /// A knock at a door that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Knock {
@@ -58,9 +61,15 @@ impl Doors {
         self.doors = kept.collect();
     }
 
-    /// A knock is over. One that took longer than knocks take (`within_ms`) says that the keeper itself stood still: it says nothing of the
-    /// door, and neither does the silence before it.
-    pub fn note(&mut self, knock: Knock, within_ms: u64) {
+    /// How long the answer to a knock is waited for, in milliseconds.
+    pub fn within_ms(&self) -> u64 {
+        ANSWER_MS.min(self.every_ms / 2)
+    }
+
+    /// A knock is over. One that took longer than knocks take says that the keeper itself stood still: it says nothing of the door, and
+    /// neither does the silence before it.
+    pub fn note(&mut self, knock: Knock) {
+        let within_ms = self.within_ms();
         let Knock { node, incarnation, began, ended, outcome } = knock;
         let every_ms = self.every_ms;
         let Some(door) = self.doors.get_mut(&node).filter(|door| door.incarnation == incarnation) else { return };
@@ -101,7 +110,6 @@ mod tests {
     use super::*;
 
     const EVERY_MS: u64 = 1_000;
-    const WITHIN_MS: u64 = 500;
 
     fn keeper(members: u64) -> Doors {
         let mut doors = Doors::default();
@@ -124,14 +132,14 @@ mod tests {
     fn a_door_is_shut_from_the_first_knock_that_was_not_answered_until_one_is() {
         let mut doors = keeper(3);
         assert_eq!(said(&doors, 0), (3, 0, vec![]), "nobody was asked yet");
-        doors.note(knock(1, 0, 2, Ok(())), WITHIN_MS);
-        doors.note(knock(2, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(1, 0, 2, Ok(())));
+        doors.note(knock(2, 0, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 600), (3, 1, vec![(2, 600)]));
-        doors.note(knock(2, 1_000, 0, Err(DoorFailure::Refused)), WITHIN_MS);
-        doors.note(knock(2, 2_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
-        doors.note(knock(3, 2_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(2, 1_000, 0, Err(DoorFailure::Refused)));
+        doors.note(knock(2, 2_000, 500, Err(DoorFailure::Silent)));
+        doors.note(knock(3, 2_000, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 2_900), (3, 1, vec![(2, 2_900), (3, 900)]));
-        doors.note(knock(2, 3_000, 1, Ok(())), WITHIN_MS);
+        doors.note(knock(2, 3_000, 1, Ok(())));
         assert_eq!(said(&doors, 3_100), (3, 2, vec![(3, 1_000)]));
         assert_eq!(Doors::default().report(Millis::new(5)), None);
     }
@@ -140,25 +148,25 @@ mod tests {
     fn a_keeper_that_stood_still_took_its_own_silence_for_that_of_others() {
         let mut doors = keeper(1);
         // Its process was stopped while it waited.
-        doors.note(knock(1, 0, 20_000, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(1, 0, 20_000, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 20_000), (1, 0, vec![]));
         // It was stopped between two knocks.
-        doors.note(knock(1, 21_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(1, 21_000, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 60_000), (1, 0, vec![(1, 1_000)]));
-        doors.note(knock(1, 60_000, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(1, 60_000, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 60_500), (1, 0, vec![(1, 500)]));
     }
 
     #[test]
     fn another_life_and_another_member_are_unknown() {
         let mut doors = keeper(2);
-        doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
-        doors.note(knock(2, 0, 1, Ok(())), WITHIN_MS);
+        doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)));
+        doors.note(knock(2, 0, 1, Ok(())));
         doors.keep(EVERY_MS, [(NodeId::new(1), Incarnation::new(9)), (NodeId::new(2), Incarnation::new(2))]);
         assert_eq!(said(&doors, 600), (2, 1, vec![]));
         // A knock that was under way is of a life that is over.
-        doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
-        doors.note(knock(7, 0, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+        doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)));
+        doors.note(knock(7, 0, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 600), (2, 1, vec![]));
         doors.keep(0, []);
         assert_eq!(doors.report(Millis::new(700)), None);
@@ -168,7 +176,7 @@ mod tests {
     fn of_many_shut_doors_those_are_told_that_have_been_shut_for_longest() {
         let mut doors = keeper(100);
         for node in 1..=100 {
-            doors.note(knock(node, 1_000 - node, 500, Err(DoorFailure::Silent)), WITHIN_MS);
+            doors.note(knock(node, 1_000 - node, 500, Err(DoorFailure::Silent)));
         }
         let (members, reached, shut) = said(&doors, 1_600);
         assert_eq!((members, reached, shut.len(), shut[0]), (100, 0, SHUT_DOORS_MAX, (100, 700)));

@@ -18,8 +18,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long an answer is waited for, at most; half of the time between two knocks where that is less.
-const WITHIN: Duration = Duration::from_millis(500);
 /// Most knocks at once.
 const KNOCKS_MAX: usize = 32;
 
@@ -58,7 +56,7 @@ pub(super) async fn keep(shared: &Shared, life: &Life) -> Infallible {
     keeper.forget();
     // Nodes that were started together do not all knock at once.
     sleep(Duration::from_millis(keeper.every_ms.load(Ordering::Relaxed)).mul_f64(rand::random())).await;
-    let (mut kept, mut members) = (None, Vec::new());
+    let (mut kept, mut members, mut within) = (None, Vec::new(), Duration::ZERO);
     loop {
         let begun = Instant::now();
         let every_ms = keeper.every_ms.load(Ordering::Relaxed);
@@ -72,25 +70,24 @@ pub(super) async fn keep(shared: &Shared, life: &Life) -> Infallible {
         if kept != Some((version, every_ms)) {
             let (version, nodes) = shared.tables.doors_of(life.member);
             (kept, members) = (Some((version, every_ms)), nodes);
-            keeper.doors.lock().keep(every_ms, members.iter().map(|node| (node.id, node.incarnation)));
+            let mut doors = keeper.doors.lock();
+            doors.keep(every_ms, members.iter().map(|node| (node.id, node.incarnation)));
+            within = Duration::from_millis(doors.within_ms());
         }
-        let every = Duration::from_millis(every_ms);
-        let within = WITHIN.min(every / 2);
         let knocks = stream::iter(members.clone()).map(|node| knock(shared, life, node, within));
         let mut knocks = knocks.buffer_unordered(KNOCKS_MAX);
         while let Some(knock) = knocks.next().await {
-            keeper.note(shared, knock, within);
+            keeper.note(shared, knock);
         }
-        sleep_until(begun + every).await;
+        sleep_until(begun + Duration::from_millis(every_ms)).await;
     }
 }
 
 impl DoorKeeper {
-    fn note(&self, shared: &Shared, knock: Knock, within: Duration) {
+    fn note(&self, shared: &Shared, knock: Knock) {
         shared.metrics.door_knocks.add(1);
         shared.metrics.door_failures.add(u64::from(knock.outcome.is_err()));
-        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        self.doors.lock().note(knock, within_ms);
+        self.doors.lock().note(knock);
     }
 }
 

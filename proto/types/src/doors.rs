@@ -109,6 +109,19 @@ pub fn keepers_of(node: RelayCandidate<'_>, keepers: &[RelayCandidate<'_>]) -> V
     relays_of(node.node, node.zone, &others)
 }
 
+/// The nodes at whose doors this one knocks, of those that live; nobody's if it is no keeper.
+pub fn doors_of<'a>(
+    cluster: ClusterId,
+    keeper: NodeId,
+    live: impl Iterator<Item = RelayCandidate<'a>> + Clone,
+) -> Vec<NodeId> {
+    let keepers = keepers(cluster, live.clone());
+    if !keepers.iter().any(|other| other.node == keeper) {
+        return Vec::new();
+    }
+    live.filter(|node| keepers_of(*node, &keepers).contains(&keeper)).map(|node| node.node).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +142,21 @@ mod tests {
                 assert!(!two.contains(&node.node));
                 assert!(two.first() != two.last() || two.len() < 2);
             }
+        }
+    }
+
+    #[test]
+    fn every_door_is_knocked_at_by_its_two_keepers_and_by_nobody_else() {
+        let all = candidates(40, &["north", "south"]);
+        let keepers = keepers(cluster(), all.iter().copied());
+        let knocked: BTreeMap<NodeId, Vec<NodeId>> =
+            all.iter().map(|node| (node.node, doors_of(cluster(), node.node, all.iter().copied()))).collect();
+        for node in &all {
+            let by: Vec<NodeId> =
+                knocked.iter().filter(|(_, doors)| doors.contains(&node.node)).map(|(keeper, _)| *keeper).collect();
+            let mut two = keepers_of(*node, &keepers);
+            two.sort_unstable();
+            assert_eq!(by, two, "{node:?}");
         }
     }
 

@@ -61,7 +61,8 @@ pub use backoff::Backoff;
 pub use condition::Condition;
 pub use disk_full::DiskFull;
 pub use doors::{
-    DOORS_SINCE, DoorFailure, DoorReport, DoorState, SHUT_DOORS_MAX, ShutDoor, keeper_count, keepers, keepers_of,
+    DOORS_SINCE, DoorFailure, DoorReport, DoorState, SHUT_DOORS_MAX, ShutDoor, doors_of, keeper_count, keepers,
+    keepers_of,
 };
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
