@@ -175,6 +175,16 @@ coverage! {
     over_of_others,
     /// Nodes that were failed, after the faults, while others relayed.
     dead_noticed,
+    /// Knocks at doors.
+    knocks,
+    /// Of these, the ones that were not answered.
+    knocks_failed,
+    /// Doors that were shut.
+    doors_shut,
+    /// Nodes that live, and were found not to be reached by clients.
+    nodes_unreached,
+    /// Of these, the ones that were reached again in the same life.
+    nodes_reached_again,
     /// Leaderships that nobody granted, of which a copy heard.
     strays,
     /// Epochs that a copy knew and nobody had granted, and that were passed.

@@ -10,8 +10,8 @@ use archon_kv::engine::Row;
 use archon_member::{Heartbeat, LeaseAnswer, ReturnAddress};
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
-    BootId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, Millis, Node, NodeId, Over, PartitionId,
-    PlacementId, RemovedNodes, Report, TableId, TableList, Version,
+    BootId, DoorFailure, DoorReport, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, Millis, Node,
+    NodeId, Over, PartitionId, PlacementId, RemovedNodes, Report, TableId, TableList, Version,
 };
 use bytes::Bytes;
 
@@ -22,6 +22,8 @@ pub(crate) enum MemberMessage {
     Heartbeat {
         heartbeat: Heartbeat,
         stopping: bool,
+        /// What it finds at the doors at which it knocks.
+        doors: Option<DoorReport>,
     },
     /// Heartbeats that a relay carries.
     Beats {
@@ -67,15 +69,14 @@ pub(crate) enum CoordinatorMessage {
     },
     Lease {
         answer: LeaseAnswer,
-        /// How many nodes relay.
-        relays: usize,
+        cluster: ClusterNow,
     },
     /// Heartbeats of a batch, one by one: a lease, or that the life is over.
     Judged {
         by: usize,
         batch: BatchId,
         answers: Vec<Answered>,
-        relays: usize,
+        cluster: ClusterNow,
     },
     /// Whoever was sent a batch does not lead.
     BatchRefused {
@@ -106,6 +107,15 @@ pub(crate) enum CoordinatorMessage {
         report: Report,
         refused: Option<ErrorKind>,
     },
+}
+
+/// What every answer to a heartbeat says of the cluster as it is now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClusterNow {
+    /// How many nodes relay.
+    pub(crate) relays: usize,
+    /// How often doors are knocked at, in milliseconds; zero: never.
+    pub(crate) door_every_ms: u64,
 }
 
 /// What a node is pushed, as far as the world knows of it.
@@ -140,7 +150,7 @@ pub(crate) type Answered = (Heartbeat, Option<LeaseAnswer>, Option<Box<News>>);
 pub(crate) struct Registrations {
     pub(crate) version: Version,
     pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
-    /// The rows themselves, and which nodes are gone, where nodes relay.
+    /// The rows themselves, and which nodes are gone, where nodes relay or knock at doors.
     pub(crate) rows: Vec<Node>,
     pub(crate) removed: RemovedNodes,
 }
@@ -174,6 +184,8 @@ pub(crate) enum PeerMessage {
         stopping: bool,
         /// Up to where its member holds everything.
         holds: Version,
+        /// What its member finds at the doors at which it knocks.
+        doors: Option<DoorReport>,
     },
     /// What a relay says to a member.
     Relayed {
@@ -182,6 +194,18 @@ pub(crate) enum PeerMessage {
     },
     /// Somebody holds a row by which a life is over.
     Over(Over),
+    /// A machine knocks where this one serves clients, the process of that number for the so many-th time.
+    Ping {
+        keeper: usize,
+        boot: u64,
+        number: u64,
+    },
+    /// A shard answers it, or the connection is refused.
+    Pong {
+        boot: u64,
+        number: u64,
+        outcome: Result<(), DoorFailure>,
+    },
     CopyAsk {
         partition: PartitionId,
         loader: ReplicaAddress,

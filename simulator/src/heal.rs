@@ -29,6 +29,7 @@ impl World {
         self.after(50, Event::Elect);
         self.upgrade_everybody();
         self.one_stays_away();
+        self.open_doors();
         for host in 0..self.hosts.len() {
             self.hosts[host].paused_until = truth;
             self.hosts[host].deaf_until = truth;
@@ -58,6 +59,7 @@ impl World {
             world.serve_again();
             world.missing_answers(&before)
         });
+        self.look_at_doors();
         self.checks.quiet = true;
         self.until("the nodes", |world| {
             world.serve_again();

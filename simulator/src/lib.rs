@@ -27,6 +27,7 @@ mod client;
 mod clock;
 mod coordinator;
 mod coverage;
+mod doors;
 mod drops;
 mod event;
 mod faults;

@@ -33,6 +33,8 @@ pub enum Theme {
     Merges,
     /// Whoever carries the heartbeats of others is in trouble, or those whose heartbeats are carried (rules 65 to 72).
     Relays,
+    /// Nodes live and are not reached by clients, while whoever knocks at their doors is in trouble (rules 73 to 76).
+    Doors,
 }
 
 impl Theme {
@@ -85,6 +87,8 @@ pub struct Scenario {
     pub changes_quorum: bool,
     /// Whether nodes carry each other's heartbeats.
     pub relays: bool,
+    /// Whether nodes knock at each other's doors.
+    pub doors: bool,
     /// Whether each carries for one other at most.
     pub carries_few: bool,
     /// Whether operators drop tables and make them anew.
@@ -147,6 +151,25 @@ fn of_relays(seed: u64) -> Option<Theme> {
     (relays(seed) && !recovers(seed) && !upgrades(seed) && !seed.is_multiple_of(3)).then_some(Theme::Relays)
 }
 
+/// Seeds from there on up to here are about doors.
+const DOORS_END: u64 = 800_000_000;
+
+/// Whether nodes of this seed knock at each other's doors.
+fn doors(seed: u64) -> bool {
+    is_of(RELAYS_END..DOORS_END, 0x0D00_25ED, seed)
+}
+
+/// What a seed is about in which they do: one in three keeps its own theme.
+fn of_doors(seed: u64) -> Option<Theme> {
+    let other = recovers(seed) || upgrades(seed) || changes_quorum(seed) || seed.is_multiple_of(3);
+    (doors(seed) && !other).then_some(Theme::Doors)
+}
+
+/// How many nodes there are at least where they knock: of more than seven, two may be unreached whose keepers can be believed.
+fn doors_min(seed: u64) -> usize {
+    if doors(seed) { Random::new(seed ^ 0x0D00_25E7).pick(&[0, 0, 8, 9]).unwrap_or(0) } else { 0 }
+}
+
 /// What a seed is about that is about ranges.
 fn of_ranges(seed: u64) -> Option<Theme> {
     let drawn = || Random::new(seed ^ 0x5B11_75ED).below(DRAWN_RANGES);
@@ -197,17 +220,19 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = of_ranges(seed).or(of_relays(seed)).unwrap_or(theme);
+        let theme = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can part (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
             _ => (3 + random.index(3), random.pick(&[1, 2, 2, 3, 3, 3]).unwrap_or(3)),
         };
+        let nodes = nodes.max(doors_min(seed));
         // Short time-outs pack many fail-overs into a run; the arithmetic between them is that of the defaults.
         let timing = match random.below(4) {
             0 => LeaseTiming::default(),
             // A relay waits as long as it does with any settings.
             _ if relays(seed) && seed.is_multiple_of(2) => LeaseTiming::default(),
+            _ if doors(seed) && seed.is_multiple_of(4) => LeaseTiming::default(),
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
         };
         let unit = timing.heartbeat_ms;
@@ -222,6 +247,7 @@ impl Scenario {
             replace_after_ms: unit * if theme == Theme::Away { random.between(4, 12) } else { random.between(10, 60) },
             copies_per_node_max: 2,
             relays_from: 0,
+            door_every_ms: 0,
             ..Settings::default()
         };
         let rough = random.below(3);
@@ -244,6 +270,7 @@ impl Scenario {
             upgrades: false,
             changes_quorum: false,
             relays: false,
+            doors: false,
             carries_few: false,
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
@@ -278,9 +305,17 @@ impl Scenario {
         plan.upgrades = upgrades(seed) && !plan.recovers;
         // Both replace coordinators.
         plan.changes_quorum = changes_quorum(seed) && !plan.recovers && !plan.upgrades;
-        plan.relays = relays(seed) && !plan.recovers && !plan.upgrades;
+        plan.doors = doors(seed) && !plan.recovers && !plan.upgrades && !plan.changes_quorum;
+        // Word of doors travels by relays, and straight.
+        plan.relays = relays(seed) && !plan.recovers && !plan.upgrades || plan.doors && seed.is_multiple_of(2);
         plan.carries_few = plan.relays && seed % 8 == 5;
         plan.settings.relays_from = if plan.relays { RELAYS_FROM } else { 0 };
+        if plan.doors {
+            let every_ms = (unit * 2).max(100);
+            plan.settings.door_every_ms = every_ms;
+            plan.settings.door_silent_ms = every_ms * 3;
+            plan.settings.door_trust_ms = every_ms * 10;
+        }
         plan
     }
 

@@ -31,6 +31,7 @@ impl World {
             Theme::Splits => self.around_a_split(),
             Theme::Merges => self.around_a_merge(),
             Theme::Relays => self.around_a_relay(leader),
+            Theme::Doors => self.around_a_door(leader),
         }
     }
 

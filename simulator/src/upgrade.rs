@@ -103,7 +103,8 @@ impl World {
 
     /// What a machine runs first: most were upgraded already.
     pub(crate) fn first_version(&mut self) -> ProtocolRange {
-        if self.plan.upgrades && self.upgrader.random.below(4) > 0 { range(1, 2) } else { ProtocolRange::FIRST }
+        let newer = self.plan.doors || self.plan.upgrades && self.upgrader.random.below(4) > 0;
+        if newer { range(1, 2) } else { ProtocolRange::FIRST }
     }
 
     /// Whether this version may be started on that machine: its disk says by which protocol it was written.
@@ -144,7 +145,7 @@ impl World {
 
     /// What participants speak.
     pub(crate) fn spoken_by_workers(&self) -> ProtocolRange {
-        if self.plan.upgrades { NEWEST } else { ProtocolRange::FIRST }
+        if self.plan.upgrades || self.plan.doors { NEWEST } else { ProtocolRange::FIRST }
     }
 
     /// Takes note of a change of the protocol. Nobody but the coordinators raises it in this world.

@@ -5,6 +5,7 @@ use crate::check::{Checks, Violation};
 use crate::client::Client;
 use crate::coordinator::Quorum;
 use crate::coverage::Coverage;
+use crate::doors::Doors;
 use crate::event::{CoordinatorMessage, Event};
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
@@ -35,6 +36,7 @@ pub(crate) struct World {
     pub(crate) upgrader: Upgrader,
     pub(crate) changer: Changer,
     pub(crate) relays: Relays,
+    pub(crate) doors: Doors,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -96,6 +98,7 @@ impl World {
             upgrader: Upgrader::new(plan.seed),
             changer: Changer::new(plan.seed),
             relays: Relays::new(plan.seed),
+            doors: Doors::new(plan.seed),
             plan,
         };
         world.coverage.zoned = u64::from(world.plan.zones > 0);

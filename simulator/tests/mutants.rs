@@ -17,7 +17,9 @@ const SEEDS_MAX: u64 = 900;
 /// Rules of the protocol.
 const RULES: u8 = 82;
 /// Themes with seeds of their own: the first rule that each is about, and the first of its seeds.
-const THEMES: [(u8, u64); 7] = [
+const THEMES: [(u8, u64); 9] = [
+    (77, 600_000_000),
+    (73, 700_000_000),
     (65, 600_000_000),
     (63, 400_000_000),
     (60, 300_000_000),

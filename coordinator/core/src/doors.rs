@@ -247,7 +247,12 @@ impl Liveness {
 
     /// How many nodes clients do not reach.
     pub fn unreached(&self) -> usize {
-        self.doors.unreached().count()
+        self.unreached_nodes().count()
+    }
+
+    /// The nodes that clients do not reach.
+    pub fn unreached_nodes(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.doors.unreached()
     }
 
     /// The nodes that are given only leaderships that nobody else can have: clients do not reach them, or have not for long enough.

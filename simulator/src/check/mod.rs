@@ -4,6 +4,7 @@
 mod by_key;
 mod convergence;
 mod damage;
+mod doors;
 mod dropped;
 mod era;
 mod exactly_once;
@@ -20,6 +21,8 @@ use archon_replica::invariants::{Epochs, leader_holds_acknowledged};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
 use by_key::Operations;
 pub(crate) use damage::Damage;
+use doors::DoorChecks;
+pub(crate) use doors::Verdicts;
 pub(crate) use era::PartitionCheck;
 pub(crate) use key_moves::Began;
 use key_moves::KeyMove;
@@ -80,6 +83,12 @@ pub enum Violation {
         /// Whose.
         detail: String,
     },
+    /// V: what was said of doors was taken for more than it is, or for nothing.
+    #[error("V: {detail}")]
+    Doors {
+        /// Whose.
+        detail: String,
+    },
     /// B: the coordinators are asked by more than need to.
     #[error("B: {detail}")]
     Burden {
@@ -118,7 +127,7 @@ impl Violation {
             Self::TwoServe { .. } => "O",
             Self::NotLinearizable { .. } => "L",
             Self::Twice { .. } => "X",
-            Self::NoConvergence { .. } | Self::Deleted { .. } | Self::Relayed { .. } => "V",
+            Self::NoConvergence { .. } | Self::Deleted { .. } | Self::Relayed { .. } | Self::Doors { .. } => "V",
             Self::Burden { .. } => "B",
             Self::Quorum { .. } => "Q",
             Self::Panic { .. } => "assertion",
@@ -158,6 +167,8 @@ pub(crate) struct Checks {
     pub(crate) committed_in: Vec<u64>,
     /// Up to where the log of each process of a coordinator was compared with what is committed.
     pub(crate) compared: BTreeMap<(usize, u64), usize>,
+    /// What was found at doors.
+    pub(crate) doors: DoorChecks,
     /// Clients begin nothing any more.
     pub(crate) quiet: bool,
 }

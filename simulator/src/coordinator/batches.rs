@@ -1,7 +1,7 @@
 //! Heartbeats that a relay carries: judged one by one, like all others, and answered together.
 
 use super::session::{Heard, Whole};
-use crate::event::{Answered, Asked, BatchId, CoordinatorMessage, Event, News};
+use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, Event, News};
 use crate::host::relaying::CarriedBeat;
 use crate::network::End;
 use crate::world::World;
@@ -15,11 +15,14 @@ impl World {
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = &mut own.session else { return };
         let (mut waits, mut refused) = (false, Vec::new());
-        for CarriedBeat { heartbeat, stopping, holds, .. } in beats {
+        for CarriedBeat { heartbeat, stopping, holds, doors, .. } in beats {
             let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
             let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
             match session.term.heartbeat(&own.state, beat, now) {
                 Ok(Some(unconfirmed)) => {
+                    if let Some(report) = doors {
+                        session.term.note_doors(node, incarnation, report, now);
+                    }
                     session.heard.insert(node, Heard { incarnation, at: now, holds });
                     session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch), holds }));
                     waits = true;
@@ -46,13 +49,19 @@ impl World {
         let Some(session) = &mut own.session else { return };
         let refused = session.refused.remove(&(host, batch)).unwrap_or_default();
         answers.extend(refused.into_iter().map(|heartbeat| (heartbeat, None, None)));
-        let relays = relay_count(own.state.nodes_alive(), own.state.settings.relays_from);
+        let cluster = cluster_now(&own.state);
         let withdrawn = answers.iter().flat_map(|(_, lease, _)| lease).map(|lease| lease.withdrawn.len() as u64);
         self.coverage.withdrawn += withdrawn.sum::<u64>();
         self.name_coordinators(by, host);
-        let message = CoordinatorMessage::Judged { by, batch, answers, relays };
+        let message = CoordinatorMessage::Judged { by, batch, answers, cluster };
         self.send(End::Coordinator(by), End::Host(host), Event::CoordinatorMessage { host, message });
     }
+}
+
+/// What answers say of the cluster.
+pub(super) fn cluster_now(state: &ClusterState) -> ClusterNow {
+    let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
+    ClusterNow { relays, door_every_ms: state.settings.doors_every_ms(state.protocol) }
 }
 
 /// What a node lacks that holds everything up to `holds`.

@@ -6,7 +6,7 @@ use crate::event::{Event, Proposal};
 use crate::raft::{Disk, Entry, Membership, Voter, What};
 use crate::world::World;
 use archon_coordinator_core::Command;
-use archon_types::{ClusterId, StorageId};
+use archon_types::{ClusterId, DOORS_SINCE, StorageId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -20,9 +20,11 @@ impl World {
         self.begin_term(0);
         let cluster = ClusterId::new(Uuid::from_u128(1));
         let settings = self.plan.settings.clone();
-        let proposal =
-            Proposal { term: self.quorum.term, commands: vec![Command::Bootstrap { cluster, settings }], reply: None };
-        self.commit(0, proposal);
+        let mut commands = vec![Command::Bootstrap { cluster, settings }];
+        if self.plan.doors {
+            commands.push(Command::RaiseProtocol { to: DOORS_SINCE });
+        }
+        self.commit(0, Proposal { term: self.quorum.term, commands, reply: None });
     }
 
     /// The first members, whose logs begin alike: who they are, the first term, and the cluster itself.

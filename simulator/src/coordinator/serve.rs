@@ -1,13 +1,14 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
-use super::batches::news;
+use super::batches::{cluster_now, news};
 use super::session::{Pushed, UnderWay, Whole};
+use crate::check::Verdicts;
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::Command;
 use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
-use archon_types::{ErrorKind, Incarnation, Millis, Version, relay_count};
+use archon_coordinator_core::{Command, DoorNews};
+use archon_types::{ErrorKind, Incarnation, Millis, Version};
 
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
@@ -45,9 +46,17 @@ impl World {
         }
         session.term.set_wall(now, Millis::new(truth));
         let turned = session.term.turn(&own.state, now);
+        let liveness = session.term.liveness();
+        let verdicts = Verdicts {
+            led_for: now.since(liveness.became_leader_at()),
+            unreached: liveness.unreached(),
+            alive: own.state.nodes_alive(),
+            news: turned.commands.iter().filter_map(news_of_a_door).collect(),
+        };
         let wake = own.clock.truth_of(turned.wake_at, truth);
         session.turn_at = wake;
         self.after(wake - truth, Event::Turn { coordinator, term });
+        self.judge_verdicts(&verdicts);
         if !turned.commands.is_empty() {
             self.propose(coordinator, Proposal { term, commands: turned.commands, reply: None });
         }
@@ -127,11 +136,14 @@ impl World {
                 let register = Box::new(register.by_protocol(own.state.protocol));
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
-            MemberMessage::Heartbeat { heartbeat, stopping } => {
+            MemberMessage::Heartbeat { heartbeat, stopping, doors } => {
                 let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
                 let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
                 match session.term.heartbeat(&own.state, beat, now) {
                     Ok(Some(unconfirmed)) => {
+                        if let Some(report) = doors {
+                            session.term.note_doors(node, incarnation, report, now);
+                        }
                         session.heard.remove(&node);
                         let holds = Version::ZERO;
                         session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None, holds }));
@@ -268,7 +280,7 @@ impl World {
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         let answers = session.term.answers(&own.state, heartbeats.iter().map(|(confirmed, _)| *confirmed), now);
-        let relays = relay_count(own.state.nodes_alive(), own.state.settings.relays_from);
+        let cluster = cluster_now(&own.state);
         let mut batches: Vec<((usize, BatchId), Vec<_>)> = Vec::new();
         for (answer, (_, Asked { host, heartbeat, batch, holds })) in answers.into_iter().zip(heartbeats) {
             if let Some(batch) = batch {
@@ -290,13 +302,18 @@ impl World {
             self.coverage.withdrawn += answer.withdrawn.len() as u64;
             self.name_coordinators(coordinator, host);
             let answer = heartbeat.answer(answer.lease_ms, answer.withdrawn);
-            let message = CoordinatorMessage::Lease { answer, relays };
+            let message = CoordinatorMessage::Lease { answer, cluster };
             self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
         }
         for ((host, batch), answers) in batches {
             self.answer_batch(coordinator, host, batch, answers);
         }
     }
+}
+
+/// What a command says of a door, if it does.
+fn news_of_a_door(command: &Command) -> Option<DoorNews> {
+    if let Command::NoteDoor(news) = command { Some(news.clone()) } else { None }
 }
 
 /// The machine at an address.

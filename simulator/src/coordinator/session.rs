@@ -55,8 +55,8 @@ impl Pieces for Whole {
         let version = state.nodes_version;
         let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Alive);
         let nodes = state.nodes.values().map(life).collect();
-        let (rows, removed) = match state.settings.relays_from {
-            0 => Default::default(),
+        let (rows, removed) = match (state.settings.relays_from, state.settings.doors_every_ms(state.protocol)) {
+            (0, 0) => Default::default(),
             _ => {
                 let rows = state.nodes.values().map(|row| row.node.clone()).collect();
                 (rows, state.removed_since(Version::ZERO).unwrap_or_default())

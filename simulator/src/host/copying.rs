@@ -63,12 +63,14 @@ impl World {
     pub(crate) fn on_peer_message(&mut self, host: usize, message: PeerMessage) {
         match message {
             PeerMessage::Replica(message) if self.says_over(host, &message) => {}
-            PeerMessage::Carry { from, heartbeat, stopping, holds } => {
+            PeerMessage::Carry { from, heartbeat, stopping, holds, doors } => {
                 let came = self.local(host);
-                self.carry_beat(host, from, CarriedBeat { heartbeat, stopping, holds, came });
+                self.carry_beat(host, from, CarriedBeat { heartbeat, stopping, holds, doors, came });
             }
             PeerMessage::Relayed { to, said } => self.on_relayed(host, to, said),
             PeerMessage::Over(over) => self.coverage.over_by_peer += u64::from(self.told_over(host, over)),
+            PeerMessage::Ping { keeper, boot, number } => self.answer_knock(host, keeper, boot, number),
+            PeerMessage::Pong { boot, number, outcome } => self.on_pong(host, boot, number, outcome),
             PeerMessage::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),
             PeerMessage::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after } => {
                 if !self.lives(host, source.incarnation) {

@@ -115,8 +115,7 @@ impl World {
     fn reply(&mut self, host: usize, to: ReplyTo, log_time: Millis, outcome: Outcome, epoch: Epoch) {
         let (client, leader) = (to.client, Some(host));
         let outcome = Box::new(outcome.map_err(|error| error.kind));
-        let event = Event::Reply { client, to, log_time, outcome, leader, epoch };
-        self.send(End::Host(host), End::Client(client), event);
+        self.answer(host, client, Event::Reply { client, to, log_time, outcome, leader, epoch });
     }
 
     fn refuse(&mut self, host: usize, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: &Refusal) {
@@ -133,7 +132,14 @@ impl World {
         }
         let client = to.client;
         let (outcome, epoch) = (Box::new(Err(kind)), Epoch::ZERO);
-        self.send(End::Host(host), End::Client(client), Event::Reply { client, to, log_time, outcome, leader, epoch });
+        self.answer(host, client, Event::Reply { client, to, log_time, outcome, leader, epoch });
+    }
+
+    /// To a client, unless nothing leaves this machine that is for one.
+    fn answer(&mut self, host: usize, client: usize, reply: Event) {
+        if self.hosts[host].door.shut_at(self.truth).is_none() {
+            self.send(End::Host(host), End::Client(client), reply);
+        }
     }
 
     fn queue_report(&mut self, host: usize, report: Report) {

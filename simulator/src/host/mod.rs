@@ -10,6 +10,7 @@ mod copying;
 mod drive;
 mod effect;
 mod flush;
+pub(crate) mod knocking;
 mod push;
 mod rounds;
 mod session;

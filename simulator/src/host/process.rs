@@ -1,6 +1,7 @@
 //! A node's process, and the machine it runs on.
 
 use super::disk::{Batch, Disk};
+use super::knocking::{Door, Knocking};
 use super::relaying::Relaying;
 use super::shell::MachineShell;
 use crate::clock::Clock;
@@ -23,6 +24,8 @@ pub(crate) struct Host {
     pub(crate) paused_until: u64,
     /// Until then no duties reach it, though heartbeats do: they go another way.
     pub(crate) deaf_until: u64,
+    /// Where clients reach it.
+    pub(crate) door: Door,
     /// Counts processes.
     pub(crate) boots: u64,
     /// What the version speaks that is started next.
@@ -74,6 +77,8 @@ pub(crate) struct Process {
     pub(crate) stopping: Option<Millis>,
     /// By which ways its heartbeats travel, and those of others that it carries.
     pub(crate) relaying: Relaying,
+    /// The doors at which it knocks.
+    pub(crate) knocking: Knocking,
 }
 
 impl Process {
@@ -103,6 +108,7 @@ impl Process {
             reports: Reports::default(),
             stopping: None,
             relaying: Relaying::default(),
+            knocking: Knocking::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::rounds::Round;
 use crate::check::Violation;
-use crate::event::{Answered, BatchId, Event, MemberMessage, News, PeerMessage};
+use crate::event::{Answered, BatchId, ClusterNow, Event, MemberMessage, News, PeerMessage};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
@@ -13,8 +13,8 @@ use archon_member::{
 };
 use archon_replica::Message;
 use archon_types::{
-    ClusterId, Incarnation, LeaseTiming, Millis, Node, NodeId, NodeStatus, Over, RelayCandidate, RemovedNodes, Version,
-    carried_max, relays, relays_of,
+    ClusterId, DoorReport, Incarnation, LeaseTiming, Millis, Node, NodeId, NodeStatus, Over, RelayCandidate,
+    RemovedNodes, Version, carried_max, doors_of, relays, relays_of,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -25,12 +25,14 @@ const WAITING_MAX: usize = 64;
 const MACHINES: u64 = 1 << 16;
 
 /// A heartbeat as a relay sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CarriedBeat {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stopping: bool,
     /// Up to where its member holds everything.
     pub(crate) holds: Version,
+    /// What its member finds at the doors at which it knocks.
+    pub(crate) doors: Option<DoorReport>,
     /// When it came, on the relay's clock.
     pub(crate) came: Millis,
 }
@@ -52,14 +54,13 @@ impl Carried for CarriedBeat {
 /// What a relay says to a member.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
-    /// A coordinator's answer, or that the life is over, with what the member lacks; when the next batch leaves; and how many relays there
-    /// are.
+    /// A coordinator's answer, or that the life is over, with what the member lacks; when the next batch leaves; and how the cluster is.
     Answer {
         heartbeat: Heartbeat,
         lease: Option<LeaseAnswer>,
         news: Option<Box<News>>,
         departure_ms: u64,
-        relays: usize,
+        cluster: ClusterNow,
     },
     NoCoordinator,
     Busy,
@@ -76,8 +77,14 @@ pub(crate) struct NodeRows {
 }
 
 impl NodeRows {
-    fn alive(&self) -> impl Iterator<Item = &Node> {
+    fn alive(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
+    }
+
+    /// The nodes at whose doors one knocks, each in its present life.
+    pub(super) fn doors_of(&self, keeper: NodeId) -> Vec<(NodeId, Incarnation)> {
+        let doors = doors_of(cluster(), keeper, self.alive().map(RelayCandidate::of));
+        doors.iter().filter_map(|node| Some((*node, self.nodes.get(node)?.incarnation))).collect()
     }
 
     /// Whether these are all the rows that there are.
@@ -221,13 +228,15 @@ impl World {
             }
             return;
         };
-        match relay.heard(from, beat, &relaying.rows, beat.came) {
+        let (heartbeat, came) = (beat.heartbeat, beat.came);
+        match relay.heard(from, beat, &relaying.rows, came) {
             Took::Leaves | Took::Old => {}
             Took::Over(over) => self.tell_member(host, from, Said::Over(over)),
             Took::Waits if alone => {
-                let (heartbeat, lease) = (beat.heartbeat, Some(beat.heartbeat.answer(lease_ms, Vec::new())));
-                let (departure_ms, relays) = (relay.next_departure_ms(now), relaying.count);
-                self.tell_member(host, from, Said::Answer { heartbeat, lease, news: None, departure_ms, relays });
+                let (lease, departure_ms) =
+                    (Some(heartbeat.answer(lease_ms, Vec::new())), relay.next_departure_ms(now));
+                let cluster = ClusterNow { relays: relaying.count, door_every_ms: process.knocking.every_ms() };
+                self.tell_member(host, from, Said::Answer { heartbeat, lease, news: None, departure_ms, cluster });
             }
             Took::Waits => self.say_no_coordinator(host, from),
             Took::Busy => {
@@ -238,7 +247,14 @@ impl World {
     }
 
     /// A coordinator answered a batch of this life.
-    pub(super) fn pass_back(&mut self, host: usize, by: usize, batch: BatchId, answers: Vec<Answered>, relays: usize) {
+    pub(super) fn pass_back(
+        &mut self,
+        host: usize,
+        by: usize,
+        batch: BatchId,
+        answers: Vec<Answered>,
+        cluster: ClusterNow,
+    ) {
         let now = self.local(host);
         if !self.lives(host, batch.relay) {
             return;
@@ -252,7 +268,7 @@ impl World {
         for ((heartbeat, lease, news), to) in answers.into_iter().zip(routes) {
             let Some(to) = to else { continue };
             self.coverage.answers_routed += 1;
-            self.tell_member(host, to, Said::Answer { heartbeat, lease, news, departure_ms, relays });
+            self.tell_member(host, to, Said::Answer { heartbeat, lease, news, departure_ms, cluster });
         }
     }
 

@@ -3,7 +3,7 @@
 use super::relaying::{Said, stream};
 use crate::check::Violation;
 use crate::coordinator::host_of;
-use crate::event::{Event, MemberMessage, PeerMessage};
+use crate::event::{ClusterNow, Event, MemberMessage, PeerMessage};
 use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;
@@ -107,6 +107,7 @@ impl World {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         let (stopping, boot, holds) = (process.stopping.is_some(), process.boot, process.complete);
+        let doors = process.knocking.report(now);
         let Some(round) = &mut process.relaying.round else { return };
         round.sent = now;
         round.numbers.clear();
@@ -118,12 +119,13 @@ impl World {
                 Way::Relay(relay) => {
                     let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
                     let there = process.relaying.rows.address(relay).and_then(host_of);
-                    let carry = PeerMessage::Carry { from, heartbeat, stopping, holds };
+                    let carry = PeerMessage::Carry { from, heartbeat, stopping, holds, doors: doors.clone() };
                     to_relays.extend(there.map(|there| (there, carry)));
                     RELAY_ANSWER_MS
                 }
                 Way::Coordinator(coordinator) => {
-                    to_coordinators.push((coordinator, MemberMessage::Heartbeat { heartbeat, stopping }));
+                    to_coordinators
+                        .push((coordinator, MemberMessage::Heartbeat { heartbeat, stopping, doors: doors.clone() }));
                     COORDINATOR_ANSWER_MS
                 }
             };
@@ -157,12 +159,16 @@ impl World {
         number: u64,
         counts: bool,
         departure_ms: Option<u64>,
-        relays: usize,
+        cluster: ClusterNow,
     ) {
         let (now, unit) = (self.local(host), self.plan.unit_ms());
-        let Some(process) = self.hosts[host].process.as_mut().filter(|_| self.plan.relays && counts) else { return };
+        let Some(process) = self.hosts[host].process.as_mut().filter(|_| counts) else { return };
+        process.knocking.note_every(cluster.door_every_ms);
+        if !self.plan.relays {
+            return;
+        }
         let relaying = &mut process.relaying;
-        relaying.count = relays;
+        relaying.count = cluster.relays;
         let Some(round) = relaying.round.take_if(|round| round.numbers.contains(&number)) else { return };
         let by = if let [Way::Relay(relay)] = round.asked[..] { Some(relay) } else { None };
         relaying.ways.answered_by(by);
@@ -196,10 +202,10 @@ impl World {
                     self.end_life(host);
                 }
             }
-            Said::Answer { heartbeat, lease: Some(answer), news, departure_ms, relays } => {
+            Said::Answer { heartbeat, lease: Some(answer), news, departure_ms, cluster } => {
                 let taken = process.partitions.shell_mut().grants.take(&process.heartbeats, answer, now);
                 let counts = taken != Taken::Foreign;
-                self.beat_answered(host, heartbeat.number(), counts, Some(departure_ms), relays);
+                self.beat_answered(host, heartbeat.number(), counts, Some(departure_ms), cluster);
                 self.granted(host, taken);
                 let ours = (heartbeat.node(), heartbeat.incarnation()) == (life.node, life.incarnation);
                 if let Some(news) = news.filter(|_| ours) {

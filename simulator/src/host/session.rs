@@ -1,5 +1,6 @@
 //! The session with the leading coordinator: registration, heartbeats, reports, farewell.
 
+use super::knocking::Knocking;
 use super::start::held;
 use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::mutant::broken_member;
@@ -49,7 +50,8 @@ impl World {
         } else if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
             let stopping = process.stopping.is_some();
-            let message = MemberMessage::Heartbeat { heartbeat: process.heartbeats.send(now), stopping };
+            let (heartbeat, doors) = (process.heartbeats.send(now), process.knocking.report(now));
+            let message = MemberMessage::Heartbeat { heartbeat, stopping, doors };
             // The lease is running: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
@@ -110,7 +112,7 @@ impl World {
                     Again::Later => {}
                 }
             }
-            CoordinatorMessage::Lease { answer, relays } => {
+            CoordinatorMessage::Lease { answer, cluster } => {
                 let shell = process.partitions.shell_mut();
                 if shell.life.is_none() {
                     return;
@@ -118,7 +120,7 @@ impl World {
                 let number = answer.number;
                 let taken = shell.grants.take(&process.heartbeats, answer, now);
                 process.answered |= taken != Taken::Foreign;
-                self.beat_answered(host, number, taken != Taken::Foreign, None, relays);
+                self.beat_answered(host, number, taken != Taken::Foreign, None, cluster);
                 self.granted(host, taken);
             }
             CoordinatorMessage::Stale { incarnation } => {
@@ -134,8 +136,8 @@ impl World {
                 process.guess = guess;
                 self.coordinator_does_not_lead(host);
             }
-            CoordinatorMessage::Judged { by, batch, answers, relays } => {
-                self.pass_back(host, by, batch, answers, relays)
+            CoordinatorMessage::Judged { by, batch, answers, cluster } => {
+                self.pass_back(host, by, batch, answers, cluster)
             }
             CoordinatorMessage::BatchRefused { batch, leader } => self.batch_refused(host, batch, leader),
             CoordinatorMessage::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
@@ -164,6 +166,7 @@ impl World {
         shell.grants = Grants::default();
         process.reports.clear();
         process.relaying.end_life();
+        process.knocking = Knocking::default();
         process.answered = true;
         let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
         if let Some(process) = &mut self.hosts[host].process {
@@ -176,11 +179,14 @@ impl World {
     /// A new registration: stored first, then every replica forgets that it led (rule 8), then it counts.
     fn begin_life(&mut self, host: usize, node: NodeId, incarnation: Incarnation) {
         let (broken, now) = (broken_member(self.mutant), self.local(host));
+        // Nodes that were started together do not all knock at once.
+        let knocks_after = self.doors.random.below(self.plan.settings.door_every_ms);
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
         process.heartbeats = Heartbeats::new(node, incarnation);
         process.relaying.begin_life(self.plan.settings.timing, now, broken);
+        process.knocking = Knocking::begin(now.plus(knocks_after));
         process.reports.clear();
         let shell = process.partitions.shell_mut();
         shell.life = Some(Life { node, incarnation });

@@ -1,6 +1,7 @@
 //! Machines come and go: starts, kills, losses of power, and what a start finds on the disk.
 
 use super::disk::Disk;
+use super::knocking::Door;
 use super::process::{Host, Journal, Process, Shadow};
 use super::shell::{MachineShell, Settings, new_log_time};
 use crate::clock::Clock;
@@ -46,6 +47,7 @@ impl World {
             process: None,
             paused_until: 0,
             deaf_until: 0,
+            door: Door::default(),
             boots: 0,
             installed,
         });

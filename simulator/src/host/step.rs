@@ -1,6 +1,7 @@
 //! A process's turns: what clients and the disk bring, and the log's writes.
 
 use super::disk::Batch;
+use super::knocking::Shut;
 use super::shell::MachineShell;
 use crate::client::ReplyTo;
 use crate::event::Event;
@@ -13,6 +14,9 @@ const FORGETTINGS_MAX: usize = 2;
 
 impl World {
     pub(crate) fn on_requests(&mut self, host: usize, requests: Vec<Request<ReplyTo>>) {
+        if matches!(self.hosts[host].door.shut_at(self.truth), Some(Shut::Dropped | Shut::Refused)) {
+            return;
+        }
         self.drive(host, |partitions| requests.into_iter().for_each(|request| partitions.operate(request)));
         self.settle(host);
     }
@@ -72,6 +76,7 @@ impl World {
         self.next_tick(host, boot);
         self.keep_session(host);
         self.keep_relaying(host);
+        self.keep_knocking(host);
         self.drive(host, |partitions| {
             let _ = partitions.tick(false, FORGETTINGS_MAX);
             (0..partitions.clients_to_read()).for_each(|_| partitions.read_clients());

@@ -128,7 +128,7 @@ impl World {
             process.next_heartbeat = now.plus(every);
             let (heartbeat, stopping) = (process.it.send(now), process.stopping);
             let others = !std::mem::replace(&mut process.answered, false);
-            messages.push((others, MemberMessage::Heartbeat { heartbeat, stopping }));
+            messages.push((others, MemberMessage::Heartbeat { heartbeat, stopping, doors: None }));
         }
         if now >= process.next_poll {
             process.next_poll = now.plus(unit / 2);

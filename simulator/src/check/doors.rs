@@ -1,0 +1,100 @@
+//! V: a node is given up as unreached by those alone who should, and by enough of them; never too many are (rules 74 and 75).
+//!
+//! What keepers found is noted here as it happened, whatever becomes of their word on its way.
+
+use super::Violation;
+use crate::scenario::Scenario;
+use crate::world::World;
+use archon_coordinator_core::DoorNews;
+use archon_types::{Incarnation, NodeId};
+use std::collections::BTreeMap;
+
+/// Knocks at one door, one after the other, none of which was answered: when the first began and when the last was over.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    first: u64,
+    last: u64,
+}
+
+/// What one keeper finds at one door.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// The silence that goes on, and the one before it: word of that may still be on its way.
+    now: Option<Silence>,
+    before: Option<Silence>,
+}
+
+/// What everybody found at the doors of each life, in true time.
+#[derive(Debug, Default)]
+pub(crate) struct DoorChecks {
+    found: BTreeMap<(NodeId, Incarnation), BTreeMap<NodeId, Found>>,
+}
+
+impl DoorChecks {
+    /// A knock is over that began at `since`.
+    pub(crate) fn knocked(&mut self, by: NodeId, door: (NodeId, Incarnation), answered: bool, since: u64, truth: u64) {
+        let found = self.found.entry(door).or_default().entry(by).or_default();
+        match (answered, &mut found.now) {
+            (true, now) => found.before = now.take().or(found.before),
+            (false, Some(silence)) => silence.last = truth,
+            (false, now) => *now = Some(Silence { first: since, last: truth }),
+        }
+    }
+
+    /// How many found the door of that life shut for as long as they must have, up to a moment ago.
+    fn witnesses(&self, plan: &Scenario, door: (NodeId, Incarnation), truth: u64) -> usize {
+        let settings = &plan.settings;
+        // Clocks run fast and slow by less than that, and what a keeper says holds until it knocks again.
+        let least = (settings.door_silent_ms - settings.door_every_ms) * 97 / 100;
+        // Word of it travels, and stands for a while.
+        let worth = settings.timing.failure_timeout_ms * 6 + settings.door_every_ms * 2 + plan.slow_ms;
+        let tells = |silence: Silence| silence.last - silence.first >= least && truth - silence.last <= worth;
+        let counts = |found: &&Found| found.now.into_iter().chain(found.before).any(tells);
+        let found = self.found.get(&door).into_iter().flatten().filter(|(by, _)| **by != door.0);
+        found.map(|(_, found)| found).filter(counts).count()
+    }
+}
+
+/// What a turn of a leading coordinator made of what was said of doors.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    /// For how long it has led.
+    pub(crate) led_for: u64,
+    /// Nodes that clients do not reach, and nodes that are alive, to its knowledge.
+    pub(crate) unreached: usize,
+    pub(crate) alive: usize,
+    /// Verdicts that began or ended.
+    pub(crate) news: Vec<DoorNews>,
+}
+
+impl World {
+    /// V: what follows from word about doors, against what was found there.
+    pub(crate) fn judge_verdicts(&mut self, verdicts: &Verdicts) {
+        let &Verdicts { led_for, unreached, alive, ref news } = verdicts;
+        let most = (alive / 20).max(1);
+        if unreached > most {
+            return self.doors_broken(format!("{unreached} of {alive} nodes are given up as unreached at once"));
+        }
+        for DoorNews { node, incarnation, by, shut_for_ms } in news {
+            if by.is_empty() {
+                self.coverage.nodes_reached_again += 1;
+                continue;
+            }
+            self.coverage.nodes_unreached += 1;
+            self.note(|| format!("{node} is unreached by {by:?} for {shut_for_ms} ms"));
+            let witnesses = self.checks.doors.witnesses(&self.plan, (*node, *incarnation), self.truth);
+            if witnesses < 2 {
+                let detail = format!("{node} is given up by the word of {by:?}, and its door was shut to {witnesses}");
+                return self.doors_broken(detail);
+            }
+            if led_for < self.plan.settings.timing.failure_timeout_ms {
+                let detail = format!("{node} is given up by a coordinator that has led for {led_for} ms");
+                return self.doors_broken(detail);
+            }
+        }
+    }
+
+    pub(crate) fn doors_broken(&mut self, detail: String) {
+        self.judge(Err(Violation::Doors { detail }));
+    }
+}

@@ -1,0 +1,305 @@
+//! Nodes that live and that clients do not reach, and what is asked of the coordinators once all other faults are over (rules 73 to 76).
+
+use crate::coordinator::host_of;
+use crate::event::Event;
+use crate::host::knocking::{Door, Shut};
+use crate::network::End;
+use crate::random::Random;
+use crate::world::World;
+use archon_types::{
+    Epoch, NodeId, NodeStatus, PartitionId, PlacementId, RelayCandidate, Settings, keepers, keepers_of,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the world keeps of doors.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    /// For what only some seeds have, so that the others do not change.
+    pub(crate) random: Random,
+}
+
+impl Doors {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed ^ 0x0D00_25E5) }
+    }
+}
+
+/// A partition as it stands: its epoch, who leads, and which copies there are where.
+type Standing = (Epoch, Option<NodeId>, BTreeSet<(PlacementId, NodeId)>);
+
+impl World {
+    fn node_at(&self, host: usize) -> Option<NodeId> {
+        self.life(host).map(|life| life.node)
+    }
+
+    fn host_with(&self, node: NodeId) -> Option<usize> {
+        host_of(&self.quorum.state.node(node)?.node.address)
+    }
+
+    /// The machines that knock at the door of one, as the committed rows have it.
+    fn keepers_at(&self, host: usize) -> Vec<usize> {
+        let state = &self.quorum.state;
+        let alive = state.nodes.values().filter(|row| row.node.status == NodeStatus::Alive);
+        let keepers = keepers(state.cluster, alive.map(|row| RelayCandidate::of(&row.node)));
+        let own = self.node_at(host).and_then(|node| state.node(node));
+        let two = own.map(|row| keepers_of(RelayCandidate::of(&row.node), &keepers)).unwrap_or_default();
+        two.into_iter().filter_map(|node| self.host_with(node)).collect()
+    }
+
+    fn shut_door(&mut self, host: usize, until: u64) {
+        let how = self.doors.random.pick(&[Shut::Dropped, Shut::Refused, Shut::Unanswered]).unwrap_or(Shut::Dropped);
+        self.note(|| format!("the door of host {host} is shut until {until}: {how:?}"));
+        self.coverage.doors_shut += 1;
+        self.hosts[host].door.shut = Some((how, until));
+    }
+
+    /// A door is shut, or more of them, or to one who knocks there alone; while somebody else is in trouble.
+    pub(crate) fn around_a_door(&mut self, leader: usize) {
+        let (unit, settings) = (self.plan.unit_ms(), self.plan.settings.clone());
+        let (silent, timeout) = (settings.door_silent_ms, settings.timing.failure_timeout_ms);
+        let until = self.truth + self.random.between(silent, silent * 4);
+        let keepers = self.keepers_at(leader);
+        self.theme_until = until + self.random.between(0, settings.door_trust_ms);
+        match self.random.below(8) {
+            0 => self.shut_door(leader, until),
+            1 => {
+                // One of those who knock there does not reach it.
+                let Some(keeper) = self.random.pick(&keepers) else { return };
+                self.note(|| format!("the door of host {leader} is shut to host {keeper} until {until}"));
+                self.hosts[leader].door.shut_to = Some((keeper, until));
+            }
+            2 => {
+                // Several at once.
+                let part = self.random.between(2, self.hosts.len() as u64);
+                for host in 0..self.hosts.len() {
+                    if host == leader || self.random.below(part) == 0 {
+                        self.shut_door(host, until);
+                    }
+                }
+            }
+            3 => {
+                // Whoever was told so leads no more.
+                self.shut_door(leader, until);
+                let when = self.random.between(1, silent + timeout);
+                self.after(when, Event::Elect);
+            }
+            4 => {
+                // One of those who knock dies, or stands still and takes that for the silence of others.
+                self.shut_door(leader, until);
+                let Some(keeper) = self.random.pick(&keepers) else { return };
+                if self.random.below(2) == 0 {
+                    self.coverage.kills += 1;
+                    self.kill(keeper);
+                    self.come_back(keeper);
+                } else {
+                    self.coverage.pauses += 1;
+                    self.hosts[keeper].paused_until = self.truth + self.random.between(unit, silent * 2);
+                }
+            }
+            5 => {
+                // Those who knock are cut off from everybody else, and take them for unreached.
+                let cut: Vec<End> = keepers.iter().copied().map(End::Host).collect();
+                let others: Vec<End> =
+                    (0..self.hosts.len()).map(End::Host).filter(|other| !cut.contains(other)).collect();
+                self.part(&cut, &others, (0, until - self.truth));
+            }
+            6 => {
+                // Whoever takes over dies, and it has to lead again while its door is shut.
+                self.shut_door(leader, until);
+                let other = self.random.index(self.hosts.len());
+                let when = self.random.between(silent, silent + timeout * 2);
+                self.after(when, Event::PowerOff { hosts: vec![other], away: unit * 20 });
+            }
+            _ => {
+                // It is in another life by the time that its door opens.
+                self.shut_door(leader, until);
+                self.coverage.kills += 1;
+                self.kill(leader);
+                let soon = self.random.between(1, unit);
+                self.after(soon, Event::Restart { host: leader });
+            }
+        }
+    }
+
+    /// All doors are open.
+    pub(crate) fn open_doors(&mut self) {
+        for host in &mut self.hosts {
+            host.door = Door::default();
+        }
+    }
+
+    /// V: once everything else is well, a door that is shut has its node lead nothing that others can lead, and nothing else; until it has
+    /// been open again for long enough.
+    pub(crate) fn look_at_doors(&mut self) {
+        if !self.plan.doors || self.violation.is_some() {
+            return;
+        }
+        self.all_are_trusted();
+        let leaders: Vec<usize> =
+            self.quorum.state.data_rows().filter_map(|row| self.host_with(row.leader_placement()?.node)).collect();
+        let Some(victim) = self.doors.random.pick(&leaders) else { return };
+        match self.doors.random.below(4) {
+            0 | 1 => self.one_door_is_shut(victim),
+            2 => self.a_door_is_shut_to_one(victim),
+            _ => self.many_doors_are_shut(victim),
+        }
+        self.open_doors();
+        self.all_are_trusted();
+    }
+
+    /// For so long word of a door is on its way, by whoever leads.
+    fn word_takes(&self) -> u64 {
+        let Settings { door_every_ms, timing, .. } = &self.plan.settings;
+        door_every_ms * 4 + timing.failure_timeout_ms * 4 + 2_000
+    }
+
+    fn one_door_is_shut(&mut self, victim: usize) {
+        let Some(node) = self.node_at(victim) else { return };
+        let (before, answered) = (self.standings(), self.checks.answered.clone());
+        let silent = self.plan.settings.door_silent_ms;
+        self.shut_door(victim, u64::MAX);
+        let patience = silent + self.word_takes();
+        self.within(patience, "a node whose door is shut", |world| {
+            (!world.unreached().contains(&node)).then(|| format!("{node} is not known to be unreached"))
+        });
+        self.within(patience, "what an unreached node leads", |world| world.led_for_nothing(node));
+        self.within(patience * 3, "answers while a door is shut", |world| world.unanswered(&answered, node));
+        let kept: Vec<PartitionId> = self
+            .standings()
+            .into_iter()
+            .filter(|(_, (_, leader, _))| *leader == Some(node))
+            .map(|(id, _)| id)
+            .collect();
+        self.run(self.truth + silent * 2);
+        self.compare(&before, |partition| kept.contains(&partition));
+        if self.violation.is_none()
+            && self.quorum.state.node(node).is_none_or(|row| row.node.status != NodeStatus::Alive)
+        {
+            return self.doors_broken(format!("{node} is failed, and its door alone was shut"));
+        }
+        self.open_doors();
+        self.within(patience, "a node whose door is open", |world| {
+            world.unreached().contains(&node).then(|| format!("{node} still counts as unreached"))
+        });
+        self.is_not_trusted_too_soon(node);
+    }
+
+    /// Whoever has been reached again leads only what nobody else can, until its door has been open for long enough.
+    fn is_not_trusted_too_soon(&mut self, node: NodeId) {
+        let (opened, term) = (self.truth, self.leading_term());
+        // It is looked at in steps, and clocks differ.
+        let trust = (self.plan.settings.door_trust_ms * 99 / 100).saturating_sub(250);
+        while self.violation.is_none() && self.truth < opened + trust && self.leading_term() == term {
+            if !self.spared().contains(&node) {
+                let detail = format!("{node} is trusted {} ms after it was reached again", self.truth - opened);
+                return self.doors_broken(detail);
+            }
+            self.run(self.truth + 50);
+        }
+    }
+
+    fn a_door_is_shut_to_one(&mut self, victim: usize) {
+        let keepers = self.keepers_at(victim);
+        let Some(keeper) = self.doors.random.pick(&keepers) else { return };
+        let before = self.standings();
+        self.note(|| format!("the door of host {victim} is shut to host {keeper}"));
+        self.hosts[victim].door.shut_to = Some((keeper, u64::MAX));
+        self.run(self.truth + self.plan.settings.door_silent_ms * 2 + self.word_takes());
+        let unreached = self.unreached();
+        if !unreached.is_empty() {
+            return self.doors_broken(format!("{unreached:?} are unreached, and a door is shut to one"));
+        }
+        self.compare(&before, |_| true);
+    }
+
+    /// Whoever judges gives up no more than may be (`judge_verdicts`); all others go on.
+    fn many_doors_are_shut(&mut self, victim: usize) {
+        let (before, answered) = (self.standings(), self.checks.answered.clone());
+        let hosts = self.hosts.len();
+        let count = self.doors.random.between(2, (hosts as u64 / 2).max(2));
+        self.shut_door(victim, u64::MAX);
+        for _ in 1..count {
+            let other = self.doors.random.index(hosts);
+            self.shut_door(other, u64::MAX);
+        }
+        self.run(self.truth + self.plan.settings.door_silent_ms * 2 + self.word_takes());
+        self.compare(&before, |_| false);
+        self.open_doors();
+        self.within(self.word_takes() * 3, "answers after many doors were shut", |world| {
+            world.unanswered(&answered, NodeId::new(0))
+        });
+    }
+
+    /// The leading coordinator's memory of doors.
+    fn unreached(&self) -> BTreeSet<NodeId> {
+        let session =
+            self.quorum.leader.and_then(|leader| Some((leader, self.quorum.coordinators[leader].session.as_ref()?)));
+        session.map(|(_, session)| session.term.liveness().unreached_nodes().collect()).unwrap_or_default()
+    }
+
+    fn spared(&self) -> BTreeSet<NodeId> {
+        let session = self.quorum.leader.and_then(|leader| self.quorum.coordinators[leader].session.as_ref());
+        session.map(|session| session.term.liveness().spared()).unwrap_or_default()
+    }
+
+    fn leading_term(&self) -> Option<u64> {
+        let session = self.quorum.leader.and_then(|leader| self.quorum.coordinators[leader].session.as_ref());
+        session.map(|session| session.term.number())
+    }
+
+    fn all_are_trusted(&mut self) {
+        let millis = self.plan.settings.door_trust_ms + self.word_takes();
+        self.within(millis, "nodes whose doors are open", |world| {
+            let spared = world.spared();
+            (!spared.is_empty()).then(|| format!("{spared:?} are not given what others can lead"))
+        });
+    }
+
+    fn standings(&self) -> BTreeMap<PartitionId, Standing> {
+        let rows = self.quorum.state.data_rows();
+        let standing = rows.map(|row| {
+            let copies = row.placements.iter().map(|copy| (copy.id, copy.node)).collect();
+            (row.id, (row.epoch, row.leader_placement().map(|leader| leader.node), copies))
+        });
+        standing.collect()
+    }
+
+    /// No copy was moved, and what `stays` is led as it was.
+    fn compare(&mut self, before: &BTreeMap<PartitionId, Standing>, stays: impl Fn(PartitionId) -> bool) {
+        for (partition, now) in self.standings() {
+            let Some(was) = before.get(&partition) else { continue };
+            if was.2 != now.2 {
+                return self.doors_broken(format!("copies of {partition} were {:?} and are {:?}", was.2, now.2));
+            }
+            if stays(partition) && (was.0, was.1) != (now.0, now.1) {
+                let detail =
+                    format!("{partition} was led by {:?} in {}, and is by {:?} in {}", was.1, was.0, now.1, now.0);
+                return self.doors_broken(detail);
+            }
+        }
+    }
+
+    /// What a node leads that others can lead as well.
+    fn led_for_nothing(&self, node: NodeId) -> Option<String> {
+        let state = &self.quorum.state;
+        let led = state.data_rows().filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node));
+        let elsewhere = |row: &&archon_types::Partition| {
+            let others = row.live().filter(|live| live.node != node && state.is_active(live.node)).count();
+            others >= usize::from(row.min_in_sync.max(1))
+        };
+        let mut for_nothing = led.filter(elsewhere).map(|row| row.id);
+        for_nothing.next().map(|partition| format!("{node} leads {partition}, which others can lead"))
+    }
+
+    /// What has answered nobody since, of what this node does not lead.
+    fn unanswered(&self, since: &BTreeMap<PartitionId, u64>, node: NodeId) -> Option<String> {
+        let led_elsewhere = |partition: &PartitionId| {
+            let row = self.quorum.state.partitions.get(*partition);
+            row.and_then(|row| row.leader_placement()).is_some_and(|leader| leader.node != node)
+        };
+        let known = self.checks.answered.iter().filter(|(partition, _)| led_elsewhere(partition));
+        let mut silent =
+            known.filter(|(partition, count)| since.get(partition) == Some(count)).map(|(partition, _)| partition);
+        silent.next().map(|partition| format!("{partition} has answered nobody"))
+    }
+}

@@ -1,0 +1,163 @@
+//! A machine knocks at the doors of others, and answers those that knock at its own (rule 73). What it makes of that is the product's
+//! (`archon_member::Doors`); connections and clocks are the world's.
+
+use crate::event::{Event, PeerMessage};
+use crate::network::End;
+use crate::world::World;
+use archon_member::{Doors, Knock};
+use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, Version};
+use std::collections::BTreeMap;
+
+/// How a door is shut, while its machine lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shut {
+    /// What comes in is dropped on the way, or waits in a queue that nobody reads.
+    Dropped,
+    /// Connections are refused.
+    Refused,
+    /// Shards turn, and nothing that they answer leaves.
+    Unanswered,
+}
+
+/// Where clients and keepers of doors reach a machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Door {
+    /// How it is shut to everybody, and until when.
+    pub(crate) shut: Option<(Shut, u64)>,
+    /// Which one machine does not reach it, and until when.
+    pub(crate) shut_to: Option<(usize, u64)>,
+}
+
+impl Door {
+    /// How it is shut to everybody at this instant.
+    pub(crate) fn shut_at(&self, truth: u64) -> Option<Shut> {
+        self.shut.filter(|(_, until)| truth < *until).map(|(shut, _)| shut)
+    }
+
+    fn shut_to(&self, keeper: usize, truth: u64) -> Option<Shut> {
+        let one = self.shut_to.filter(|(to, until)| *to == keeper && truth < *until).map(|_| Shut::Dropped);
+        self.shut_at(truth).or(one)
+    }
+}
+
+/// A knock that was not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    node: NodeId,
+    incarnation: Incarnation,
+    began: Millis,
+    /// In true time, for whoever judges.
+    truth: u64,
+}
+
+/// What a process knows of the doors at which it knocks.
+#[derive(Debug, Default)]
+pub(crate) struct Knocking {
+    doors: Doors,
+    every_ms: u64,
+    /// Of which rows, and for which pause, the doors are.
+    kept: Option<(Version, u64)>,
+    members: Vec<(NodeId, Incarnation)>,
+    next: Millis,
+    /// Counts knocks.
+    knocks: u64,
+    under_way: BTreeMap<u64, UnderWay>,
+}
+
+impl Knocking {
+    /// In a new life, which knocks from then on.
+    pub(super) fn begin(next: Millis) -> Self {
+        Self { next, ..Self::default() }
+    }
+
+    /// A coordinator says how often doors are knocked at.
+    pub(super) const fn note_every(&mut self, every_ms: u64) {
+        self.every_ms = every_ms;
+    }
+
+    pub(super) const fn every_ms(&self) -> u64 {
+        self.every_ms
+    }
+
+    /// What is to be said with a heartbeat.
+    pub(super) fn report(&self, now: Millis) -> Option<DoorReport> {
+        self.doors.report(now)
+    }
+}
+
+impl World {
+    /// Gives up knocks that were not answered in time, and begins others if they are due.
+    pub(super) fn keep_knocking(&mut self, host: usize) {
+        let (now, truth) = (self.local(host), self.truth);
+        let Some(life) = self.life(host).filter(|_| self.plan.doors) else { return };
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let (boot, version, knocking) = (process.boot, process.peers_version, &mut process.knocking);
+        let every_ms = knocking.every_ms;
+        if every_ms == 0 {
+            return;
+        }
+        let within_ms = knocking.doors.within_ms();
+        let late: Vec<u64> = knocking
+            .under_way
+            .iter()
+            .filter(|(_, it)| now.since(it.began) >= within_ms)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in late {
+            self.knock_over(host, number, Err(DoorFailure::Silent));
+        }
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let knocking = &mut process.knocking;
+        if now < knocking.next || !knocking.under_way.is_empty() {
+            return;
+        }
+        knocking.next = now.plus(every_ms);
+        if knocking.kept != Some((version, every_ms)) {
+            knocking.kept = Some((version, every_ms));
+            knocking.members = process.relaying.rows.doors_of(life.node);
+            knocking.doors.keep(every_ms, knocking.members.iter().copied());
+        }
+        let mut pings = Vec::new();
+        for (node, incarnation) in &knocking.members {
+            knocking.knocks += 1;
+            let it = UnderWay { node: *node, incarnation: *incarnation, began: now, truth };
+            knocking.under_way.insert(knocking.knocks, it);
+            pings.push((*node, PeerMessage::Ping { keeper: host, boot, number: knocking.knocks }));
+        }
+        self.coverage.knocks += pings.len() as u64;
+        for (node, ping) in pings {
+            self.send_to_node(host, node, ping);
+        }
+    }
+
+    /// Somebody knocks here: a shard answers in its turn, if that comes and the answer leaves.
+    pub(super) fn answer_knock(&mut self, host: usize, keeper: usize, boot: u64, number: u64) {
+        if self.hosts[host].process.is_none() {
+            return;
+        }
+        let outcome = match self.hosts[host].door.shut_to(keeper, self.truth) {
+            Some(Shut::Dropped | Shut::Unanswered) => return,
+            Some(Shut::Refused) => Err(DoorFailure::Refused),
+            None => Ok(()),
+        };
+        let message = Box::new(PeerMessage::Pong { boot, number, outcome });
+        self.send(End::Host(host), End::Host(keeper), Event::PeerMessage { host: keeper, message });
+    }
+
+    pub(super) fn on_pong(&mut self, host: usize, boot: u64, number: u64, outcome: Result<(), DoorFailure>) {
+        if self.hosts[host].process.as_ref().is_some_and(|process| process.boot == boot) {
+            self.knock_over(host, number, outcome);
+        }
+    }
+
+    fn knock_over(&mut self, host: usize, number: u64, outcome: Result<(), DoorFailure>) {
+        let (now, truth) = (self.local(host), self.truth);
+        let Some(life) = self.life(host) else { return };
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(it) = process.knocking.under_way.remove(&number) else { return };
+        let UnderWay { node, incarnation, began, truth: since } = it;
+        process.knocking.doors.note(Knock { node, incarnation, began, ended: now, outcome });
+        self.coverage.knocks_failed += u64::from(outcome.is_err());
+        self.checks.doors.knocked(life.node, (node, incarnation), outcome.is_ok(), since, truth);
+    }
+}
