@@ -1,4 +1,4 @@
-//! Disks that are full, that fail and that are slow, by means of the machine: a small file system, and `strace`.
+//! Disks that are full, that fail and that are slow, and threads that say nothing, by means of the machine: a small file system, and `strace`.
 
 use crate::wait::{check, wait_for};
 use std::fs;
@@ -38,28 +38,45 @@ pub const DURABLE_CALLS: &str = "pwritev2,fdatasync";
 /// until its caller has none left.
 pub const NOTHING_DURABLE: [&str; 2] = ["pwritev2:retval=4096", "fdatasync:retval=0"];
 
-/// `strace` on all threads of a process, ended when dropped.
+/// Has nothing that a thread says on its connections leave: it is told that there is no room, and waits until there is.
+pub const SAYS_NOTHING: [&str; 3] = ["sendto:error=EAGAIN", "sendmsg:error=EAGAIN", "writev:error=EAGAIN"];
+
+/// `strace` on threads of a process, ended when dropped.
 #[derive(Debug)]
 pub struct Injection(Child);
 
 impl Injection {
-    /// Begins to inject, each in the words of `strace -e inject=`; `None` if the machine does not allow it.
+    /// Begins to inject into all threads of a process, each in the words of `strace -e inject=`; `None` if the machine does not allow it.
     pub fn start(pid: u32, injects: &[&str]) -> Option<Self> {
+        Self::attach(&["-f".to_owned(), "-p".to_owned(), pid.to_string()], injects, &format!("/proc/{pid}/status"))
+    }
+
+    /// The same, into those of its threads alone whose name begins so.
+    pub fn start_on_threads(pid: u32, name: &str, injects: &[&str]) -> Option<Self> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().map(|task| task.path());
+        let named = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.starts_with(name));
+        let threads: Vec<PathBuf> = tasks.filter(named).collect();
+        let numbers = threads.iter().filter_map(|task| task.file_name()?.to_str());
+        let whom: Vec<String> = numbers.flat_map(|number| ["-p".to_owned(), number.to_owned()]).collect();
+        let last = threads.last()?.join("status");
+        Self::attach(&whom, injects, last.to_str()?)
+    }
+
+    fn attach(whom: &[String], injects: &[&str], status: &str) -> Option<Self> {
         let calls: Vec<_> = injects.iter().filter_map(|inject| inject.split(':').next()).collect();
         let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", calls.join(","))]);
+        strace.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={}", calls.join(","))]);
         for inject in injects {
             strace.args(["-e", &format!("inject={inject}")]);
         }
-        let child = strace.args(["-p", &pid.to_string()]).stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-        let status = format!("/proc/{pid}/status");
+        let child = strace.args(whom).stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         let mut injection = Self(child);
         let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
             if let Some(status) = injection.0.try_wait().ok().flatten() {
                 // It ends well when the process that it traced has ended: the fault may strike at once.
                 return Ok(status.success());
             }
-            let text = fs::read_to_string(&status).map_err(|error| error.to_string())?;
+            let text = fs::read_to_string(status).map_err(|error| error.to_string())?;
             let tracer = text.lines().find(|line| line.starts_with("TracerPid:")).unwrap_or_default();
             check(tracer.split_whitespace().nth(1).is_some_and(|pid| pid != "0"), || tracer.to_owned()).map(|()| true)
         });

@@ -1,7 +1,8 @@
-//! Nodes that live and that clients do not reach, on real processes: behind proxies that take connections and do nothing with them, and behind a
-//! router that drops what is for their port.
+//! Nodes that live and that clients do not reach, on real processes: behind proxies that take connections and do nothing with them, behind a
+//! router that drops what is for their port, and with shards that turn and answer nobody.
 
 use archon_integration_tests::cluster::coordinator_name;
+use archon_integration_tests::disk::{Injection, SAYS_NOTHING};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{CLIENTS, Cluster, Network, Options, wait_for};
 use archon_skip::skipped;
@@ -62,7 +63,7 @@ fn led(cluster: &Cluster, node: &str) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_node_that_clients_do_not_reach_led_for_ever_while_its_heartbeats_came() {
-    shut_all_doors(start(Network::Proxies));
+    lose_a_door(start(Network::Proxies), shut_on_the_way, open_on_the_way);
 }
 
 /// A firewall drops what comes for its port, and lets pass what the node itself begins.
@@ -71,18 +72,51 @@ fn a_node_whose_port_was_dropped_on_the_way_led_for_ever() {
     if !Network::Namespaces.available() {
         return skipped("no port is dropped on the way: that needs root and network namespaces");
     }
-    shut_all_doors(start(Network::Namespaces));
+    lose_a_door(start(Network::Namespaces), shut_on_the_way, open_on_the_way);
 }
 
-fn shut_all_doors(mut cluster: Cluster) {
+/// It takes connections and reads what comes, its shards have their turns, its heartbeats pass; and nothing that a shard's thread says leaves, for
+/// the system says that there is no room.
+#[test]
+fn a_shard_that_turned_and_never_answered_led_for_ever() {
+    let silenced = |cluster: &mut Cluster, victim: &str| {
+        let silence = Injection::start_on_threads(cluster.node(victim).pid(), "shard-", &SAYS_NOTHING);
+        silence.expect("whether strace may attach was asked before")
+    };
+    let cluster = start(Network::Loopback);
+    // Of another process, so that this one's door is never shut before it is meant to be.
+    let tried = Injection::start_on_threads(cluster.node(NODES[2]).pid(), "shard-", &["getrusage:delay_enter=0"]);
+    if tried.is_none() {
+        return skipped("no shard is silenced: that needs root and strace");
+    }
+    drop(tried);
+    lose_a_door(cluster, silenced, |_, _, silence| drop(silence));
+}
+
+fn shut_on_the_way(cluster: &mut Cluster, victim: &str) {
+    for caller in callers(victim) {
+        cluster.links().shut(&caller, victim);
+    }
+}
+
+fn open_on_the_way(cluster: &mut Cluster, victim: &str, (): ()) {
+    for caller in callers(victim) {
+        cluster.links().open(&caller, victim);
+    }
+}
+
+/// The door of a node is shut by `shut`, for as long as what that gives lasts, and opened by `open`.
+fn lose_a_door<S>(
+    mut cluster: Cluster,
+    shut: impl FnOnce(&mut Cluster, &str) -> S,
+    open: impl FnOnce(&mut Cluster, &str, S),
+) {
     let victim = NODES[0];
     let key = (0..200).map(|number| format!("key-{number}")).find(|key| cluster.leader_of(key) == victim);
     let key = key.expect("it leads one of 200 keys");
     cluster.done(&["kv", "put", &key, "before"]);
     let (before, incarnation) = (copies(&cluster), row(&cluster, victim).expect("a row")["incarnation"].clone());
-    for caller in callers(victim) {
-        cluster.links().shut(&caller, victim);
-    }
+    let shut = shut(&mut cluster, victim);
     let (_, took) = wait_door(&cluster, victim, &["unreached"]);
     println!("{victim} was unreached after {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -109,9 +143,7 @@ fn shut_all_doors(mut cluster: Cluster) {
     assert_eq!((&found["status"], &found["incarnation"]), (&"alive".into(), &incarnation), "{found}");
     assert_eq!(copies(&cluster), before);
 
-    for caller in callers(victim) {
-        cluster.links().open(&caller, victim);
-    }
+    open(&mut cluster, victim, shut);
     wait_door(&cluster, victim, &["returning"]);
     let (_, took) = wait_door(&cluster, victim, &["open"]);
     println!("its door counted as open {took:?} after it opened");
