@@ -158,12 +158,12 @@ impl World {
         let (before, answered) = (self.standings(), self.checks.answered.clone());
         let silent = self.plan.settings.door_silent_ms;
         self.shut_door(victim, u64::MAX);
-        let patience = silent + self.word_takes();
-        self.within(patience, "a node whose door is shut", |world| {
+        let longest = silent + self.word_takes();
+        self.within(longest, "a node whose door is shut", |world| {
             (!world.unreached().contains(&node)).then(|| format!("{node} is not known to be unreached"))
         });
-        self.within(patience, "what an unreached node leads", |world| world.led_for_nothing(node));
-        self.within(patience * 3, "answers while a door is shut", |world| world.unanswered(&answered, node));
+        self.within(longest, "what an unreached node leads", |world| world.led_for_nothing(node));
+        self.within(longest * 3, "answers while a door is shut", |world| world.unanswered(&answered, node));
         let kept: Vec<PartitionId> = self
             .standings()
             .into_iter()
@@ -178,7 +178,7 @@ impl World {
             return self.doors_broken(format!("{node} is failed, and its door alone was shut"));
         }
         self.open_doors();
-        self.within(patience, "a node whose door is open", |world| {
+        self.within(longest, "a node whose door is open", |world| {
             world.unreached().contains(&node).then(|| format!("{node} still counts as unreached"))
         });
         self.is_not_trusted_too_soon(node);
