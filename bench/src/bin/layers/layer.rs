@@ -129,7 +129,7 @@ impl<'a> Sample<'a> {
     fn innermost(&self, of: impl Fn(&&str) -> Option<Layer>) -> Option<Layer> {
         let commits = |function: &&str| matches!(of(function), Some(Layer::Memtable));
         match self.functions.iter().rev().find_map(&of) {
-            Some(Layer::Evaluate) if self.functions.iter().any(|function| commits(&function)) => Some(Layer::Memtable),
+            Some(Layer::Evaluate) if self.functions.iter().any(commits) => Some(Layer::Memtable),
             found => found,
         }
     }
