@@ -120,9 +120,9 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     let first = cluster.directory().join("first");
     std::fs::rename(cluster.coordinator_data(1), &first).expect("the directory moves");
     cluster.recover(1, &backup, &[]);
-    wait_for("nodes to say that they lived on", TIMEOUT, || {
+    wait_for("nodes to be refused that lived on", TIMEOUT, || {
         let doubts = quorum(&cluster)?["recovery"]["doubts"].to_string();
-        check(doubts.contains("unheard"), || doubts)
+        check(doubts.contains("other_history"), || doubts)
     });
     cluster.take_coordinator(0).kill();
     std::fs::remove_dir_all(cluster.coordinator_data(1)).expect("it is of no use");

@@ -178,8 +178,10 @@ impl KeptMarks {
             return Ok(());
         }
         state.is_counted |= starts > 0 && (said.starts, said.boot) == (starts, boot);
-        // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends.
-        let first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true);
+        // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends. Unless
+        // this coordinator has led alone, and they have it from here.
+        let led_to = state.marks.of(id, storage).map_or(0, |own| own.holds);
+        let first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true) && led_to < said.holds;
         // So is whatever somebody says who has not heard of this start.
         let before = first || said.starts < starts;
         let lacks = state.began_at.filter(|last| before && *last < said.holds);
@@ -357,6 +359,17 @@ mod tests {
         marks.log_ends_at(7);
         assert_eq!(marks.said()[0].began_at, Some(7));
         assert_eq!((told(&marks, 2, 7), told(&marks, 2, 9)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_coordinator_that_had_led_alone_ended_when_the_first_other_one_spoke() {
+        let directory = tempfile::tempdir().unwrap();
+        let marks = begin(directory.path());
+        marks.log_ends_at(7);
+        let own = Mark { storage: marks.0.storage, starts: 1, boot: marks.0.boot, began_at: Some(7), holds: 30 };
+        assert!(marks.0.state.lock().marks.learn(1, own), "it leads");
+        assert_eq!(told(&marks, 1, 30), Ok(()), "they have it from here");
+        assert_eq!(marks.outdated(), None);
     }
 
     #[test]

@@ -57,7 +57,7 @@ const FUNCTIONS: &[(&str, Layer)] = &[
     ("pwrite", Layer::Log),
     ("ext4_", Layer::Log),
     ("blk_", Layer::Log),
-    ("sled::", Layer::Engine),
+    ("sled", Layer::Engine),
     ("kvstore_node::engine", Layer::Engine),
     ("tcp_", Layer::Sockets),
     ("sock_", Layer::Sockets),
