@@ -51,6 +51,8 @@ pub struct Cluster {
     // In this order: processes end before their directory goes.
     nodes: BTreeMap<String, Member>,
     coordinators: BTreeMap<u64, Member>,
+    /// What each node is told besides.
+    nodes_are_told: Vec<OsString>,
     /// Vouches for its processes, if they talk by TLS.
     issuer: Option<Issuer>,
     /// Where its coordinators serve their consoles, if they do.
@@ -110,7 +112,21 @@ impl Cluster {
         let directory = tempfile::Builder::new().prefix("archon-cluster-").tempdir().map_err(Error::Directory)?;
         let directory = if keep { Directory::Kept(directory.keep()) } else { Directory::Temporary(directory) };
         let (nodes, coordinators) = Default::default();
-        Ok(Self { program: program.into(), layout, nodes, coordinators, issuer: None, consoles: None, directory })
+        Ok(Self {
+            program: program.into(),
+            layout,
+            nodes,
+            coordinators,
+            nodes_are_told: Vec::new(),
+            issuer: None,
+            consoles: None,
+            directory,
+        })
+    }
+
+    /// Has each node started with these arguments besides. To be said before any is.
+    pub fn tell_nodes(&mut self, arguments: &[&str]) {
+        self.nodes_are_told.extend(arguments.iter().map(OsString::from));
     }
 
     /// Has its processes talk by TLS, with certificates of an authority of their own. To be said before anything is started.
@@ -281,6 +297,7 @@ impl Cluster {
             let place = Place::from(free_addresses(1)?.concat());
             let mut arguments = node_arguments(name, &place, &self.endpoints(), &self.directory().join(name));
             arguments.extend(self.tls_arguments(Role::Node, name, &place)?);
+            arguments.extend(self.nodes_are_told.iter().cloned());
             self.nodes.insert(name.to_owned(), Member::new(name, place, self.command(arguments)));
         }
         let member = self.nodes.get_mut(name).ok_or_else(|| Error::NotRunning(name.to_owned()))?;

@@ -1,7 +1,8 @@
 //! Options of the verbs that measure.
 
 use super::bootstrap::failover;
-use super::parse::{duration, name, split_size};
+use super::parse::{duration, engine, name, split_size};
+use archon_kvstore_node::EngineKind;
 use archon_load::Distribution;
 use archon_load::attack::Attack;
 use archon_types::Failover;
@@ -149,6 +150,9 @@ pub(crate) struct LocalArgs {
     /// How soon others take over from a node of it that died: `standard` or `fast`.
     #[arg(long, value_name = "PROFILE", requires = "local", default_value = "standard", value_parser = failover)]
     pub(crate) failover: Failover,
+    /// The storage engine of its nodes, `sled` or `fjall`; otherwise what a node takes by itself.
+    #[arg(long, value_name = "ENGINE", requires = "local", value_parser = engine)]
+    pub(crate) engine: Option<EngineKind>,
     /// Keep its data and logs.
     #[arg(long, requires = "local")]
     pub(crate) keep: bool,

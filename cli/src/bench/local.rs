@@ -17,6 +17,9 @@ pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cl
     let layout =
         Layout { partitions: args.partitions, replication: args.replication, failover: args.failover, ..SMALL };
     let mut cluster = Cluster::new(crate::own_program()?, layout, args.keep)?;
+    if let Some(engine) = args.engine {
+        cluster.tell_nodes(&["--engine", engine.name()]);
+    }
     if args.tls {
         cluster.use_tls()?;
     }
