@@ -130,6 +130,19 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]; the engine must not be written to any more, and the log not be trimmed.
     fn write(&self, changes: &[Change]) -> Result<(), EngineError>;
 
+    /// Whether [`Engine::ingest`] is so much cheaper than [`Engine::write`] that it pays to gather rows for it.
+    fn ingests(&self) -> bool {
+        false
+    }
+
+    /// Sets rows of one space that come in ascending order of key, each once. A call costs something by itself, so that it is to bring many.
+    ///
+    /// # Errors
+    /// [`EngineError`] as for [`Engine::write`].
+    fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
+        self.write(rows)
+    }
+
     /// Removes up to about `rows_max` of the rows of a space between two keys, and whatever the engine keeps for them. Of steps
     /// that go on until one says that nothing is left, each is as cheap as the first.
     ///

@@ -44,6 +44,7 @@ fn conforms(engine: &dyn Engine) {
     clearing_a_range_leaves_the_rest(engine);
     what_is_written_behind_a_clearing_is_cleared_as_well(engine);
     oversized_rows_are_refused(engine);
+    many_rows_at_once_lie_over_what_was_there(engine);
 }
 
 fn last_write_counts(engine: &dyn Engine) {
@@ -255,6 +256,26 @@ fn oversized_rows_are_refused(engine: &dyn Engine) {
     assert_eq!(engine.get(space(40), &long[1..]).unwrap().unwrap(), "fits");
 }
 
+fn many_rows_at_once_lie_over_what_was_there(engine: &dyn Engine) {
+    let rows = |text: &str| (0..100_u8).map(|at| put(50, &[1, at], text.as_bytes())).collect::<Vec<_>>();
+    engine.write(&rows("old")).unwrap();
+    while !engine.clear(space(50), 7).unwrap().done {}
+    engine.write(&[put(50, &[1, 3], b"old"), put(49, &[1, 3], b"another"), put(51, &[1, 3], b"another")]).unwrap();
+    engine.ingest(&rows("copied")).unwrap();
+    engine.write(&[put(50, &[1, 4], b"new"), remove(50, &[1, 5])]).unwrap();
+    let found = all(engine, 50);
+    assert_eq!(found.len(), 99);
+    assert!(found.iter().all(|(key, value)| *value == if key[1] == 4 { "new" } else { "copied" }), "{found:?}");
+    assert_eq!((all(engine, 49).len(), all(engine, 51).len()), (1, 1));
+    engine.ingest(&[]).unwrap();
+    // A clearing that is under way does not take rows that came since for removed.
+    assert!(!engine.clear(space(50), 50).unwrap().done);
+    engine.ingest(&rows("again")[..20]).unwrap();
+    while !engine.clear(space(50), 50).unwrap().done {}
+    assert_eq!(all(engine, 50), []);
+    assert!(matches!(engine.ingest(&[put(50, b"\xFFx", b"")]), Err(EngineError::TooLarge { .. })));
+}
+
 #[test]
 fn memory_conforms() {
     conforms(&MemoryEngine::new());
@@ -320,6 +341,7 @@ pub(super) fn open(kind: EngineKind, directory: &std::path::Path) -> Arc<dyn Eng
 #[derive(Clone, Debug)]
 enum Step {
     Put(u64, u8, usize),
+    Ingest(u64, u8, u8, usize),
     Remove(u64, u8),
     Clear(u64),
     ClearRange(u64, u8, u8),
@@ -331,6 +353,8 @@ fn step() -> impl Strategy<Value = Step> {
     let length = prop_oneof![8 => 0..100_usize, 1 => 65_000..66_000_usize, 1 => 100_000..300_000_usize];
     prop_oneof![
         10 => (0..3_u64, 0..6_u8, length).prop_map(|(space, key, length)| Step::Put(space, key, length)),
+        3 => (0..3_u64, 0..6_u8, 0..7_u8, 0..70_000_usize)
+            .prop_map(|(space, from, to, length)| Step::Ingest(space, from, to, length)),
         4 => (0..3_u64, 0..6_u8).prop_map(|(space, key)| Step::Remove(space, key)),
         1 => (0..3_u64).prop_map(Step::Clear),
         2 => (0..3_u64, 0..6_u8, 0..7_u8).prop_map(|(space, from, to)| Step::ClearRange(space, from, to)),
@@ -350,6 +374,11 @@ fn agrees_with_a_map(kind: EngineKind, steps: Vec<Step>) -> Result<(), TestCaseE
             Step::Put(space, key, length) => {
                 now.write(&[put(space, &[1, key], &value(length, seed))]).unwrap();
                 model.insert((space, key), value(length, seed));
+            }
+            Step::Ingest(space, from, to, length) => {
+                let rows: Vec<_> = (from..to).map(|key| put(space, &[1, key], &value(length, seed))).collect();
+                now.ingest(&rows).unwrap();
+                model.extend((from..to).map(|key| ((space, key), value(length, seed))));
             }
             Step::Remove(space, key) => {
                 now.write(&[remove(space, &[1, key])]).unwrap();

@@ -209,6 +209,28 @@ impl Engine for FjallEngine {
         batch.commit().map_err(self.fail("write rows"))
     }
 
+    fn ingests(&self) -> bool {
+        true
+    }
+
+    /// Writes tables at once: not the journal first, then a memtable, and a table after all. What was written before goes to tables as well,
+    /// and the numbers of these rows are above it all, so that a journal that is replayed does not bring it back.
+    fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
+        let mut cleared = self.cleared.lock();
+        let mut tables = self.rows.start_ingestion().map_err(self.fail("begin tables"))?;
+        for change in rows {
+            cleared.remove(&change.space);
+            check_size(&change.key, change.value.as_deref())?;
+            let key = row_key(change.space, &change.key);
+            match &change.value {
+                Some(value) => tables.write(key, value.clone()),
+                None => tables.write_tombstone(key),
+            }
+            .map_err(self.fail("write a table"))?;
+        }
+        tables.finish().map_err(self.fail("add tables"))
+    }
+
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
         let (from, end) = bounds(space, keys);
         let mut cleared = self.cleared.lock();

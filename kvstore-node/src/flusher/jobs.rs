@@ -195,10 +195,14 @@ impl Jobs {
         }
     }
 
+    /// Whether a copy is formed, which is to have what follows from changes of its source.
+    pub(super) fn are_forming(&self) -> bool {
+        self.under_way.iter().any(|(_, job)| matches!(job, Job::Form(_)))
+    }
+
     /// These changes, and what follows from them for copies that are formed.
     pub(super) fn mirrored(&self, changes: Vec<Change>) -> Vec<Change> {
-        let forming = |(_, job): &'_ (PlacementId, Job)| matches!(job, Job::Form(_));
-        if !self.under_way.iter().any(forming) {
+        if !self.are_forming() {
             return changes;
         }
         let mut all = Vec::with_capacity(changes.len() * 2);

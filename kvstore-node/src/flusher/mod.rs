@@ -7,6 +7,8 @@
 //! One that a restart interrupts the log brings again, or whoever asked for the copy. An engine error ends the thread: after a failed sync nobody knows what the disk holds,
 //! so the process must end and recover from the log.
 
+mod copied;
+mod gather;
 mod handle;
 mod jobs;
 mod writer;
@@ -41,6 +43,8 @@ pub(crate) struct FlusherConfig {
     pub write_bytes_max: usize,
     /// Rows given to the engine at once, at most.
     pub write_rows_max: usize,
+    /// Rows of copies that gather, if the engine takes many of them cheaper.
+    pub ingest_bytes: usize,
     /// The engine is synced after this many bytes.
     pub sync_bytes: usize,
     /// The engine is synced when something has been unsynced for this long.
@@ -55,6 +59,7 @@ impl Default for FlusherConfig {
             queue_bytes_max: 64 * 1024 * 1024,
             write_bytes_max: 1024 * 1024,
             write_rows_max: 4_096,
+            ingest_bytes: 16 * 1024 * 1024,
             sync_bytes: 32 * 1024 * 1024,
             sync_interval: Duration::from_secs(1),
             clear_rows: 1_024,
@@ -161,6 +166,8 @@ pub(crate) enum FlushRows {
     Changes(Vec<Change>),
     /// A memtable's, which the flusher puts in order: a shard has no time for that.
     Frozen(Frozen),
+    /// Those of a page of a copy.
+    Copied(Vec<Change>),
 }
 
 impl From<Vec<Change>> for FlushRows {
@@ -179,7 +186,7 @@ impl FlushRows {
     /// What they count in the queue.
     fn bytes(&self) -> usize {
         match self {
-            Self::Changes(changes) => changes.iter().map(size).sum(),
+            Self::Changes(changes) | Self::Copied(changes) => changes.iter().map(size).sum(),
             Self::Frozen(frozen) => frozen.bytes(),
         }
     }
@@ -343,6 +350,8 @@ fn size(change: &Change) -> usize {
     change.key.len() + change.value.as_ref().map_or(0, bytes::Bytes::len)
 }
 
+#[cfg(test)]
+mod copied_tests;
 #[cfg(test)]
 mod form_tests;
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Note {
     Write(usize),
+    Ingest(usize),
     Removed(usize),
     Sync,
     Written(u64, u64),
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub(super) damaged: Option<u64>,
     /// There is space, and little more than that.
     pub(super) tight: bool,
+    /// Many rows at once are cheaper.
+    pub(super) ingests: bool,
     pub(super) waiting: bool,
 }
 
@@ -127,6 +130,16 @@ impl Engine for Rig {
         state.journal.push(Note::Write(changes.len()));
         drop(state);
         self.inner.write(changes)
+    }
+
+    fn ingests(&self) -> bool {
+        self.state.0.lock().ingests
+    }
+
+    fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
+        assert!(rows.is_sorted_by(|one, next| one.space == next.space && one.key < next.key), "{rows:?}");
+        self.note(Note::Ingest(rows.len()));
+        self.inner.write(rows)
     }
 
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {

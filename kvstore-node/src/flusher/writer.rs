@@ -1,5 +1,6 @@
 //! The flusher's loop.
 
+use super::copied::Copied;
 use super::jobs::{Job, Jobs};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit};
@@ -19,16 +20,18 @@ const WRITE_BYTES: usize = 1024 * 1024;
 
 /// Owns the engine's write side; lives on the flusher's thread.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
-    engine: Arc<dyn Engine>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) engine: Arc<dyn Engine>,
     on_event: Box<dyn FnMut(FlushEvent) + Send>,
     on_panic: Option<Box<dyn FnOnce() + Send>>,
     /// Highest position written and not yet synced, per placement.
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
-    unsynced_since: Option<Instant>,
+    pub(super) unsynced_since: Option<Instant>,
     /// Jobs that take many turns, run one step at a time.
-    jobs: Jobs,
+    pub(super) jobs: Jobs,
+    /// Rows of copies that are not given to the engine yet.
+    pub(super) copied: Copied,
 }
 
 /// What one turn takes from the queue.
@@ -71,6 +74,7 @@ impl Writer {
             unsynced_bytes: 0,
             unsynced_since: None,
             jobs: Jobs::default(),
+            copied: Copied::default(),
         }
     }
 
@@ -172,7 +176,7 @@ impl Writer {
     /// Waits until the disk has space for the engine: meeting a full disk in the middle of a write would break it for
     /// good. What it has taken already is brought to the disk at once. Returns whether there is space; without it the
     /// flusher was stopped.
-    fn await_disk_space(&mut self) -> Result<bool, EngineError> {
+    pub(super) fn await_disk_space(&mut self) -> Result<bool, EngineError> {
         let Err(lack) = self.engine.check_disk() else { return Ok(true) };
         *self.shared.disk_full.lock() = Some(lack);
         self.shared.is_disk_full.store(true, Ordering::Release);
@@ -207,8 +211,10 @@ impl Writer {
         let _busy = SetIdle(Arc::clone(&self.shared));
         self.set_busy();
         drop(turn.gone);
-        let mut changes = turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).peekable();
-        let (mut bytes, rows_max) = (0, self.shared.config.write_rows_max);
+        let rows_max = self.shared.config.write_rows_max;
+        let mut bytes = 0;
+        let Some(rest) = self.gather(turn.rows, &mut bytes)? else { return Ok(false) };
+        let mut changes = rest.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).peekable();
         while changes.peek().is_some() {
             let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
             bytes += part.iter().map(size).sum::<usize>();
@@ -235,6 +241,9 @@ impl Writer {
         let due = self.unsynced_bytes >= config.sync_bytes
             || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
         if due || turn.barrier.is_some() || (turn.stop && self.unsynced_since.is_some()) {
+            if !self.ingest_all()? {
+                return Ok(false);
+            }
             self.sync()?;
         }
         if let Some(done) = turn.barrier {
@@ -269,7 +278,7 @@ impl Writer {
         Ok(true)
     }
 
-    fn set_busy(&self) {
+    pub(super) fn set_busy(&self) {
         *self.shared.busy_since.lock() = Some(Instant::now());
     }
 
@@ -277,7 +286,8 @@ impl Writer {
         self.engine.sync()?;
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         self.unsynced_bytes = 0;
-        self.unsynced_since = None;
+        // What gathers has its turn with the next one.
+        self.unsynced_since = (self.copied.bytes() > 0).then(Instant::now);
         for (space, upto) in std::mem::take(&mut self.unsynced) {
             if upto > Seq::ZERO {
                 (self.on_event)(FlushEvent::Synced { space, upto });
@@ -288,6 +298,10 @@ impl Writer {
 
     /// One step of one job; several take turns.
     fn step(&mut self, space: PlacementId, job: Job) -> Result<(), EngineError> {
+        if !self.settle(space, &job)? {
+            self.jobs.go_on(space, job);
+            return Ok(());
+        }
         self.set_busy();
         match job {
             Job::Clear { clear, removed } => self.clear(space, clear, removed),
@@ -393,7 +407,7 @@ impl Writer {
 /// The changes that bring rows to the engine, in order of key as far as they are a memtable's.
 fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
     match rows {
-        FlushRows::Changes(changes) => changes,
+        FlushRows::Changes(changes) | FlushRows::Copied(changes) => changes,
         FlushRows::Frozen(frozen) => {
             let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
             frozen.rows().iter().map(change).collect()

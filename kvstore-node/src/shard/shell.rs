@@ -6,7 +6,7 @@ use super::journal::Journal;
 use super::message::ShardMessage;
 use super::{Context, OpRequest, PageRows};
 use crate::engine::Change;
-use crate::flusher::FlusherError;
+use crate::flusher::{FlushRows, FlusherError};
 use crate::grants::Grants;
 use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::store;
@@ -310,7 +310,8 @@ impl Shell for ShardShell {
 
     fn offer(&mut self, space: PlacementId, page: PageRows) -> Offered<PageRows> {
         let change = |(key, value): &(Bytes, Bytes)| Change { space, key: key.clone(), value: Some(value.clone()) };
-        match self.context.flusher.apply(space, Seq::ZERO, page.rows.iter().map(change).collect::<Vec<_>>()) {
+        let rows = FlushRows::Copied(page.rows.iter().map(change).collect());
+        match self.context.flusher.apply(space, Seq::ZERO, rows) {
             Ok(()) => {
                 // A task that was stopped does not wait any more.
                 let _ = page.taken.send(());

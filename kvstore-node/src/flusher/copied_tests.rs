@@ -1,0 +1,118 @@
+//! Rows of copies gather for an engine that takes many at once.
+
+use super::tests::{Note, Rig, TIMEOUT, change, lazy, put, space};
+use super::*;
+use crate::engine::Engine;
+use archon_types::Seq;
+
+fn rig() -> Rig {
+    let rig = Rig::default();
+    rig.set(|state| state.ingests = true);
+    rig
+}
+
+fn page(number: u64, keys: std::ops::Range<u8>) -> FlushRows {
+    FlushRows::Copied(keys.map(|key| change(number, key, "copied")).collect())
+}
+
+fn copy(handle: &FlusherHandle, number: u64, keys: std::ops::Range<u8>) {
+    handle.apply(space(number), Seq::ZERO, page(number, keys)).unwrap();
+}
+
+/// Returns once everything queued so far is written and synced.
+fn settle(handle: &FlusherHandle) {
+    let (done, wait) = std::sync::mpsc::channel();
+    handle.barrier(Box::new(move || done.send(()).unwrap_or_default())).unwrap();
+    wait.recv_timeout(TIMEOUT).unwrap();
+}
+
+fn rows(rig: &Rig, number: u64) -> usize {
+    (0..=u8::MAX).filter(|key| rig.get(space(number), &[1, *key]).unwrap().is_some()).count()
+}
+
+fn ingested(rig: &Rig) -> Vec<usize> {
+    let many = |note| if let Note::Ingest(rows) = note { Some(rows) } else { None };
+    rig.journal().into_iter().filter_map(many).collect()
+}
+
+#[test]
+fn pages_of_a_copy_gather_until_a_barrier_and_are_on_the_disk_behind_it() {
+    let rig = rig();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    copy(&handle, 1, 0..50);
+    copy(&handle, 2, 0..10);
+    copy(&handle, 1, 50..100);
+    put(&handle, 3, 1, 0, "written");
+    rig.wait_for("another space's write", |state| state.journal.contains(&Note::Written(3, 1)));
+    assert_eq!(ingested(&rig), [] as [usize; 0]);
+    settle(&handle);
+    assert_eq!((rows(&rig, 1), rows(&rig, 2)), (100, 10));
+    assert_eq!(ingested(&rig), [100, 10], "the larger first, each at once");
+    assert_eq!(rig.journal().last(), Some(&Note::Synced(3, 1)));
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn what_has_gathered_is_given_to_the_engine_when_it_is_much_and_in_time() {
+    let rig = rig();
+    let flusher = rig.start(FlusherConfig { ingest_bytes: 400, ..lazy() });
+    copy(&flusher.handle(), 1, 0..20);
+    copy(&flusher.handle(), 1, 20..50);
+    rig.wait_for("the first 400 bytes", |state| state.journal.contains(&Note::Ingest(50)));
+    flusher.shutdown(TIMEOUT).unwrap();
+
+    let rig = self::rig();
+    let flusher = rig.start(FlusherConfig { sync_interval: Duration::from_millis(10), ..FlusherConfig::default() });
+    copy(&flusher.handle(), 1, 0..20);
+    rig.wait_for("the sync by time", |state| state.journal.ends_with(&[Note::Ingest(20), Note::Sync]));
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn rows_that_came_earlier_in_the_same_space_are_written_first() {
+    let rig = rig();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    copy(&handle, 1, 0..50);
+    put(&handle, 1, 9, 7, "of the log");
+    // A stream that begins anew may bring again what is there.
+    copy(&handle, 1, 60..70);
+    copy(&handle, 1, 65..80);
+    settle(&handle);
+    assert_eq!(rig.get(space(1), &[1, 7]).unwrap().unwrap(), "of the log");
+    assert_eq!(rows(&rig, 1), 70);
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn what_has_gathered_of_a_space_that_is_cleared_does_not_come_back() {
+    let rig = rig();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    copy(&handle, 1, 0..50);
+    let clear = handle.clear(space(1)).unwrap();
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1, clear)));
+    copy(&handle, 1, 100..110);
+    settle(&handle);
+    assert_eq!(rows(&rig, 1), 10);
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn a_stop_writes_what_has_gathered() {
+    let rig = rig();
+    let flusher = rig.start(lazy());
+    copy(&flusher.handle(), 1, 0..50);
+    flusher.shutdown(TIMEOUT).unwrap();
+    assert_eq!(rows(&rig, 1), 50);
+}
+
+#[test]
+fn an_engine_that_takes_rows_one_by_one_has_them_at_once() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    copy(&flusher.handle(), 1, 0..50);
+    rig.wait_for("the rows", |state| state.journal.contains(&Note::Write(50)));
+    flusher.shutdown(TIMEOUT).unwrap();
+}

@@ -1,0 +1,85 @@
+//! Which rows of copies gather, and when the engine is given them.
+
+use super::jobs::Job;
+use super::writer::Writer;
+use super::{FlushRows, size};
+use crate::engine::{Change, EngineError};
+use archon_types::PlacementId;
+use std::time::Instant;
+
+impl Writer {
+    /// Has rows of copies gather, and gives back the others and those that cannot wait; `bytes` counts the former. `None` if the flusher
+    /// was stopped while the disk was full.
+    pub(super) fn gather(
+        &mut self,
+        rows: Vec<(PlacementId, FlushRows)>,
+        bytes: &mut usize,
+    ) -> Result<Option<Vec<(PlacementId, FlushRows)>>, EngineError> {
+        let mut others = Vec::new();
+        for (space, rows) in rows {
+            match rows {
+                FlushRows::Copied(rows) if self.gathers(space, &rows) => {
+                    let of_page = rows.iter().map(size).sum();
+                    *bytes += of_page;
+                    self.copied.add(space, of_page, rows);
+                    self.unsynced_since.get_or_insert_with(Instant::now);
+                }
+                // What has gathered there was queued before.
+                rows => match self.ingest(space)? {
+                    true => others.push((space, rows)),
+                    false => return Ok(None),
+                },
+            }
+        }
+        while self.copied.bytes() >= self.shared.config.ingest_bytes
+            && let Some(space) = self.copied.largest()
+        {
+            if !self.ingest(space)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(others))
+    }
+
+    fn gathers(&self, space: PlacementId, rows: &[Change]) -> bool {
+        self.engine.ingests() && !self.jobs.are_forming() && self.copied.is_followed_by(space, rows)
+    }
+
+    /// Gives what has gathered of a space to the engine. Returns whether nothing is left of it: not if the flusher was stopped while
+    /// the disk was full.
+    fn ingest(&mut self, space: PlacementId) -> Result<bool, EngineError> {
+        let Some(rows) = self.copied.take(space) else { return Ok(true) };
+        *self.shared.busy_since.lock() = None;
+        if !self.await_disk_space()? {
+            return Ok(false);
+        }
+        self.set_busy();
+        self.shared.snapshots.before_write(&*self.engine, &rows);
+        self.engine.ingest(&rows)?;
+        self.unsynced_since.get_or_insert_with(Instant::now);
+        Ok(true)
+    }
+
+    /// The same for every space.
+    pub(super) fn ingest_all(&mut self) -> Result<bool, EngineError> {
+        while let Some(space) = self.copied.largest() {
+            if !self.ingest(space)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What has gathered in the spaces that a job is about was queued before it: it is written, or dropped if the job would clear it.
+    /// Returns whether that is done.
+    pub(super) fn settle(&mut self, space: PlacementId, job: &Job) -> Result<bool, EngineError> {
+        match job {
+            Job::Clear { .. } => {
+                self.copied.take(space);
+                Ok(true)
+            }
+            Job::ClearRanges { .. } => self.ingest(space),
+            Job::Form(forming) => Ok(self.ingest(space)? && self.ingest(forming.job().from)?),
+        }
+    }
+}
