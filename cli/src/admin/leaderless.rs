@@ -61,9 +61,11 @@ fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quor
 pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
     let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
     let message = format!("no coordinator leads: {answer} of {} answer", count_text(voters, "voter", "voters"));
-    Failure::new(Exit::Unreachable, message).with_remedy(
-        "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`",
-    )
+    Failure::new(Exit::Unreachable, message).with_remedy(if answer * 2 > voters {
+        "enough of them run to elect one: ask again; if it goes on, see in their logs whether they reach each other"
+    } else {
+        "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`"
+    })
 }
 
 #[cfg(test)]
@@ -97,6 +99,9 @@ mod tests {
             (failed.exit, failed.message.as_str()),
             (Exit::Unreachable, "no coordinator leads: 1 of 3 voters answer")
         );
+        assert!(format!("{failed:?}").contains("quorum recover"), "{failed:?}");
+        let electing = without_leader(&found, 2);
+        assert!(!format!("{electing:?}").contains("recover"), "all that is needed is there: {electing:?}");
         // Meanwhile one was elected.
         let elected = quorum(3, Some(1));
         let (found, _) = leaderless(told, &[("127.0.0.1:7101".to_owned(), Ok(elected.clone()))]);
