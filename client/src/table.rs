@@ -152,7 +152,10 @@ impl TableCache {
                 {
                     self.take(shared, whole);
                 }
-                self.followed.fetch_max(hinted, Ordering::Relaxed);
+                // Hints of a history that was left just now say nothing of the other one.
+                if self.hinted.load(Ordering::Relaxed) >= hinted {
+                    self.followed.fetch_max(hinted, Ordering::Relaxed);
+                }
             }
             Err(detail) if says_dropped(&detail, since) => self.note_dropped(shared),
             Err(detail) => tracing::debug!(table = self.name, %detail, "refreshing the table failed"),
@@ -189,13 +192,13 @@ impl TableCache {
         }
         self.hinted.store(0, Ordering::Relaxed);
         self.followed.store(0, Ordering::Relaxed);
+        shared.measures.refreshed(version);
         self.store(shared, table);
         true
     }
 
     fn store(&self, shared: &Shared, table: PartitionTable) {
         let version = table.version();
-        shared.measures.refreshed(version);
         self.current.store(Arc::new(table));
         self.changed.send_replace(version);
         shared.changes.send_modify(|count| *count = count.wrapping_add(1));
