@@ -28,10 +28,12 @@ async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_j
     .await;
 }
 
-async fn says_older_copy(started: &Coordinator) {
-    let why =
-        tokio::time::timeout(SOON, started.failed()).await.expect("an older copy of a directory took part").to_string();
-    assert!(why.contains("is an older copy"), "{why}");
+/// Starts a coordinator on an older copy of its directory, which refuses to take part.
+async fn ends_on_older_copy(quorum: &Quorum, id: u64, old: &Path) {
+    let outdated = start_on(quorum, id, old).await;
+    let why = tokio::time::timeout(SOON, outdated.failed()).await.expect("an older copy of a directory took part");
+    assert!(why.to_string().contains("is an older copy"), "{why}");
+    outdated.stop().await;
 }
 
 /// What a backup of yesterday does. Since then entries were committed with its vote; the third voter knows how far its log went.
@@ -49,9 +51,7 @@ async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_
     for id in [leader, restored] {
         quorum.running.remove(&id).unwrap().stop().await;
     }
-    let outdated = start_on(&quorum, restored, old.path()).await;
-    says_older_copy(&outdated).await;
-    outdated.stop().await;
+    ends_on_older_copy(&quorum, restored, old.path()).await;
     quorum.restart(leader).await;
     quorum.leader().await;
     let request = v1::CheckTableRequest { cluster: None, name: "precious".to_owned() };
@@ -73,9 +73,7 @@ async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
     commit(&quorum, "since").await;
     wait_kept(&quorum, leader, follower, |kept| kept["starts"].as_u64() == Some(2)).await;
     quorum.running.remove(&follower).unwrap().stop().await;
-    let outdated = start_on(&quorum, follower, old.path()).await;
-    says_older_copy(&outdated).await;
-    outdated.stop().await;
+    ends_on_older_copy(&quorum, follower, old.path()).await;
     // The directory itself is as good as ever.
     quorum.restart(follower).await;
     commit(&quorum, "after").await;
@@ -99,9 +97,7 @@ async fn the_directory_itself_was_refused_after_an_older_copy_of_it_had_been_sta
     quorum.running.remove(&follower).unwrap().stop().await;
     // However often it is started.
     for _ in 0..2 {
-        let outdated = start_on(&quorum, follower, old.path()).await;
-        says_older_copy(&outdated).await;
-        outdated.stop().await;
+        ends_on_older_copy(&quorum, follower, old.path()).await;
     }
     assert!(quorum.running.values().any(Coordinator::is_leading), "the leader went on");
     quorum.restart(follower).await;
@@ -124,9 +120,7 @@ async fn an_older_copy_of_the_leaders_directory_was_not_refused() {
         wait_kept(&quorum, keeper, leader, |kept| kept["holds"].as_u64() >= Some(applied)).await;
     }
     quorum.running.remove(&leader).unwrap().stop().await;
-    let outdated = start_on(&quorum, leader, old.path()).await;
-    says_older_copy(&outdated).await;
-    outdated.stop().await;
+    ends_on_older_copy(&quorum, leader, old.path()).await;
     quorum.restart(leader).await;
     commit(&quorum, "after").await;
     quorum.stop_all().await;
