@@ -5,6 +5,7 @@ use crate::cluster::{Cluster, TIMEOUT};
 use crate::wait::wait_for;
 use archon_client::{Admin, Error, Event, EventCode, PartitionDescription};
 use archon_load::Wait;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 
@@ -57,6 +58,11 @@ impl Striker {
     /// What the coordinators know of a partition; nothing if there is none.
     pub fn describe(&self, partition: u32) -> Option<PartitionDescription> {
         self.runtime.block_on(self.admin.describe_partition(self.table, partition)).ok()
+    }
+
+    /// The nodes with a copy of a partition.
+    fn copies_of(&self, partition: u32) -> impl Iterator<Item = String> {
+        self.describe(partition).into_iter().flat_map(|of| of.copies).map(|copy| copy.node)
     }
 
     /// Begins a split.
@@ -122,6 +128,9 @@ impl Striker {
         let address = cluster.node_address(&lefts).to_owned();
         let absorbed = || self.counted(&address, ABSORBED);
         let before = absorbed();
+        // Asked now, since some phases are over while one asks.
+        let life = |name: String| (name.clone(), cluster.wait_incarnation(&name, 0));
+        let lives: BTreeMap<_, _> = self.copies_of(left).map(life).collect();
         let attempt = begin(self).unwrap_or_else(|error| panic!("{victim:?} in {phase:?}: {error}"));
         let reached = self.reach(&attempt, phase, &|| absorbed() > before);
         let node = match victim {
@@ -129,8 +138,12 @@ impl Striker {
             Victim::RightLeader => Some(rights.unwrap_or_else(|| leader(attempt.right))),
             Victim::OtherCopy => {
                 let leads = |name: &String| *name == lefts || Some(name) == rights.as_ref();
-                let copies = self.describe(left).into_iter().flat_map(|of| of.copies).map(|copy| copy.node);
-                Some(copies.filter(|name| !leads(name)).min().expect("a node with a copy that leads neither"))
+                Some(
+                    self.copies_of(left)
+                        .filter(|name| !leads(name))
+                        .min()
+                        .expect("a node with a copy that leads neither"),
+                )
             }
             Victim::Coordinator => None,
         };
@@ -142,6 +155,7 @@ impl Striker {
         match node {
             Some(node) => {
                 cluster.start_node(&node);
+                cluster.wait_incarnation(&node, lives[&node]);
                 cluster.wait_node(&node, "alive");
             }
             None => {

@@ -62,13 +62,6 @@ async fn read_all(client: &Client, written: &Written) -> usize {
     served
 }
 
-/// The life of a node, as the coordinator knows it.
-fn incarnation(cluster: &Cluster, name: &str) -> Result<u64, String> {
-    let list = cluster.json(&["node", "list", "--timeout", "2s"])?;
-    let node = list.as_array().into_iter().flatten().rfind(|node| node["node"] == name).cloned();
-    node.and_then(|node| node["incarnation"].as_u64()).ok_or_else(|| list.to_string())
-}
-
 /// Waits until the engine has been synced after the last write: it grows at that moment and is quiet then.
 fn wait_flushed(cluster: &Cluster) {
     let file = data_of(cluster, NODE).join("engine").join("db");
@@ -107,10 +100,7 @@ fn copy(from: &Path, to: &Path) {
 /// Waits until the node is back and every partition is either Online or lost for good, and until one write to each that
 /// is Online passes: damage to one partition must not keep the others from being served.
 async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
-    wait_for("the node to be back", Duration::from_secs(30), || {
-        let now = incarnation(cluster, NODE)?;
-        check(now > before, || format!("incarnation {now}"))
-    });
+    cluster.wait_incarnation(NODE, before);
     cluster.wait_node(NODE, "alive");
     let (online, _) = wait_for("each partition to be Online or to have no copy left", Duration::from_secs(30), || {
         let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
@@ -156,7 +146,7 @@ async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, C
         wait_flushed(&cluster);
         write(&patient, &mut written, "second", 40, 100).await;
     }
-    let before = incarnation(&cluster, NODE).expect("node list");
+    let before = cluster.wait_incarnation(NODE, 0);
     cluster.take_node(NODE).kill();
     harm(&data_of(&cluster, NODE), &cluster);
     cluster.start_node(NODE);
@@ -252,7 +242,7 @@ async fn a_directory_rolled_back_to_an_older_copy_is_not_served() {
     cluster.start_node(NODE);
     cluster.wait_online();
     write(&patient, &mut written, "second", 200, 100).await;
-    let before = incarnation(&cluster, NODE).expect("node list");
+    let before = cluster.wait_incarnation(NODE, 0);
     cluster.take_node(NODE).kill();
     fs::remove_dir_all(&data).expect("removed");
     fs::rename(&old, &data).expect("renamed");

@@ -69,9 +69,7 @@ fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
 
     // What a leader has in its engine and what it has in memory alone are one list.
     for node in NODES {
-        cluster.take_node(node).kill();
-        cluster.start_node(node);
-        cluster.wait_node(node, "alive");
+        cluster.kill_and_return(node);
     }
     wait_served(&cluster);
     cluster.done(&["kv", "put", "gb", "v", "--table", "times"]);

@@ -228,13 +228,6 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
     load
 }
 
-/// The life in which the coordinators know the node.
-fn incarnation(cluster: &Cluster) -> Value {
-    let list = cluster.json(&["node", "list", "--timeout", "20s"]).expect("the nodes");
-    let row = list.as_array().into_iter().flatten().find(|row| row["node"] == NODE);
-    row.map(|row| row["incarnation"].clone()).expect("the node is listed")
-}
-
 /// The same directory in use twice: a copy of it, made while the node was down, is started at another address beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
@@ -246,16 +239,13 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
     tokio::task::block_in_place(|| {
         wait_whole(&cluster);
         wait_progress(&load, 200);
-        let former = incarnation(&cluster);
+        let former = cluster.wait_incarnation(NODE, 0);
         cluster.take_node(NODE).kill();
         let status = Command::new("cp").arg("-a").arg(&data).arg(&clone).status().expect("cp runs");
         assert!(status.success());
         cluster.start_node(NODE);
         // Until the coordinators have noticed anything, everything is whole as before.
-        wait_for("the node to be registered anew", TIMEOUT, || {
-            let now = incarnation(&cluster);
-            check(now != former, || format!("still in incarnation {now}"))
-        });
+        cluster.wait_incarnation(NODE, former);
         wait_whole(&cluster);
         wait_progress(&load, 200);
         // Under another name it is refused before it speaks to anybody.
@@ -264,11 +254,11 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         assert_eq!(status.code(), Some(4), "refused");
         // Under its own name it is refused as long as the first one lives, which goes on undisturbed.
         let arguments = cluster.node_arguments(NODE, &free_addresses(1).remove(0), &clone);
-        let life = incarnation(&cluster);
+        let life = cluster.wait_incarnation(NODE, 0);
         let mut second = cluster.spawn("second", &arguments);
         assert_eq!(second.wait_exit(TIMEOUT).code(), Some(4), "{}", second.log_tail(5));
         assert!(second.log().contains("in use by the node that is alive"), "{}", second.log_tail(5));
-        assert_eq!(incarnation(&cluster), life);
+        assert_eq!(cluster.incarnation(NODE), Ok(life));
         wait_progress(&load, 200);
         // When the first one is dead and failed it takes its place. Its copies are of an older life: those that still
         // count are lost, and those that no longer do are brought up by their leaders.

@@ -244,6 +244,42 @@ impl Cluster {
         .1
     }
 
+    /// The life in which the coordinators know a node.
+    ///
+    /// # Errors
+    /// What they answer, if they do not know it.
+    pub fn incarnation(&self, name: &str) -> Result<u64, String> {
+        let list = self.json(&["node", "list", "--timeout", "2s"])?;
+        let node = list.as_array().into_iter().flatten().find(|node| node["node"] == name);
+        node.and_then(|node| node["incarnation"].as_u64()).ok_or_else(|| list.to_string())
+    }
+
+    /// Kills a node, starts it again and waits until it is registered anew. Until then its former life may still pass for alive,
+    /// with copies that are all in sync.
+    ///
+    /// # Panics
+    /// If it does not come back.
+    pub fn kill_and_return(&mut self, name: &str) {
+        let life = self.wait_incarnation(name, 0);
+        self.take_node(name).kill();
+        self.start_node(name);
+        self.wait_incarnation(name, life);
+        self.wait_node(name, "alive");
+    }
+
+    /// Waits until the coordinators know a node in a later life than this one; returns it.
+    ///
+    /// # Panics
+    /// If it stays as it was.
+    pub fn wait_incarnation(&self, name: &str, former: u64) -> u64 {
+        wait_for(&format!("{name} to be registered anew"), TIMEOUT, || {
+            let life = self.incarnation(name)?;
+            check(life > former, || format!("still in incarnation {life}"))?;
+            Ok::<_, String>(life)
+        })
+        .0
+    }
+
     /// How many partitions each node holds, by name.
     ///
     /// # Panics
