@@ -45,8 +45,9 @@ pub struct NodeConfig {
     /// Memory that it may use, in bytes, [`MEMORY_BYTES_MIN`] or more; by default a quarter of what the machine, or the control group
     /// that it runs in, has.
     pub memory_bytes: Option<u64>,
-    /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit.
-    pub copy_bytes_per_second: u64,
+    /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit. By default copies rest three times as long as they
+    /// work, on a node that clients use.
+    pub copy_bytes_per_second: Option<u64>,
     /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
     pub wal_segment_bytes: u64,
     /// An operation that takes longer is told of in the log, with where its time went; zero: none is.
@@ -79,7 +80,7 @@ impl NodeConfig {
             speaks: ProtocolRange::SPOKEN,
             transport: Transport::default(),
             memory_bytes: None,
-            copy_bytes_per_second: 0,
+            copy_bytes_per_second: None,
             wal_segment_bytes: 16 * 1024 * 1024,
             slow_operation: Duration::from_millis(100),
             hand_over_timeout: Duration::from_secs(10),

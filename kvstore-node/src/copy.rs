@@ -1,8 +1,9 @@
 //! Pulling copies: one task per loader, which asks the leader for pages and gives them to the loader's shard.
 
-use crate::flusher::FlusherHandle;
+use crate::engine::Change;
+use crate::flusher::{CopiedPage, FlusherHandle};
 use crate::pages;
-use crate::shard::{PageRows, ShardMessage, Shards};
+use crate::shard::{ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
 use archon_host::{CopyJob, CopyPage};
@@ -17,7 +18,7 @@ use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, PlacementId, Version};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -25,7 +26,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Pages of one copy that are on their way to the flusher.
+/// Pages of one copy that are on their way to the engine, where it need not rest.
 const PAGES_UNDER_WAY: usize = 4;
 /// How long the next page is waited for.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,6 +38,8 @@ pub(crate) struct CopyRunner {
     pub(crate) shards: Shards,
     flusher: FlusherHandle,
     running: Mutex<BTreeMap<PlacementId, CancellationToken>>,
+    /// Copies that began anew because their leader's log had grown too long: they do not rest, or they would never end.
+    hurried: Mutex<BTreeSet<PlacementId>>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -50,10 +53,10 @@ struct Progress {
     stream: u64,
 }
 
-/// A page on its way to the flusher.
+/// A page on its way to the engine.
 struct UnderWay {
-    /// Told once its rows are in the flusher's queue.
-    taken: oneshot::Receiver<()>,
+    /// Told once the engine has its rows.
+    written: oneshot::Receiver<()>,
     last_key: Bytes,
 }
 
@@ -71,7 +74,8 @@ impl CopyRunner {
             runtime,
             shards,
             flusher,
-            running: Mutex::new(BTreeMap::new()),
+            running: Mutex::default(),
+            hurried: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }
@@ -121,11 +125,13 @@ impl CopyRunner {
                     let (done, synced) = oneshot::channel();
                     let barrier = self.flusher.barrier(Box::new(move || done.send(()).unwrap_or_default()));
                     if barrier.is_ok() && synced.await.is_ok() {
+                        self.hurried.lock().remove(&placement);
                         let _ = inbox.push(ShardMessage::CopyDone { placement, attempt, at, version }).await;
                     }
                     return;
                 }
                 Ok(Pulled::Again) => {
+                    self.hurried.lock().insert(placement);
                     let _ = inbox.push(ShardMessage::CopyAgain { placement, attempt }).await;
                     return;
                 }
@@ -143,6 +149,8 @@ impl CopyRunner {
     /// Pulls pages over one stream.
     async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<Pulled, ErrorDetail> {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
+        let hurried = self.hurried.lock().contains(&job.placement);
+        let rate = if hurried { Some(0) } else { self.shared.config.copy_bytes_per_second };
         let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let node = job.leader.node;
         let peer = self.shared.tables.node(node);
@@ -160,12 +168,17 @@ impl CopyRunner {
             source: job.leader.placement.get(),
             after: progress.last_key.clone(),
             start_seq: progress.start.map_or(0, |start| start.seq.get()),
-            bytes_per_second: self.shared.config.copy_bytes_per_second,
+            bytes_per_second: match rate {
+                None => 0,
+                Some(0) => u64::MAX,
+                Some(rate) => rate,
+            },
         };
         let mut pages = client.copy(request).await.map_err(|status| detail_of(&status))?.into_inner();
         let mut under_way: VecDeque<UnderWay> = VecDeque::new();
         let gone = || unreachable("the loader does not want these rows any more".into());
         loop {
+            let rests = rate.is_none() && self.shared.rest_from_copies().await;
             let page = tokio::time::timeout(PAGE_TIMEOUT, pages.message()).await;
             let page = page.map_err(|_| unreachable(format!("no page within {} s", PAGE_TIMEOUT.as_secs())))?;
             let page = page.map_err(|status| detail_of(&status))?;
@@ -187,22 +200,24 @@ impl CopyRunner {
                 }),
             );
             if !rows.is_empty() {
-                let (taken, wait) = oneshot::channel();
+                let (written, wait) = oneshot::channel();
                 let CopyJob { partition, placement, attempt, .. } = job;
-                let content = PageRows { rows, taken };
+                let change = |(key, value)| Change { space: placement, key, value: Some(value) };
+                let content = CopiedPage { rows: rows.into_iter().map(change).collect(), written };
                 let rows = CopyPage { placement, attempt, stream: progress.stream, content };
                 let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(rows)).await;
                 pushed.map_err(|_| gone())?;
-                under_way.push_back(UnderWay { taken: wait, last_key: page.last_key });
+                under_way.push_back(UnderWay { written: wait, last_key: page.last_key });
             }
-            // The next page is read and sent meanwhile. What is taken need not come again.
-            let left = if page.last { 0 } else { PAGES_UNDER_WAY - 1 };
+            // The next page is read and sent meanwhile. What is written need not come again.
+            let left = if page.last || rests { 0 } else { PAGES_UNDER_WAY - 1 };
             while under_way.len() > left
                 && let Some(first) = under_way.pop_front()
             {
-                first.taken.await.map_err(|_| gone())?;
+                first.written.await.map_err(|_| gone())?;
                 progress.last_key = first.last_key;
             }
+            self.shared.copies_worked(self.flusher.take_copied_for());
             if page.last {
                 return Ok(Pulled::Whole(start, Version::new(page.version)));
             }

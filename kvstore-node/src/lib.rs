@@ -20,6 +20,7 @@ mod asked;
 mod clock;
 mod config;
 mod copy;
+mod copy_pace;
 mod demux;
 pub mod engine;
 mod flusher;

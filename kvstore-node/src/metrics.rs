@@ -140,6 +140,10 @@ metrics! {
             "archon_node_split_pause_seconds_total",
             "how long that was, until the leader knew that they are another partition's, or its own again"
         );
+        copies_rested: Elapsed = Definition::counter(
+            "archon_node_copy_rest_seconds_total",
+            "how long copies to and from this node rested because clients used it"
+        );
         copies_restarted: Metric = Definition::counter(
             "archon_node_copies_restarted_total",
             "copies begun again from the start"

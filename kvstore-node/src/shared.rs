@@ -3,6 +3,7 @@
 use crate::access::ClientAccess;
 use crate::admit::NodeAdmission;
 use crate::config::NodeConfig;
+use crate::copy_pace::CopyPace;
 use crate::grants::Grants;
 use crate::load::LoadBoard;
 use crate::memory::MemoryParts;
@@ -24,6 +25,7 @@ use archon_types::{
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) wall: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) slow: SlowOperations,
+    /// How fast copies from and to this node go.
+    copy_pace: CopyPace,
     pub(crate) tables: Tables,
     /// What clients may do.
     pub(crate) access: ClientAccess,
@@ -120,6 +124,7 @@ impl Shared {
             clock,
             wall,
             metrics: Metrics::default(),
+            copy_pace: CopyPace::default(),
             reports: ReportQueue::default(),
             load: LoadBoard::default(),
             admission: NodeAdmission::new(usize::try_from(memory.requests_bytes).unwrap_or(usize::MAX)),
@@ -211,6 +216,35 @@ impl Shared {
         tracing::warn!(%incarnation, "told by {by} that this life ended at version {}; registering anew", over.version);
         life.over.cancel();
         true
+    }
+
+    /// Copies from or to this node have worked for so long.
+    pub(crate) fn copies_worked(&self, worked: Duration) {
+        self.copy_pace.worked(worked, self.used(), Instant::now());
+    }
+
+    /// Waits as long as copies from and to this node are to rest; whether they are to at all now and then, because it is used.
+    pub(crate) async fn rest_from_copies(&self) -> bool {
+        let mut began = None;
+        loop {
+            let now = Instant::now();
+            match self.copy_pace.rest(self.used(), now) {
+                Some(rest) if !rest.is_zero() => {
+                    began.get_or_insert(now);
+                    tokio::time::sleep(rest).await;
+                }
+                rest => {
+                    let rested = began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+                    self.metrics.copies_rested.add(rested);
+                    return rest.is_some();
+                }
+            }
+        }
+    }
+
+    /// What was done for clients so far: operations taken in, and entries committed here or elsewhere of which this node has a copy.
+    fn used(&self) -> u64 {
+        self.metrics.operations.get() + self.metrics.commits.get()
     }
 
     /// Cancelled when the node is about to stop, but still serves.

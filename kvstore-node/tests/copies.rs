@@ -12,7 +12,7 @@ use archon_types::{
     Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState, Report, Seq,
 };
 use std::time::{Duration, Instant};
-use support::{Fake, PARTITION, row};
+use support::{Fake, PARTITION, row, seconds};
 use tonic::Streaming;
 
 const LIVE: ReplicaState = ReplicaState::Live;
@@ -204,5 +204,36 @@ async fn a_copy_that_holds_nothing_when_its_node_returns_is_reported_as_emptied(
     let emptied = |report: &Report| report.fact == Fact::Emptied;
     let report = fake.reported("the copy is empty", emptied).await;
     assert_eq!(report.placement, PlacementId::new(1));
+    node.stop().await.unwrap();
+}
+
+/// A copy that nobody waits for took all of a disk and most of a core, and the p99 of clients was three to five times as long meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_took_all_that_the_clients_of_the_node_left_and_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = source(&fake, directory.path()).await;
+    let rested = || seconds(&node, "copy_rest_seconds_total");
+    let copied = async |bytes_per_second| {
+        let before = rested();
+        let (_, last, _) = read_on(&mut copy(&fake, 1, bytes_per_second).await.unwrap()).await;
+        assert!(last);
+        rested() - before
+    };
+    let mut kv = fake.kv("athens").await;
+    let reads = tokio::spawn(async move {
+        loop {
+            kv.get("key-0").await.unwrap();
+        }
+    });
+    // Nobody looked whether the node is used before the first one.
+    copied(0).await;
+    assert!(copied(0).await > 0.0, "clients use the node");
+    assert_eq!(copied(u64::MAX).await, 0.0, "the loader wants it without limit");
+    reads.abort();
+    let until = Instant::now() + Duration::from_secs(20);
+    while copied(0).await > 0.0 {
+        assert!(Instant::now() < until, "nobody uses the node any more");
+    }
     node.stop().await.unwrap();
 }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
 use support::stream::{replicate, sorted};
-use support::{Fake, Known, metric, row, wait_for};
+use support::{Fake, Known, metric, row, seconds, wait_for};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
@@ -49,7 +49,11 @@ impl Replication for Source {
 
 /// A page of a copy that begins at `start`, with one row.
 fn page(start: u64, key: &str, last: bool) -> Result<v1::CopyPage, Status> {
-    let (key, value) = (rows::value_key(key.as_bytes()), rows::encode_value(Revision::new(1), b"value"));
+    page_of(start, key, b"value", last)
+}
+
+fn page_of(start: u64, key: &str, value: &[u8], last: bool) -> Result<v1::CopyPage, Status> {
+    let (key, value) = (rows::value_key(key.as_bytes()), rows::encode_value(Revision::new(1), value));
     let mut row = BytesMut::new();
     row.put_u32(u32::try_from(key.len()).unwrap());
     row.put_u32(u32::try_from(value.len()).unwrap());
@@ -152,5 +156,32 @@ async fn a_part_of_a_copy_was_served_as_the_whole() {
     fake.reported("that the copy is no whole one", |report| matches!(report.fact, Fact::Damaged { .. })).await;
     let refusal = fake.kv("athens").await.get("first").await.unwrap_err();
     assert_eq!(refusal.kind, ErrorKind::NotPartitionLeader, "{refusal:?}");
+    node.stop().await.unwrap();
+}
+
+/// What is brought to the engine is work of this node, of which whoever gives the rows knows nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_came_as_fast_as_the_engine_took_them_while_clients_used_the_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let source = leader(&fake).await;
+    let value = vec![b'v'; 200 * 1024];
+    let pages = (0..20).map(|number| page_of(10, &format!("key-{number:02}"), &value, number == 19)).collect();
+    *source.script.lock() = VecDeque::from([pages]);
+    let mut kv = fake.kv("athens").await;
+    fake.host("athens", &led(&fake, LOAD)).await;
+    let asked = metric(&node, "node_operations_total");
+    let reads = tokio::spawn(async move {
+        loop {
+            // Refused, for it does not lead, which is work as well.
+            let _ = kv.get("key-00").await;
+        }
+    });
+    wait_for("it is used", || metric(&node, "node_operations_total"), |operations| *operations > asked).await;
+    push_behind(&fake).await;
+    wait_for("everything is pulled", || source.hints.lock().clone(), |hints| hints.contains(&10)).await;
+    reads.abort();
+    assert!(seconds(&node, "copy_rest_seconds_total") > 0.0);
     node.stop().await.unwrap();
 }

@@ -29,19 +29,19 @@ impl Metric {
     }
 }
 
-/// Time that adds up, counted in whole milliseconds and told in seconds.
+/// Time that adds up, counted in whole microseconds and told in seconds.
 #[derive(Debug, Default)]
 pub struct Elapsed(AtomicU64);
 
 impl Elapsed {
-    /// Adds so many milliseconds.
-    pub fn add_ms(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::Relaxed);
+    /// Adds to it.
+    pub fn add(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// All of it so far.
     pub fn get(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
     }
 }
 

@@ -123,7 +123,8 @@ pub(crate) struct NodeArgs {
     /// blocks kept for reading, and operations under way. Otherwise a quarter of what the machine has, or the control group that it runs in.
     #[arg(long, env = "ARCHON_MEMORY", hide_env_values = true, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<u64>,
-    /// Rate at which this node pulls a copy from another, in bytes per second, at least 65536; 0, the default, is no limit.
+    /// Rate at which this node pulls a copy from another, in bytes per second, at least 65536; 0 is no limit. Otherwise copies go as fast
+    /// as they can while nobody uses the node, and rest three times as long as they work while somebody does.
     #[arg(long, env = "ARCHON_COPY_BYTES_PER_SECOND", hide_env_values = true, value_name = "BYTES", value_parser = copy_rate)]
     pub(crate) copy_bytes_per_second: Option<u64>,
     /// Tells in the log of each operation that takes longer, in milliseconds, and where its time went: ten lines a second at most,

@@ -334,9 +334,9 @@ fn the_memory_of_a_node_is_a_size_and_enough() {
 #[test]
 fn a_rate_of_copying_is_one_at_which_a_copy_ends() {
     let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
-    assert_eq!(node(&asked).unwrap().copy_bytes_per_second, 0);
+    assert_eq!(node(&asked).unwrap().copy_bytes_per_second, None);
     let limited = [&asked[..], &["--copy-bytes-per-second", "1000000"]].concat();
-    assert_eq!(node(&limited).unwrap().copy_bytes_per_second, 1_000_000);
+    assert_eq!(node(&limited).unwrap().copy_bytes_per_second, Some(1_000_000));
     let slow = file("copy_bytes_per_second = 1\n");
     let failure = node(&[&asked[..], &["--config", slow.path().to_str().unwrap()]].concat()).unwrap_err();
     assert!(failure.to_string().contains("1 bytes per second is less than 65536"), "{failure}");

@@ -4,6 +4,7 @@ use super::tests::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use crate::engine::Engine;
 use archon_types::Seq;
+use tokio::sync::oneshot;
 
 fn rig() -> Rig {
     let rig = Rig::default();
@@ -12,7 +13,8 @@ fn rig() -> Rig {
 }
 
 fn page(number: u64, keys: std::ops::Range<u8>) -> FlushRows {
-    FlushRows::Copied(keys.map(|key| change(number, key, "copied")).collect())
+    let rows = keys.map(|key| change(number, key, "copied")).collect();
+    FlushRows::Copied(CopiedPage { rows, written: oneshot::channel().0 })
 }
 
 fn copy(handle: &FlusherHandle, number: u64, keys: std::ops::Range<u8>) {

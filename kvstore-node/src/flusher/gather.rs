@@ -1,34 +1,41 @@
 //! Which rows of copies gather, and when the engine is given them.
 
+use super::FlushRows;
+use super::copied::WrittenPages;
 use super::jobs::Job;
 use super::writer::Writer;
-use super::{FlushRows, size};
 use crate::engine::{Change, EngineError};
 use archon_types::PlacementId;
 use std::time::Instant;
 
 impl Writer {
-    /// Has rows of copies gather, and gives back the others and those that cannot wait; `bytes` counts the former. `None` if the flusher
-    /// was stopped while the disk was full.
+    /// Has rows of copies gather, and gives back the others and those that cannot wait, of which `pages` has the pages of copies; `bytes`
+    /// counts the former. `None` if the flusher was stopped while the disk was full.
     pub(super) fn gather(
         &mut self,
         rows: Vec<(PlacementId, FlushRows)>,
         bytes: &mut usize,
+        pages: &mut WrittenPages,
     ) -> Result<Option<Vec<(PlacementId, FlushRows)>>, EngineError> {
         let mut others = Vec::new();
         for (space, rows) in rows {
             match rows {
-                FlushRows::Copied(rows) if self.gathers(space, &rows) => {
-                    let of_page = rows.iter().map(size).sum();
-                    *bytes += of_page;
-                    self.copied.add(space, of_page, rows);
+                FlushRows::Copied(page) if self.gathers(space, &page.rows) => {
+                    *bytes += page.bytes();
+                    self.copied.add(space, page);
                     self.unsynced_since.get_or_insert_with(Instant::now);
                 }
                 // What has gathered there was queued before.
-                rows => match self.ingest(space)? {
-                    true => others.push((space, rows)),
-                    false => return Ok(None),
-                },
+                rows => {
+                    if !self.ingest(space)? {
+                        return Ok(None);
+                    }
+                    let rows = match rows {
+                        FlushRows::Copied(page) => FlushRows::Changes(pages.add(page)),
+                        rows => rows,
+                    };
+                    others.push((space, rows));
+                }
             }
         }
         while self.copied.bytes() >= self.shared.config.ingest_bytes
@@ -55,7 +62,9 @@ impl Writer {
         }
         self.set_busy();
         self.shared.snapshots.before_write(&*self.engine, &rows);
+        let began = Instant::now();
         self.engine.ingest(&rows)?;
+        self.worked_on_copies(began.elapsed());
         self.unsynced_since.get_or_insert_with(Instant::now);
         Ok(true)
     }

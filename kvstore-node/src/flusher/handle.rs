@@ -177,6 +177,11 @@ impl FlusherHandle {
         self.shared.formed_bytes.load(Ordering::Relaxed)
     }
 
+    /// How long the engine was at work on pages of copies since this was asked last.
+    pub(crate) fn take_copied_for(&self) -> Duration {
+        Duration::from_micros(self.shared.copied_us.swap(0, Ordering::Relaxed))
+    }
+
     /// Bytes waiting in the queue.
     pub(crate) fn bytes_waiting(&self) -> usize {
         self.shared.queue.lock().bytes

@@ -1,6 +1,7 @@
 //! Work that takes long and goes in steps, so that other spaces' work goes on meanwhile. The work of its own space waits.
 
 use super::Work;
+use crate::copy_pace::REST;
 use crate::engine::Change;
 use archon_host::{FormJob, Forming};
 use archon_kv::Frozen;
@@ -8,9 +9,6 @@ use archon_replica::Position;
 use archon_types::{KeyRange, PlacementId, Seq};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
-
-/// A copy for which nobody waits yet rests so many times as long as a step of it took: the disk and the engine are for others then.
-const FORM_REST: u32 = 3;
 
 /// What goes in steps.
 pub(super) enum Job {
@@ -163,7 +161,7 @@ impl Jobs {
 
     /// A copy for which nobody waits yet has worked for so long.
     pub(super) fn rest_after(&mut self, worked: Duration, now: Instant) {
-        self.rest_until(now + worked * FORM_REST);
+        self.rest_until(now + worked * REST);
     }
 
     /// Copies for which nobody waits yet rest until then.

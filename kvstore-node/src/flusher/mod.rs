@@ -13,6 +13,7 @@ mod handle;
 mod jobs;
 mod writer;
 
+pub(crate) use copied::CopiedPage;
 pub(crate) use handle::FlusherHandle;
 
 use self::writer::Writer;
@@ -166,8 +167,8 @@ pub(crate) enum FlushRows {
     Changes(Vec<Change>),
     /// A memtable's, which the flusher puts in order: a shard has no time for that.
     Frozen(Frozen),
-    /// Those of a page of a copy.
-    Copied(Vec<Change>),
+    /// A page of a copy.
+    Copied(CopiedPage),
 }
 
 impl From<Vec<Change>> for FlushRows {
@@ -186,7 +187,8 @@ impl FlushRows {
     /// What they count in the queue.
     fn bytes(&self) -> usize {
         match self {
-            Self::Changes(changes) | Self::Copied(changes) => changes.iter().map(size).sum(),
+            Self::Changes(changes) => changes.iter().map(size).sum(),
+            Self::Copied(page) => page.bytes(),
             Self::Frozen(frozen) => frozen.bytes(),
         }
     }
@@ -263,6 +265,8 @@ struct Shared {
     syncs: AtomicU64,
     /// Bytes written to form copies so far.
     formed_bytes: AtomicU64,
+    /// How long the engine was at work on pages of copies since that was asked last, in microseconds.
+    copied_us: AtomicU64,
     /// What is read while this writes.
     snapshots: Arc<Snapshots>,
 }
@@ -301,6 +305,7 @@ impl Flusher {
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
             formed_bytes: AtomicU64::new(0),
+            copied_us: AtomicU64::new(0),
             snapshots: Arc::default(),
         });
         let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event), Box::new(on_panic));

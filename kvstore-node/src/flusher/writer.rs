@@ -1,6 +1,6 @@
 //! The flusher's loop.
 
-use super::copied::Copied;
+use super::copied::{Copied, WrittenPages};
 use super::jobs::{Job, Jobs};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit};
@@ -12,7 +12,7 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes given to the engine at once, at most; a larger row goes alone. Less than what is left when there is said to be
 /// space.
@@ -212,8 +212,9 @@ impl Writer {
         self.set_busy();
         drop(turn.gone);
         let rows_max = self.shared.config.write_rows_max;
-        let mut bytes = 0;
-        let Some(rest) = self.gather(turn.rows, &mut bytes)? else { return Ok(false) };
+        let (mut bytes, mut pages) = (0, WrittenPages::default());
+        let Some(rest) = self.gather(turn.rows, &mut bytes, &mut pages)? else { return Ok(false) };
+        let (gathered, began) = (bytes, Instant::now());
         let mut changes = rest.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).peekable();
         while changes.peek().is_some() {
             let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
@@ -228,6 +229,7 @@ impl Writer {
                 self.step(space, job)?;
             }
         }
+        self.worked_on_copies(pages.end(bytes - gathered, began));
         self.jobs.turn_is_written();
         for (space, upto) in turn.written {
             self.unsynced.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
@@ -276,6 +278,12 @@ impl Writer {
             rest = after;
         }
         Ok(true)
+    }
+
+    /// The engine was at work on pages of copies for so long.
+    pub(super) fn worked_on_copies(&self, worked: Duration) {
+        let us = u64::try_from(worked.as_micros()).unwrap_or(u64::MAX);
+        self.shared.copied_us.fetch_add(us, Ordering::Relaxed);
     }
 
     pub(super) fn set_busy(&self) {
@@ -407,7 +415,8 @@ impl Writer {
 /// The changes that bring rows to the engine, in order of key as far as they are a memtable's.
 fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
     match rows {
-        FlushRows::Changes(changes) | FlushRows::Copied(changes) => changes,
+        FlushRows::Changes(changes) => changes,
+        FlushRows::Copied(page) => page.rows,
         FlushRows::Frozen(frozen) => {
             let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
             frozen.rows().iter().map(change).collect()

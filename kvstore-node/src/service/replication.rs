@@ -210,6 +210,7 @@ impl ReplicationService {
         let began = Instant::now();
         let mut sent = 0;
         loop {
+            let page_began = Instant::now();
             let page = tokio::task::spawn_blocking({
                 let (engine, after) = (Arc::clone(&self.engine), after.clone());
                 move || {
@@ -246,6 +247,9 @@ impl ReplicationService {
             }
             let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
             let length = rows.len() as u64;
+            if bytes_per_second == 0 {
+                self.shared.copies_worked(page_began.elapsed());
+            }
             let message = v1::CopyPage {
                 start_seq: start.at.seq.get(),
                 crc32c: pages::checksum(&rows),
@@ -261,8 +265,14 @@ impl ReplicationService {
             }
             sent += length;
             self.shared.metrics.copy_bytes_out.add(length);
+            let rest = async {
+                match bytes_per_second {
+                    0 => drop(self.shared.rest_from_copies().await),
+                    rate => tokio::time::sleep(due(sent, rate).saturating_sub(began.elapsed())).await,
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep(due(sent, bytes_per_second).saturating_sub(began.elapsed())) => {}
+                () = rest => {}
                 // The loader hung up.
                 () = pages.closed() => return,
             }
@@ -270,13 +280,9 @@ impl ReplicationService {
     }
 }
 
-/// When so many bytes may have been sent, since the first: at the pace that the loader asked for, zero for none, yet not
-/// below the least.
+/// When so many bytes may have been sent, since the first: at the rate that the loader asked for, yet not below the least.
 fn due(sent: u64, bytes_per_second: u64) -> Duration {
-    match bytes_per_second {
-        0 => Duration::ZERO,
-        pace => Duration::from_secs_f64(sent as f64 / pace.max(COPY_BYTES_PER_SECOND_MIN) as f64),
-    }
+    Duration::from_secs_f64(sent as f64 / bytes_per_second.max(COPY_BYTES_PER_SECOND_MIN) as f64)
 }
 
 #[tonic::async_trait]
@@ -349,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_copy_at_one_byte_a_second_took_days() {
-        assert_eq!(due(PAGE_BYTES_MAX as u64, 0), Duration::ZERO);
+        assert_eq!(due(PAGE_BYTES_MAX as u64, u64::MAX), Duration::ZERO);
         assert_eq!(due(PAGE_BYTES_MAX as u64, 1), Duration::from_millis(250));
         assert_eq!(due(64 << 20, 32 << 20), Duration::from_secs(2));
     }

@@ -2,7 +2,7 @@
 
 use super::Gathered;
 use crate::admit::Permit;
-use crate::flusher::FlushEvent;
+use crate::flusher::{CopiedPage, FlushEvent};
 use crate::inbox::Weigh;
 use crate::ping::PingPart;
 use crate::reply::ReplyTo;
@@ -35,13 +35,6 @@ pub(crate) struct CopyOffer {
     /// Cancelled before anything happens to the source that would spoil the copy: the end of its leadership, of its log
     /// from the copy's start on, of its data. A page is good if this is not cancelled *after* it was read.
     pub(crate) spoilt: CancellationToken,
-}
-
-/// Rows of a copy that this node pulls.
-pub(crate) struct PageRows {
-    pub(crate) rows: Vec<(Bytes, Bytes)>,
-    /// Answered once the rows are on their way to the engine; dropped if they are not wanted any more.
-    pub(crate) taken: oneshot::Sender<()>,
 }
 
 /// A read at a copy that need not lead.
@@ -91,7 +84,7 @@ pub(crate) enum ShardMessage {
     /// A loader elsewhere asks this leader for a copy.
     CopyAsked { ask: CopyAsk, answer: oneshot::Sender<Result<CopyOffer, ErrorDetail>> },
     /// Rows of a copy that this node pulls.
-    CopyRows(CopyPage<PageRows>),
+    CopyRows(CopyPage<CopiedPage>),
     /// All rows of a copy are in, and on the disk.
     CopyDone { placement: PlacementId, attempt: u64, at: Position, version: Version },
     /// A copy must begin anew: what it resumed is gone.
@@ -155,7 +148,7 @@ impl Weigh for ShardMessage {
             Self::ReadStale(read) => read.key.len(),
             Self::SnapshotAsked(ask) => ask.keys.begin.len() + ask.keys.end.as_ref().map_or(0, Bytes::len),
             Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
-            Self::CopyRows(page) => page.content.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
+            Self::CopyRows(page) => page.content.bytes(),
             Self::AbsorbPage { page: Some(page), .. } => {
                 page.rows.iter().map(|row| row.key.len() + row.value.len()).sum()
             }

@@ -23,7 +23,7 @@ mod snapshot;
 mod words;
 
 pub(crate) use gathered::Gathered;
-pub(crate) use message::{CopyOffer, OpRequest, PageRows, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead};
+pub(crate) use message::{CopyOffer, OpRequest, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead};
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 

@@ -4,9 +4,8 @@ use super::cache::{KeptRows, RowCache};
 use super::flush::hand_to_flusher;
 use super::journal::Journal;
 use super::message::ShardMessage;
-use super::{Context, OpRequest, PageRows};
-use crate::engine::Change;
-use crate::flusher::{FlushRows, FlusherError};
+use super::{Context, OpRequest};
+use crate::flusher::{CopiedPage, FlushRows, FlusherError};
 use crate::grants::Grants;
 use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::store;
@@ -25,7 +24,7 @@ use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_util::sync::DropGuard;
 
 /// What a record of the log takes besides its entry, in bytes, about.
@@ -89,7 +88,7 @@ impl archon_host::Reply for ReplyTo {
 impl Shell for ShardShell {
     type Reply = ReplyTo;
     type Guard = DropGuard;
-    type Page = PageRows;
+    type Page = CopiedPage;
     type Own = KeptRows;
 
     fn clock(&self) -> Millis {
@@ -308,17 +307,13 @@ impl Shell for ShardShell {
         self.context.copies.ask_right(ask);
     }
 
-    fn offer(&mut self, space: PlacementId, page: PageRows) -> Offered<PageRows> {
-        let change = |(key, value): &(Bytes, Bytes)| Change { space, key: key.clone(), value: Some(value.clone()) };
-        let rows = FlushRows::Copied(page.rows.iter().map(change).collect());
-        match self.context.flusher.apply(space, Seq::ZERO, rows) {
-            Ok(()) => {
-                // A task that was stopped does not wait any more.
-                let _ = page.taken.send(());
-                Offered::Taken
-            }
+    fn offer(&mut self, space: PlacementId, page: CopiedPage) -> Offered<CopiedPage> {
+        match self.context.flusher.apply(space, Seq::ZERO, FlushRows::Copied(page)) {
+            Ok(()) => Offered::Taken,
             // A space that is being cleared is pulled into anew when that is done.
-            Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => Offered::Wait(page),
+            Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, FlushRows::Copied(page))) => {
+                Offered::Wait(page)
+            }
             Err((error, _)) => {
                 tracing::debug!(%error, "rows of a copy are dropped");
                 Offered::Taken
@@ -386,7 +381,7 @@ impl Shell for ShardShell {
             }
             Observed::Unsealed { sealed_ms } => {
                 metrics.seals_over.add(1);
-                metrics.sealed.add_ms(sealed_ms);
+                metrics.sealed.add(Duration::from_millis(sealed_ms));
             }
             Observed::Opened { .. }
             | Observed::Read { .. }

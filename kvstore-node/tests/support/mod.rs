@@ -459,6 +459,11 @@ pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done
 
 /// A metric of a node by the end of its name.
 pub fn metric(node: &Node, name: &str) -> u64 {
+    seconds(node, name) as u64
+}
+
+/// The same for one that is no whole number.
+pub fn seconds(node: &Node, name: &str) -> f64 {
     let numbers = flat(&node.metrics());
-    numbers.into_iter().find(|number| number.name.ends_with(name)).unwrap().value as u64
+    numbers.into_iter().find(|number| number.name.ends_with(name)).unwrap().value
 }

@@ -59,10 +59,7 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
         connections_max: args.connections_max.or(found.connections_max),
         engine: args.engine.or(found.engine),
         memory_bytes: args.memory.or(found.memory),
-        copy_bytes_per_second: args
-            .copy_bytes_per_second
-            .or(found.copy_bytes_per_second)
-            .unwrap_or(plain.copy_bytes_per_second),
+        copy_bytes_per_second: args.copy_bytes_per_second.or(found.copy_bytes_per_second),
         slow_operation: args
             .slow_operation_ms
             .or(found.slow_operation_ms)

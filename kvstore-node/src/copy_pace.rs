@@ -1,0 +1,101 @@
+//! How fast copies go while clients use the node.
+//!
+//! A copy can take all of a disk and most of a core for minutes, and nobody waits for it: what it brings is there already, elsewhere. So
+//! on a node that is in use copies rest [`REST`] times as long as they worked, all of them together, those that it pulls as well as those
+//! that it gives. On a faster machine, or with an engine that takes rows cheaper, the work of a page is shorter, and so is its rest.
+
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// Copies rest so many times as long as they worked: the disk and the cores are for others then.
+pub(crate) const REST: u32 = 3;
+/// The longest rest that one piece of work gives: what took longer than a third of it stood still rather than worked.
+const REST_MAX: Duration = Duration::from_secs(1);
+/// For so long after its last operation or entry a node is in use.
+const IN_USE: Duration = Duration::from_secs(1);
+
+/// Until when the copies of a node rest.
+#[derive(Debug, Default)]
+pub(crate) struct CopyPace {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rest_until: Option<Instant>,
+    /// Operations and entries of the node, when it was looked at last.
+    used: u64,
+    /// When there were more of them than before.
+    used_at: Option<Instant>,
+}
+
+impl State {
+    fn see(&mut self, used: u64, now: Instant) {
+        if used != self.used {
+            self.used = used;
+            self.used_at = Some(now);
+        }
+    }
+
+    fn is_in_use(&self, now: Instant) -> bool {
+        self.used_at.is_some_and(|at| now.saturating_duration_since(at) < IN_USE)
+    }
+}
+
+impl CopyPace {
+    /// Copies have worked for so long, on a node that has had `used` operations and entries so far.
+    pub(crate) fn worked(&self, worked: Duration, used: u64, now: Instant) {
+        let mut state = self.state.lock();
+        state.see(used, now);
+        if state.is_in_use(now) {
+            let begin = state.rest_until.map_or(now, |until| until.max(now));
+            state.rest_until = Some(begin + (worked * REST).min(REST_MAX));
+        }
+    }
+
+    /// How long copies are to rest from now on; nothing if nobody uses the node.
+    pub(crate) fn rest(&self, used: u64, now: Instant) -> Option<Duration> {
+        let mut state = self.state.lock();
+        state.see(used, now);
+        let rest = state.rest_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        state.is_in_use(now).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn copies_of_a_node_in_use_rest_three_times_as_long_as_all_of_them_worked() {
+        let (pace, began) = (CopyPace::default(), Instant::now());
+        pace.worked(10 * MS, 7, began);
+        assert_eq!(pace.rest(7, began), Some(30 * MS));
+        pace.worked(5 * MS, 8, began + 10 * MS);
+        assert_eq!(pace.rest(8, began + 10 * MS), Some(35 * MS), "20 of the first, 15 of the second");
+        assert_eq!(pace.rest(9, began + 50 * MS), Some(Duration::ZERO));
+        pace.worked(MS, 9, began + 60 * MS);
+        assert_eq!(pace.rest(9, began + 60 * MS), Some(3 * MS), "what is past is not made up for");
+    }
+
+    #[test]
+    fn copies_of_a_node_that_nobody_uses_do_not_rest() {
+        let (pace, began) = (CopyPace::default(), Instant::now());
+        pace.worked(100 * MS, 0, began);
+        assert_eq!(pace.rest(0, began), None, "never used");
+        pace.worked(300 * MS, 5, began);
+        assert_eq!(pace.rest(5, began + 100 * MS), Some(800 * MS));
+        pace.worked(300 * MS, 5, began + 100 * MS);
+        assert_eq!(pace.rest(5, began + IN_USE), None, "not any more");
+        assert_eq!(pace.rest(6, began + IN_USE), Some(800 * MS), "again, before the rest was over");
+    }
+
+    #[test]
+    fn a_copy_that_stood_still_rests_for_a_second_at_most() {
+        let (pace, began) = (CopyPace::default(), Instant::now());
+        pace.worked(Duration::from_secs(20), 1, began);
+        assert_eq!(pace.rest(1, began), Some(REST_MAX));
+    }
+}
