@@ -4,6 +4,8 @@ mod named;
 
 use named::{is_run, root, source, tests_in};
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// A row of a table of `docs/SEEDS.md`: `| number | phrase | state | where | test |`.
 struct Row {
@@ -80,4 +82,56 @@ fn the_seeds_are_counted_and_numbered_as_they_stand_there() {
         .map(|line| line.split('|').filter_map(|cell| cell.trim().parse().ok()).collect())
         .collect();
     assert_eq!(said, counted.into_values().map(Vec::from).collect::<Vec<_>>());
+}
+
+/// All documents below a folder; those of programs that were built are none of ours.
+fn documents(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(documents(&path));
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// What a heading is called in links.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The links of a text, but not those in programs.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| part.split("](").skip(1)).filter_map(|after| after.split_once(')')).map(|(link, _)| link)
+}
+
+#[test]
+fn every_link_of_a_document_to_another_leads_somewhere() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for document in documents(&root()) {
+        let text = fs::read_to_string(&document).expect("a text");
+        for link in links(&text).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            seen += 1;
+            let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+            let target = if file.is_empty() { document.clone() } else { document.with_file_name(file) };
+            let leads = match (fs::read_to_string(&target), heading) {
+                (Ok(there), Some(heading)) if file.is_empty() || file.ends_with(".md") => {
+                    there.lines().any(|line| line.starts_with('#') && anchor(line) == heading)
+                }
+                _ => target.exists(),
+            };
+            if !leads {
+                wrong.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(seen > 300, "only {seen} links found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
