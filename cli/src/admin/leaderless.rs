@@ -57,6 +57,9 @@ fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quor
     (quorum, answer)
 }
 
+/// What to do where a majority is away.
+pub(super) const START_OR_RECOVER: &str = "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`";
+
 /// Nobody leads.
 pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
     let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
@@ -64,7 +67,7 @@ pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
     Failure::new(Exit::Unreachable, message).with_remedy(if answer * 2 > voters {
         "enough of them run to elect one: ask again; if it goes on, see in their logs whether they reach each other"
     } else {
-        "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`"
+        START_OR_RECOVER
     })
 }
 

@@ -239,10 +239,12 @@ pub(crate) fn spare_text(quorum: &Quorum) -> String {
         Some(1) => "one more may fail".to_owned(),
         Some(spare) => format!("{spare} more may fail"),
     };
-    let even = if voters.is_multiple_of(2) && voters > 0 {
-        format!("; {} bear as many failures: use an odd number", voters - 1)
-    } else {
-        String::new()
+    let even = match voters {
+        2 => "; one alone bears as many failures: use an odd number".to_owned(),
+        _ if voters.is_multiple_of(2) && voters > 0 => {
+            format!("; {} bear as many failures: use an odd number", voters - 1)
+        }
+        _ => String::new(),
     };
     format!("{has}: {fails}{even}")
 }
@@ -344,6 +346,10 @@ pub(crate) mod tests {
         assert_eq!(
             spare_text(&quorum(4, Some(1))),
             "4 voters: one more may fail; 3 bear as many failures: use an odd number"
+        );
+        assert_eq!(
+            spare_text(&quorum(2, Some(0))),
+            "2 voters: none of them may fail; one alone bears as many failures: use an odd number"
         );
         assert!(spare_text(&quorum(3, None)).contains("only the leading coordinator knows"));
         let nobody = Quorum { leader_id: None, ..quorum(3, None) };

@@ -11,6 +11,7 @@ use archon_types::limits::check_address;
 use archon_types::{ErrorDetail, ErrorKind, ProtocolRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use tonic::{Code, Status};
 use uuid::Uuid;
 
 /// How long one coordinator may take to answer: it commits that somebody joins.
@@ -111,7 +112,14 @@ async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Resul
     request.set_timeout(ANSWER_DEADLINE);
     let answer = tokio::time::timeout(ANSWER_DEADLINE, client.join_quorum(request)).await;
     let answer = answer.map_err(|_| unavailable("it does not answer".to_owned()))?;
-    let wire = answer.map_err(|status| detail_of(&status))?.into_inner();
+    let refused = |status: Status| match status.code() {
+        Code::Unimplemented => ErrorDetail::new(
+            ErrorKind::InvalidArgument,
+            "no coordinator is there, a node perhaps; --join names coordinators of the quorum",
+        ),
+        _ => detail_of(&status),
+    };
+    let wire = answer.map_err(refused)?.into_inner();
     let quorum = Uuid::from_slice(&wire.quorum).map_err(|_| unavailable("it names no quorum".to_owned()))?;
     let members = wire.members.into_iter().map(|member| (member.id, member.address)).collect();
     Ok(Joined { quorum, members })

@@ -327,9 +327,10 @@ impl Quorum {
         let away: Vec<String> =
             voters.iter().filter(|voter| voter.voter && voter.is_away()).map(ToString::to_string).collect();
         let id = self.local_voter.id;
-        match away.is_empty() {
-            true => format!("coordinator {id} leads, and too few of the others confirmed it in time"),
-            false => format!("coordinator {id} leads, but {} do not answer it", away.join(", ")),
+        match &away[..] {
+            [] => format!("coordinator {id} leads, and too few of the others confirmed it in time"),
+            [one] => format!("coordinator {id} leads, but {one} does not answer it"),
+            _ => format!("coordinator {id} leads, but {} do not answer it", away.join(", ")),
         }
     }
 

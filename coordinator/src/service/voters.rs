@@ -46,7 +46,8 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
             true => format!("start another one with --join, and then `archon quorum replace {id} NEW`"),
             false => format!("`archon quorum remove {id}`"),
         };
-        let remedy = format!("start coordinator {id} again with its data directory; if that is lost, {lost}");
+        let moved = format!("if it runs at another address, `archon quorum set-address {id} ADDRESS`");
+        let remedy = format!("start coordinator {id} again with its data directory; {moved}; if that is lost, {lost}");
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()

@@ -1,8 +1,9 @@
 //! A status while most coordinators are away: no leader can be waited for, so the answer is what those say that are there.
 
+use crate::admin::leaderless::START_OR_RECOVER;
 use crate::exit::Failure;
 use crate::output::{Output, count_text};
-use archon_client::{Admin, ErrorDetail, ErrorKind, Quorum, Status};
+use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, ErrorDetail, ErrorKind, Quorum, Status};
 use futures::future::join_all;
 use std::time::Duration;
 
@@ -39,13 +40,14 @@ pub(super) async fn asked(admin: &Admin, output: &Output) -> Result<Status, Fail
     if !output.is_json() && !output.watching {
         output.line(found.screen(&nodes))?;
     }
-    Err(archon_client::Error::from(found.error(&nodes)).into())
+    Err(Failure::from(archon_client::Error::from(found.error(&nodes))).with_remedy(START_OR_RECOVER))
 }
 
 /// What each coordinator said.
 struct Found {
-    /// How many there are.
-    voters: usize,
+    /// All of them, learners too: every member holds the same list.
+    members: Vec<CoordinatorStatus>,
+    /// Those that answer.
     answers: Vec<Quorum>,
     /// Who said nothing.
     silent: Vec<String>,
@@ -63,23 +65,39 @@ impl Found {
                 Err(_) => silent.push(address),
             }
         }
-        let voters = answers.iter().map(|quorum| quorum.coordinators.len()).max()?;
-        Some(Self { voters, answers, silent })
+        let members = answers.iter().map(|quorum| &quorum.coordinators).max_by_key(|members| members.len())?.clone();
+        Some(Self { members, answers, silent })
+    }
+
+    fn answer_of(&self, member: &CoordinatorStatus) -> Option<&Quorum> {
+        self.answers.iter().find(|quorum| quorum.id == member.id)
+    }
+
+    fn voters(&self) -> impl Iterator<Item = &CoordinatorStatus> {
+        self.members.iter().filter(|member| !member.learner)
+    }
+
+    /// The voters that answer.
+    fn answering(&self) -> Vec<u64> {
+        self.voters().filter(|voter| self.answer_of(voter).is_some()).map(|voter| voter.id).collect()
     }
 
     fn lacks_majority(&self) -> bool {
-        self.answers.len() * 2 <= self.voters
+        self.answering().len() * 2 <= self.voters().count()
     }
 
     fn screen(&self, nodes: &[Served]) -> String {
-        let mut lines = vec![format!("quorum      no leader, {} of {} answer", self.answers.len(), self.voters)];
-        // All of them hold the same list.
-        for voter in self.answers.first().map_or(&[][..], |quorum| &quorum.coordinators) {
-            let says = match self.answers.iter().find(|quorum| quorum.id == voter.id) {
-                Some(quorum) => format!("{} in term {}", quorum.role.as_str(), quorum.term),
+        let (answering, voters) = (self.answering().len(), self.voters().count());
+        let mut lines = vec![format!("quorum      no leader, {answering} of {voters} answer")];
+        for member in &self.members {
+            let says = match self.answer_of(member) {
                 None => "does not answer".to_owned(),
+                // Whoever led is the last to hear that nobody follows any more.
+                Some(quorum) if quorum.role == CoordinatorRole::Leader => format!("led in term {}", quorum.term),
+                Some(quorum) => format!("{} in term {}", quorum.role.as_str(), quorum.term),
             };
-            lines.push(format!("            {}  {}  {says}", voter.id, voter.address));
+            let votes = if member.learner { ", has no vote" } else { "" };
+            lines.push(format!("            {}  {}  {says}{votes}", member.id, member.address));
         }
         for (at, node) in nodes.iter().enumerate() {
             let serves = match node.partitions {
@@ -93,14 +111,16 @@ impl Found {
     }
 
     fn error(&self, nodes: &[Served]) -> ErrorDetail {
-        let answering = self.answers.iter().map(|quorum| quorum.id.to_string());
-        let mut message = format!(
-            "no coordinator can lead: of {} only {} ({}); not answering: {}",
-            self.voters,
-            if self.answers.len() == 1 { "one answers".to_owned() } else { format!("{} answer", self.answers.len()) },
-            answering.collect::<Vec<_>>().join(", "),
-            self.silent.join(", "),
-        );
+        let voters = count_text(self.voters().count(), "voter", "voters");
+        let answering = self.answering();
+        let ids: Vec<String> = answering.iter().map(u64::to_string).collect();
+        let answer = match &ids[..] {
+            [] => "none answers".to_owned(),
+            [one] => format!("only one answers ({one})"),
+            _ => format!("only {} answer ({})", ids.len(), ids.join(", ")),
+        };
+        let mut message =
+            format!("no coordinator can lead: of {voters} {answer}; not answering: {}", self.silent.join(", "));
         if !nodes.is_empty() {
             let served: Vec<usize> = nodes.iter().filter_map(|node| node.partitions).collect();
             let (answer, sum) = (served.len(), served.iter().sum());
@@ -130,4 +150,26 @@ async fn nodes(admin: &Admin) -> Vec<Served> {
         Served { name, address, partitions }
     }))
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::quorum::tests::quorum;
+
+    #[test]
+    fn a_learner_was_counted_as_if_it_could_vote_and_one_that_cannot_lead_was_called_leader() {
+        let mut told = Quorum { id: 1, role: CoordinatorRole::Leader.into(), term: 7, ..quorum(4, None) };
+        told.coordinators[3].learner = true;
+        let learner = Quorum { id: 4, role: CoordinatorRole::Learner.into(), term: 7, ..told.clone() };
+        let away = |id| (format!("127.0.0.1:{id}"), Err(ErrorDetail::new(ErrorKind::Unreachable, "away").into()));
+        let said = vec![("a".to_owned(), Ok(told)), away(2), away(3), ("d".to_owned(), Ok(learner))];
+        let found = Found::new(said).expect("two answer");
+        assert!(found.lacks_majority());
+        let screen = found.screen(&[]);
+        assert!(screen.starts_with("quorum      no leader, 1 of 3 answer\n"), "{screen}");
+        assert!(screen.contains("led in term 7\n") && screen.contains("learner in term 7, has no vote"), "{screen}");
+        let error = found.error(&[]);
+        assert!(error.message.starts_with("no coordinator can lead: of 3 voters only one answers (1);"), "{error:?}");
+    }
 }
