@@ -7,8 +7,8 @@ mod support;
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
 use archon_types::{KeyRange, Keys, TableDelta, Version};
 use bytes::Bytes;
-use std::time::{Duration, Instant};
-use support::{Behaviour, FakeCluster};
+use std::time::Duration;
+use support::{Behaviour, FakeCluster, wait_for};
 
 /// Far more than anything here takes: whoever waits for it was not told.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -42,14 +42,6 @@ async fn two_partitions() -> (FakeCluster, Client) {
     (cluster, client)
 }
 
-async fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 fn busy() -> Behaviour {
     Behaviour::Refuse(ErrorDetail::new(ErrorKind::Unavailable, "it is being merged").with_retry_after_ms(5))
 }
@@ -64,9 +56,9 @@ async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
     };
     let begun = tokio::spawn(run(client.clone()));
     let asked = cluster.count(|node| &node.ops);
-    wait_for("an attempt", || cluster.count(|node| &node.ops) > asked).await;
+    wait_for("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > asked).await;
     cluster.push(&cluster.ranges(9, true));
-    wait_for("the newer table", || client.table_version() == Version::new(9)).await;
+    wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
     cluster.behaviour(Behaviour::Serve);
     let (put, scanned) = begun.await.unwrap();
     assert!(put.is_ok(), "{put:?}");
@@ -84,9 +76,9 @@ async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
         let client = client.clone();
         async move { client.put("z", "open").await }
     });
-    wait_for("an attempt", || cluster.count(|node| &node.ops) > 0).await;
+    wait_for("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > 0).await;
     cluster.push(&cluster.ranges(9, true));
-    wait_for("the newer table", || client.table_version() == Version::new(9)).await;
+    wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
     // Were it sent again, it would be done.
     cluster.behaviour(Behaviour::Serve);
     cluster.nodes[0].restart().await;
@@ -109,14 +101,14 @@ async fn a_write_took_another_name_before_its_partition_said_that_the_key_had_mo
         async move { (client.put("z", "value").await, client.get("z").await) }
     });
     let asked = || cluster.nodes[0].state.asked.lock().unwrap().clone();
-    wait_for("an attempt", || !asked().is_empty()).await;
+    wait_for("an attempt", &asked, |asked| !asked.is_empty()).await;
     cluster.push(&cluster.ranges(9, false));
-    wait_for("the newer table", || client.table_version() == Version::new(9)).await;
+    wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
     let before = asked().len();
-    wait_for("attempts by the newer table", || asked().len() > before + 2).await;
+    wait_for("attempts by the newer table", &asked, |asked| asked.len() > before + 2).await;
     assert!(asked().iter().all(|asked| *asked == (0, Some(1))), "{:?}", asked());
     cluster.behaviour(Behaviour::Refuse(ErrorDetail::new(ErrorKind::Moved, "it is another partition's")));
-    wait_for("an attempt elsewhere", || asked().iter().any(|(partition, _)| *partition == 1)).await;
+    wait_for("an attempt elsewhere", &asked, |asked| asked.iter().any(|(partition, _)| *partition == 1)).await;
     cluster.behaviour(Behaviour::Serve);
     let (put, got) = begun.await.unwrap();
     assert!(put.is_ok() && got.as_ref().is_ok_and(Option::is_some), "{put:?} {got:?}");

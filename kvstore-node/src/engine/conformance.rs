@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-const ALL_KEYS: Between<'static> = (Bound::Unbounded, Bound::Unbounded);
+pub(super) const ALL_KEYS: Between<'static> = (Bound::Unbounded, Bound::Unbounded);
 
 pub(super) fn space(number: u64) -> PlacementId {
     PlacementId::new(number)
@@ -282,7 +282,7 @@ fn memory_conforms() {
 }
 
 /// Runs a test on each engine that lives on a disk, in a directory of its own.
-fn on_each(test: impl Fn(EngineKind, &std::path::Path)) {
+pub(super) fn on_each(test: impl Fn(EngineKind, &std::path::Path)) {
     for kind in EngineKind::ALL {
         let root = tempfile::tempdir().unwrap();
         test(kind, &root.path().join("engine"));
@@ -421,93 +421,4 @@ proptest! {
             agrees_with_a_map(kind, steps.clone())?;
         }
     }
-}
-
-/// Writes nonsense, longer than the eight bytes below which sled starts afresh, over a file without which the engine
-/// cannot be opened.
-fn spoil(kind: EngineKind, directory: &std::path::Path) -> std::path::PathBuf {
-    let file = match kind {
-        EngineKind::Sled => "conf",
-        EngineKind::Fjall => "fjall/version",
-    };
-    std::fs::write(directory.join(file), NONSENSE).unwrap();
-    file.into()
-}
-
-const NONSENSE: &[u8] = b"longer than the eight bytes below which sled starts afresh";
-
-#[test]
-fn an_engine_that_does_not_open_is_set_aside_whole() {
-    on_each(|kind, directory| {
-        let beside = |number| directory.with_file_name(format!("engine.quarantined-{number}"));
-        open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
-        let spoiled = spoil(kind, directory);
-        let (engine, aside) = open_or_quarantine(directory, &config(kind)).unwrap();
-        let aside = aside.unwrap();
-        assert_eq!(aside, beside(1));
-        assert_eq!(std::fs::read(aside.join(spoiled)).unwrap(), NONSENSE);
-        assert_eq!(engine.spaces().unwrap(), []);
-        drop(engine);
-        std::fs::remove_file(directory.join("archon-engine")).unwrap();
-        let (_, aside) = open_or_quarantine(directory, &config(kind)).unwrap();
-        assert_eq!(aside.unwrap(), beside(2));
-    });
-}
-
-#[test]
-fn a_newer_format_another_engine_or_a_refusal_is_not_set_aside() {
-    on_each(|kind, directory| {
-        let held = open(kind, directory);
-        let impatient = EngineConfig { lock_wait: std::time::Duration::ZERO, ..config(kind) };
-        let second = open_or_quarantine(directory, &impatient).map(|_| ());
-        assert!(matches!(second, Err(EngineError::Io { .. })), "{second:?}");
-        drop(held);
-        for wanted in EngineKind::ALL.into_iter().filter(|other| *other != kind) {
-            let other = open_or_quarantine(directory, &config(wanted)).map(|_| ());
-            assert!(
-                matches!(&other, Err(EngineError::OtherEngine { found, .. }) if *found == kind.name()),
-                "{kind} as {wanted}: {other:?}"
-            );
-        }
-        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 2\n")).unwrap();
-        let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
-        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 2, .. })), "{newer:?}");
-        assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 1);
-    });
-}
-
-#[test]
-fn a_directory_keeps_its_engine_where_none_is_named() {
-    on_each(|kind, directory| {
-        open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
-        let (engine, aside) = open_or_quarantine(directory, &EngineConfig::default()).unwrap();
-        assert_eq!((engine.get(space(1), b"\x01a").unwrap().as_deref(), aside), (Some(&b"1"[..]), None), "{kind}");
-    });
-}
-
-/// Damage anywhere in the engine's log may be noticed or not, but never ends the process.
-#[test]
-fn a_damaged_file_is_an_error_or_is_set_aside() {
-    on_each(|kind, directory| {
-        let engine = open(kind, directory);
-        let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(3_000, at))).collect();
-        engine.write(&rows).unwrap();
-        engine.sync().unwrap();
-        drop(engine);
-        let log = directory.join(match kind {
-            EngineKind::Sled => "db",
-            EngineKind::Fjall => "fjall/0.jnl",
-        });
-        let mut bytes = std::fs::read(&log).unwrap();
-        for at in (0..bytes.len().min(4 << 20)).step_by(997) {
-            bytes[at] ^= 0x55;
-        }
-        std::fs::write(&log, bytes).unwrap();
-        match open_or_quarantine(directory, &config(kind)) {
-            Ok((engine, _)) => {
-                let _ = engine.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::bytes(usize::MAX));
-            }
-            Err(error) => assert!(!error.to_string().is_empty()),
-        }
-    });
 }

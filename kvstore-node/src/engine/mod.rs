@@ -11,6 +11,8 @@ mod sled;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod opening_tests;
+#[cfg(test)]
 mod particular;
 
 pub(crate) use self::disk_space::free_bytes;

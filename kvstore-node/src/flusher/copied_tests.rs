@@ -1,6 +1,6 @@
 //! Rows of copies gather for an engine that takes many at once.
 
-use super::tests::{Note, Rig, TIMEOUT, change, lazy, put, space};
+use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use crate::engine::Engine;
 use archon_types::Seq;

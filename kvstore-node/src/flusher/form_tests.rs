@@ -1,7 +1,7 @@
 //! Copies that are formed, step by step.
 
 use super::job_tests::{END, clearing, fill, job, range, values};
-use super::tests::{Note, Rig, TIMEOUT, change, lazy, put, space};
+use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use archon_kv::row;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! What goes in steps: ranges that are cleared, and these beside copies that are formed; those by themselves are tried in `form_tests`.
 
-use super::tests::{Note, Rig, TIMEOUT, change, lazy, put, space};
+use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use crate::engine::PageLimit;
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, reshape, row};

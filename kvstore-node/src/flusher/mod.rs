@@ -362,4 +362,6 @@ mod form_tests;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
+mod rig;
+#[cfg(test)]
 mod tests;
