@@ -203,7 +203,7 @@ impl CopyRunner {
                 let (written, wait) = oneshot::channel();
                 let CopyJob { partition, placement, attempt, .. } = job;
                 let change = |(key, value)| Change { space: placement, key, value: Some(value) };
-                let content = CopiedPage { rows: rows.into_iter().map(change).collect(), written };
+                let content = CopiedPage { rows: rows.into_iter().map(change).collect(), gently: rests, written };
                 let rows = CopyPage { placement, attempt, stream: progress.stream, content };
                 let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(rows)).await;
                 pushed.map_err(|_| gone())?;

@@ -1,6 +1,7 @@
 //! Options of the verbs that measure.
 
 use super::bootstrap::failover;
+use super::copy_rate;
 use super::parse::{duration, engine, name, split_size};
 use archon_kvstore_node::EngineKind;
 use archon_load::Distribution;
@@ -153,6 +154,9 @@ pub(crate) struct LocalArgs {
     /// The storage engine of its nodes, `sled` or `fjall`; otherwise what a node takes by itself.
     #[arg(long, value_name = "ENGINE", requires = "local", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,
+    /// Rate at which its nodes pull copies, in bytes per second; 0 is no limit. Otherwise copies rest while clients use the nodes.
+    #[arg(long, value_name = "BYTES", requires = "local", value_parser = copy_rate)]
+    pub(crate) copy_bytes_per_second: Option<u64>,
     /// Keep its data and logs.
     #[arg(long, requires = "local")]
     pub(crate) keep: bool,

@@ -20,6 +20,9 @@ pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cl
     if let Some(engine) = args.engine {
         cluster.tell_nodes(&["--engine", engine.name()]);
     }
+    if let Some(rate) = args.copy_bytes_per_second {
+        cluster.tell_nodes(&["--copy-bytes-per-second", &rate.to_string()]);
+    }
     if args.tls {
         cluster.use_tls()?;
     }

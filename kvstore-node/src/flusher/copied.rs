@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 pub(crate) struct CopiedPage {
     /// Its rows, in order of key.
     pub(crate) rows: Vec<Change>,
+    /// Whether the node is in use, so that what it writes is synced by and by and not at once.
+    pub(crate) gently: bool,
     /// Told once the engine has them, or they gather for it; dropped if they are not wanted any more.
     pub(crate) written: oneshot::Sender<()>,
 }
@@ -31,6 +33,8 @@ impl CopiedPage {
 #[derive(Default)]
 pub(super) struct WrittenPages {
     bytes: usize,
+    /// Bytes of those on a node in use.
+    gentle_bytes: usize,
     written: Vec<oneshot::Sender<()>>,
 }
 
@@ -38,8 +42,14 @@ impl WrittenPages {
     /// Adds a page, and gives back its rows.
     pub(super) fn add(&mut self, page: CopiedPage) -> Vec<Change> {
         self.bytes += page.bytes();
+        self.gentle_bytes += if page.gently { page.bytes() } else { 0 };
         self.written.push(page.written);
         page.rows
+    }
+
+    /// Bytes of those on a node in use.
+    pub(super) const fn gentle_bytes(&self) -> usize {
+        self.gentle_bytes
     }
 
     /// All that the turn wrote, `bytes`, is written, which began then: tells those who wait, and returns the pages' share of that time.

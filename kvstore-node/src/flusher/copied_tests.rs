@@ -14,7 +14,7 @@ fn rig() -> Rig {
 
 fn page(number: u64, keys: std::ops::Range<u8>) -> FlushRows {
     let rows = keys.map(|key| change(number, key, "copied")).collect();
-    FlushRows::Copied(CopiedPage { rows, written: oneshot::channel().0 })
+    FlushRows::Copied(CopiedPage { rows, gently: false, written: oneshot::channel().0 })
 }
 
 fn copy(handle: &FlusherHandle, number: u64, keys: std::ops::Range<u8>) {
@@ -35,6 +35,30 @@ fn rows(rig: &Rig, number: u64) -> usize {
 fn ingested(rig: &Rig) -> Vec<usize> {
     let many = |note| if let Note::Ingest(rows) = note { Some(rows) } else { None };
     rig.journal().into_iter().filter_map(many).collect()
+}
+
+#[test]
+fn the_log_waited_behind_a_second_of_what_was_copied_on_a_node_in_use() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { gentle_sync_bytes: 2_000, ..lazy() });
+    let handle = flusher.handle();
+    let written = |gently, key: u8| {
+        let rows = vec![change(1, key, &"x".repeat(1_500))];
+        let (written, mut wait) = oneshot::channel();
+        handle.apply(space(1), Seq::ZERO, FlushRows::Copied(CopiedPage { rows, gently, written })).unwrap();
+        let until = Instant::now() + TIMEOUT;
+        while wait.try_recv().is_err() {
+            assert!(Instant::now() < until, "the page was not written; the journal is {:?}", rig.journal());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    written(false, 0);
+    written(false, 1);
+    written(true, 2);
+    assert!(!rig.journal().contains(&Note::Sync), "{:?}", rig.journal());
+    written(true, 3);
+    rig.wait_for("the sync", |state| state.journal.contains(&Note::Sync));
+    flusher.shutdown(TIMEOUT).unwrap();
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(crate) struct FlusherConfig {
     pub ingest_bytes: usize,
     /// The engine is synced after this many bytes.
     pub sync_bytes: usize,
+    /// And after this many of copies on a node in use: the log's syncs wait behind a large one.
+    pub gentle_sync_bytes: usize,
     /// The engine is synced when something has been unsynced for this long.
     pub sync_interval: Duration,
     /// Rows removed in one step of clearing.
@@ -62,6 +64,7 @@ impl Default for FlusherConfig {
             write_rows_max: 4_096,
             ingest_bytes: 16 * 1024 * 1024,
             sync_bytes: 32 * 1024 * 1024,
+            gentle_sync_bytes: 1024 * 1024,
             sync_interval: Duration::from_secs(1),
             clear_rows: 1_024,
         }

@@ -27,6 +27,8 @@ pub(super) struct Writer {
     /// Highest position written and not yet synced, per placement.
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
+    /// Those of copies on a node in use.
+    unsynced_gentle_bytes: usize,
     pub(super) unsynced_since: Option<Instant>,
     /// Jobs that take many turns, run one step at a time.
     pub(super) jobs: Jobs,
@@ -72,6 +74,7 @@ impl Writer {
             on_panic: Some(on_panic),
             unsynced: BTreeMap::new(),
             unsynced_bytes: 0,
+            unsynced_gentle_bytes: 0,
             unsynced_since: None,
             jobs: Jobs::default(),
             copied: Copied::default(),
@@ -229,6 +232,7 @@ impl Writer {
                 self.step(space, job)?;
             }
         }
+        self.unsynced_gentle_bytes += pages.gentle_bytes();
         self.worked_on_copies(pages.end(bytes - gathered, began));
         self.jobs.turn_is_written();
         for (space, upto) in turn.written {
@@ -241,6 +245,7 @@ impl Writer {
         self.unsynced_bytes += bytes;
         let config = &self.shared.config;
         let due = self.unsynced_bytes >= config.sync_bytes
+            || self.unsynced_gentle_bytes >= config.gentle_sync_bytes
             || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
         if due || turn.barrier.is_some() || (turn.stop && self.unsynced_since.is_some()) {
             if !self.ingest_all()? {
@@ -294,6 +299,7 @@ impl Writer {
         self.engine.sync()?;
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         self.unsynced_bytes = 0;
+        self.unsynced_gentle_bytes = 0;
         // What gathers has its turn with the next one.
         self.unsynced_since = (self.copied.bytes() > 0).then(Instant::now);
         for (space, upto) in std::mem::take(&mut self.unsynced) {
