@@ -99,6 +99,7 @@ impl CopyRunner {
 
     /// Stops the copy to a placement, if there is one.
     pub(crate) fn stop(&self, placement: PlacementId) {
+        self.hurried.lock().remove(&placement);
         if let Some(token) = self.running.lock().remove(&placement) {
             token.cancel();
         }

@@ -29,6 +29,8 @@ type Script = Arc<Mutex<VecDeque<Vec<Result<v1::CopyPage, Status>>>>>;
 #[derive(Clone, Default)]
 struct Source {
     script: Script,
+    /// The rates that the loader asked for.
+    rates: Arc<Mutex<Vec<u64>>>,
     /// The positions at which the loader says that it goes on.
     hints: Arc<Mutex<Vec<u64>>>,
 }
@@ -41,8 +43,9 @@ impl Replication for Source {
         Err(Status::unimplemented("nobody merges here"))
     }
 
-    async fn copy(&self, _: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
+    async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
         let pages = self.script.lock().pop_front().ok_or_else(|| Status::unavailable("as the test wants it"))?;
+        self.rates.lock().push(request.into_inner().bytes_per_second);
         Ok(Response::new(stream::iter(pages).boxed()))
     }
 }
@@ -130,6 +133,7 @@ async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
     // Whole, as its leader has it counted, it leads.
     wait_for("the log is followed", || source.hints.lock().clone(), |hints| hints.contains(&20)).await;
     assert_eq!(metric(&node, "copies_restarted_total"), 1);
+    assert_eq!(*source.rates.lock(), [0, 0, u64::MAX, u64::MAX], "what took too long once does not rest");
     fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
     let mut kv = fake.kv("athens").await;
     kv.put_when_served("written", "here").await;
