@@ -1,7 +1,6 @@
 //! Which rows of copies gather, and when the engine is given them.
 
 use super::FlushRows;
-use super::copied::WrittenPages;
 use super::jobs::Job;
 use super::writer::Writer;
 use crate::engine::{Change, EngineError};
@@ -9,13 +8,12 @@ use archon_types::PlacementId;
 use std::time::Instant;
 
 impl Writer {
-    /// Has rows of copies gather, and gives back the others and those that cannot wait, of which `pages` has the pages of copies; `bytes`
-    /// counts the former. `None` if the flusher was stopped while the disk was full.
+    /// Has rows of copies gather, and gives back the others and those that cannot wait; `bytes` counts the former. `None` if the flusher
+    /// was stopped while the disk was full.
     pub(super) fn gather(
         &mut self,
         rows: Vec<(PlacementId, FlushRows)>,
         bytes: &mut usize,
-        pages: &mut WrittenPages,
     ) -> Result<Option<Vec<(PlacementId, FlushRows)>>, EngineError> {
         let mut others = Vec::new();
         for (space, rows) in rows {
@@ -26,16 +24,10 @@ impl Writer {
                     self.unsynced_since.get_or_insert_with(Instant::now);
                 }
                 // What has gathered there was queued before.
-                rows => {
-                    if !self.ingest(space)? {
-                        return Ok(None);
-                    }
-                    let rows = match rows {
-                        FlushRows::Copied(page) => FlushRows::Changes(pages.add(page)),
-                        rows => rows,
-                    };
-                    others.push((space, rows));
-                }
+                rows => match self.ingest(space)? {
+                    true => others.push((space, rows)),
+                    false => return Ok(None),
+                },
             }
         }
         while self.copied.bytes() >= self.shared.config.ingest_bytes

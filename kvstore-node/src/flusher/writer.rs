@@ -216,9 +216,9 @@ impl Writer {
         drop(turn.gone);
         let rows_max = self.shared.config.write_rows_max;
         let (mut bytes, mut pages) = (0, WrittenPages::default());
-        let Some(rest) = self.gather(turn.rows, &mut bytes, &mut pages)? else { return Ok(false) };
+        let Some(rest) = self.gather(turn.rows, &mut bytes)? else { return Ok(false) };
         let (gathered, began) = (bytes, Instant::now());
-        let mut changes = rest.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).peekable();
+        let mut changes = rest.into_iter().flat_map(|(space, rows)| changes_of(space, rows, &mut pages)).peekable();
         while changes.peek().is_some() {
             let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
             bytes += part.iter().map(size).sum::<usize>();
@@ -232,6 +232,7 @@ impl Writer {
                 self.step(space, job)?;
             }
         }
+        drop(changes);
         self.unsynced_gentle_bytes += pages.gentle_bytes();
         self.worked_on_copies(pages.end(bytes - gathered, began));
         self.jobs.turn_is_written();
@@ -418,11 +419,12 @@ impl Writer {
     }
 }
 
-/// The changes that bring rows to the engine, in order of key as far as they are a memtable's.
-fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
+/// The changes that bring rows to the engine, in order of key as far as they are a memtable's. What is a page of a copy goes to `pages` as
+/// well.
+fn changes_of(space: PlacementId, rows: FlushRows, pages: &mut WrittenPages) -> Vec<Change> {
     match rows {
         FlushRows::Changes(changes) => changes,
-        FlushRows::Copied(page) => page.rows,
+        FlushRows::Copied(page) => pages.add(page),
         FlushRows::Frozen(frozen) => {
             let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
             frozen.rows().iter().map(change).collect()
