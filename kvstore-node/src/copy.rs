@@ -151,7 +151,7 @@ impl CopyRunner {
     async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<Pulled, ErrorDetail> {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
         let hurried = self.hurried.lock().contains(&job.placement);
-        let rate = if hurried { Some(0) } else { self.shared.config.copy_bytes_per_second };
+        let rate = rate_of(self.shared.config.copy_bytes_per_second, hurried);
         let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let node = job.leader.node;
         let peer = self.shared.tables.node(node);
@@ -223,5 +223,21 @@ impl CopyRunner {
                 return Ok(Pulled::Whole(start, Version::new(page.version)));
             }
         }
+    }
+}
+
+/// At which rate a copy is pulled, zero for no limit; `None` for one that rests while clients use the nodes.
+fn rate_of(configured: Option<u64>, hurried: bool) -> Option<u64> {
+    configured.or(hurried.then_some(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_began_anew_went_faster_than_its_node_was_told() {
+        assert_eq!([rate_of(None, false), rate_of(None, true)], [None, Some(0)]);
+        assert_eq!([rate_of(Some(70_000), false), rate_of(Some(70_000), true)], [Some(70_000); 2]);
     }
 }
