@@ -47,7 +47,7 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
             false => format!("`archon quorum remove {id}`"),
         };
         let moved = format!("if it runs at another address, `archon quorum set-address {id} ADDRESS`");
-        let remedy = format!("start coordinator {id} again with its data directory; {moved}; if that is lost, {lost}");
+        let remedy = format!("start coordinator {id} again with its data directory; if that is lost, {lost}; {moved}");
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
