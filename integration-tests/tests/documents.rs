@@ -2,10 +2,10 @@
 
 mod named;
 
+use archon_integration_tests::files_below;
 use named::{is_run, root, source, tests_in};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// A row of a table of `docs/SEEDS.md`: `| number | phrase | state | where | test |`.
 struct Row {
@@ -84,21 +84,6 @@ fn the_seeds_are_counted_and_numbered_as_they_stand_there() {
     assert_eq!(said, counted.into_values().map(Vec::from).collect::<Vec<_>>());
 }
 
-/// All documents below a folder; those of programs that were built are none of ours.
-fn documents(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut found = Vec::new();
-    for path in entries.map(|entry| entry.expect("an entry").path()) {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
-            found.extend(documents(&path));
-        } else if name.ends_with(".md") {
-            found.push(path);
-        }
-    }
-    found
-}
-
 /// What a heading is called in links.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
@@ -115,7 +100,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 fn every_link_of_a_document_to_another_leads_somewhere() {
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for document in documents(&root()) {
+    for document in files_below(&root(), &[".md"]) {
         let text = fs::read_to_string(&document).expect("a text");
         for link in links(&text).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
             seen += 1;

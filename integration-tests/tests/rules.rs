@@ -1,5 +1,6 @@
 //! Who may depend on whom, and which file alone names a library. A rule that only people know is broken within a month.
 
+use archon_integration_tests::files_below;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -167,22 +168,8 @@ fn dependencies(folder: &str, section: &str) -> BTreeSet<String> {
         .unwrap_or_default()
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    for path in entries {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && !name.starts_with('.') && name != "target" {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 fn sources() -> Vec<(String, String)> {
-    let mut files = Vec::new();
-    rust_files(&root(), &mut files);
+    let files = files_below(&root(), &[".rs"]);
     assert!(files.len() > 50, "found only {} source files below {}", files.len(), root().display());
     files
         .into_iter()

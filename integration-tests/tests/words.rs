@@ -1,6 +1,7 @@
 //! One word for one thing: those that `docs/GLOSSARY.md` says are said no more are not. Decisions and the changelog keep the words of
 //! their day.
 
+use archon_integration_tests::files_below;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,28 +22,18 @@ fn says(line: &str, word: &str) -> bool {
     [word.to_owned(), word.replace(' ', "_"), word.replace(' ', "")].iter().any(|form| line.contains(form.as_str()))
 }
 
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).expect("a directory of the workspace") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let skipped = ["target", "adr", "GLOSSARY.md", "CHANGELOG.md", "words.rs"];
-        if name.starts_with('.') || skipped.contains(&name.as_str()) {
-            continue;
-        }
-        if path.is_dir() {
-            files(&path, found);
-        } else if [".rs", ".md", ".proto"].iter().any(|extension| name.ends_with(extension)) {
-            found.push(path);
-        }
-    }
+/// Whether the words of its day may stay in it.
+fn keeps_its_words(file: &Path) -> bool {
+    let names = ["adr", "GLOSSARY.md", "CHANGELOG.md", "words.rs"];
+    file.iter().any(|part| names.iter().any(|name| part == *name))
 }
 
 #[test]
 fn words_that_are_said_no_more_are_not() {
     let banned = banned(&fs::read_to_string(root().join("docs/GLOSSARY.md")).expect("docs/GLOSSARY.md"));
     assert!(banned.len() >= 6, "the table of the glossary: {banned:?}");
-    let mut all = Vec::new();
-    files(&root(), &mut all);
+    let mut all = files_below(&root(), &[".rs", ".md", ".proto"]);
+    all.retain(|file| !keeps_its_words(file));
     assert!(all.len() > 500, "{} files", all.len());
     let mut found = Vec::new();
     for file in all {
