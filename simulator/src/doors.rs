@@ -7,7 +7,7 @@ use crate::network::End;
 use crate::random::Random;
 use crate::world::World;
 use archon_types::{
-    Epoch, NodeId, NodeStatus, PartitionId, PlacementId, RelayCandidate, Settings, keepers, keepers_of,
+    Epoch, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, RelayCandidate, Settings, keepers, keepers_of,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,10 @@ impl Doors {
 
 /// A partition as it stands: its epoch, who leads, and which copies there are where.
 type Standing = (Epoch, Option<NodeId>, BTreeSet<(PlacementId, NodeId)>);
+type Standings = BTreeMap<PartitionId, Standing>;
+
+/// So many times in turn everything is waited for to stand still.
+const RESTS: usize = 20;
 
 impl World {
     fn node_at(&self, host: usize) -> Option<NodeId> {
@@ -135,13 +139,14 @@ impl World {
             return;
         }
         self.all_are_trusted();
+        let Some(before) = self.at_rest() else { return };
         let leaders: Vec<usize> =
             self.quorum.state.data_rows().filter_map(|row| self.host_with(row.leader_placement()?.node)).collect();
         let Some(victim) = self.doors.random.pick(&leaders) else { return };
         match self.doors.random.below(4) {
-            0 | 1 => self.one_door_is_shut(victim),
-            2 => self.a_door_is_shut_to_one(victim),
-            _ => self.many_doors_are_shut(victim),
+            0 | 1 => self.one_door_is_shut(victim, &before),
+            2 => self.a_door_is_shut_to_one(victim, &before),
+            _ => self.many_doors_are_shut(victim, &before),
         }
         self.open_doors();
         self.all_are_trusted();
@@ -153,9 +158,9 @@ impl World {
         door_every_ms * 4 + timing.failure_timeout_ms * 4 + 2_000
     }
 
-    fn one_door_is_shut(&mut self, victim: usize) {
+    fn one_door_is_shut(&mut self, victim: usize, before: &Standings) {
         let Some(node) = self.node_at(victim) else { return };
-        let (before, answered) = (self.standings(), self.checks.answered.clone());
+        let answered = self.checks.answered.clone();
         let silent = self.plan.settings.door_silent_ms;
         self.shut_door(victim, u64::MAX);
         let longest = silent + self.word_takes();
@@ -171,25 +176,29 @@ impl World {
             .map(|(id, _)| id)
             .collect();
         self.run(self.truth + silent * 2);
-        self.compare(&before, |partition| kept.contains(&partition));
+        self.compare(before, |partition| kept.contains(&partition));
         if self.violation.is_none()
             && self.quorum.state.node(node).is_none_or(|row| row.node.status != NodeStatus::Alive)
         {
             return self.doors_broken(format!("{node} is failed, and its door alone was shut"));
         }
+        // Whoever leads next knows nothing of it.
+        let judged_in = self.leading_term().filter(|_| self.unreached().contains(&node));
         self.open_doors();
         self.within(longest, "a node whose door is open", |world| {
             world.unreached().contains(&node).then(|| format!("{node} still counts as unreached"))
         });
-        self.is_not_trusted_too_soon(node);
+        if let Some(term) = judged_in {
+            self.is_not_trusted_too_soon(node, term);
+        }
     }
 
     /// Whoever has been reached again leads only what nobody else can, until its door has been open for long enough.
-    fn is_not_trusted_too_soon(&mut self, node: NodeId) {
-        let (opened, term) = (self.truth, self.leading_term());
+    fn is_not_trusted_too_soon(&mut self, node: NodeId, term: u64) {
+        let opened = self.truth;
         // It is looked at in steps, and clocks differ.
         let trust = (self.plan.settings.door_trust_ms * 99 / 100).saturating_sub(250);
-        while self.violation.is_none() && self.truth < opened + trust && self.leading_term() == term {
+        while self.violation.is_none() && self.truth < opened + trust && self.leading_term() == Some(term) {
             if !self.spared().contains(&node) {
                 let detail = format!("{node} is trusted {} ms after it was reached again", self.truth - opened);
                 return self.doors_broken(detail);
@@ -198,10 +207,9 @@ impl World {
         }
     }
 
-    fn a_door_is_shut_to_one(&mut self, victim: usize) {
+    fn a_door_is_shut_to_one(&mut self, victim: usize, before: &Standings) {
         let keepers = self.keepers_at(victim);
         let Some(keeper) = self.doors.random.pick(&keepers) else { return };
-        let before = self.standings();
         self.note(|| format!("the door of host {victim} is shut to host {keeper}"));
         self.hosts[victim].door.shut_to = Some((keeper, u64::MAX));
         self.run(self.truth + self.plan.settings.door_silent_ms * 2 + self.word_takes());
@@ -209,12 +217,12 @@ impl World {
         if !unreached.is_empty() {
             return self.doors_broken(format!("{unreached:?} are unreached, and a door is shut to one"));
         }
-        self.compare(&before, |_| true);
+        self.compare(before, |_| true);
     }
 
     /// Whoever judges gives up no more than may be (`judge_verdicts`); all others go on.
-    fn many_doors_are_shut(&mut self, victim: usize) {
-        let (before, answered) = (self.standings(), self.checks.answered.clone());
+    fn many_doors_are_shut(&mut self, victim: usize, before: &Standings) {
+        let answered = self.checks.answered.clone();
         let hosts = self.hosts.len();
         let count = self.doors.random.between(2, (hosts as u64 / 2).max(2));
         self.shut_door(victim, u64::MAX);
@@ -223,7 +231,7 @@ impl World {
             self.shut_door(other, u64::MAX);
         }
         self.run(self.truth + self.plan.settings.door_silent_ms * 2 + self.word_takes());
-        self.compare(&before, |_| false);
+        self.compare(before, |_| false);
         self.open_doors();
         self.within(self.word_takes() * 3, "answers after many doors were shut", |world| {
             world.unanswered(&answered, NodeId::new(0))
@@ -255,7 +263,21 @@ impl World {
         });
     }
 
-    fn standings(&self) -> BTreeMap<PartitionId, Standing> {
+    /// Waits until nothing has moved for a while: what is placed, repaired or spread goes on after all that was waited for before. Returns
+    /// how everything stands then; `None` if it does not stand still.
+    fn at_rest(&mut self) -> Option<Standings> {
+        for _ in 0..RESTS {
+            let before = self.standings();
+            self.run(self.truth + self.word_takes());
+            let served = self.quorum.state.data_rows().all(|row| row.status == PartitionStatus::Online);
+            if self.violation.is_none() && served && self.standings() == before {
+                return Some(before);
+            }
+        }
+        None
+    }
+
+    fn standings(&self) -> Standings {
         let rows = self.quorum.state.data_rows();
         let standing = rows.map(|row| {
             let copies = row.placements.iter().map(|copy| (copy.id, copy.node)).collect();
@@ -265,7 +287,7 @@ impl World {
     }
 
     /// No copy was moved, and what `stays` is led as it was.
-    fn compare(&mut self, before: &BTreeMap<PartitionId, Standing>, stays: impl Fn(PartitionId) -> bool) {
+    fn compare(&mut self, before: &Standings, stays: impl Fn(PartitionId) -> bool) {
         for (partition, now) in self.standings() {
             let Some(was) = before.get(&partition) else { continue };
             if was.2 != now.2 {
