@@ -192,8 +192,9 @@ impl Liveness {
     /// later one has overtaken, says nothing of the present and is not answered (rule 56).
     ///
     /// # Errors
-    /// `StaleIncarnation` when this life is over, being failed included: the node should register again. `Unavailable`
-    /// (retryable) when its registration is not applied here yet.
+    /// `StaleIncarnation` when this life is over: the node should register again. `Unavailable` (retryable) when its registration is not
+    /// applied here yet, or when it is being failed: whether that is committed is not known yet, and a coordinator that was paused, and
+    /// leads no more, takes everybody for silent.
     pub fn heard(
         &mut self,
         state: &ClusterState,
@@ -205,8 +206,7 @@ impl Liveness {
         state.check_sender(node, incarnation)?;
         let life = self.life(state, node, incarnation, now);
         if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
-            let message = format!("{} is being failed; register again", state.node_name(node));
-            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
+            return Err(being_failed(state, node));
         }
         if number <= life.number && !state.breaks(Mutant::OldBeatCounts) {
             return Ok(false); // rule 56
@@ -218,18 +218,21 @@ impl Liveness {
 
     /// The answer to a heartbeat, to be asked for after a quorum round that began after its arrival confirmed that this
     /// coordinator leads, and sent at once. Everything is judged as it is now, nothing as it was when the heartbeat arrived
-    /// (rule 54), and that it is given is noted before it leaves (rule 55). `None`: no lease, for that life is over or being failed.
+    /// (rule 54), and that it is given is noted before it leaves (rule 55).
+    ///
+    /// # Errors
+    /// As [`heard`](Self::heard): no lease is given.
     pub fn answer(
         &mut self,
         state: &ClusterState,
         node: NodeId,
         incarnation: Incarnation,
         now: Millis,
-    ) -> Option<HeartbeatAnswer> {
+    ) -> Result<HeartbeatAnswer, ErrorDetail> {
         let answer = self.judge(state, node, incarnation, now)?;
         let life = self.life(state, node, incarnation, now);
         life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
-        Some(answer)
+        Ok(answer)
     }
 
     /// What the answer would be. It is given by [`answer`](Self::answer) alone.
@@ -239,14 +242,14 @@ impl Liveness {
         node: NodeId,
         incarnation: Incarnation,
         now: Millis,
-    ) -> Option<HeartbeatAnswer> {
+    ) -> Result<HeartbeatAnswer, ErrorDetail> {
         let judged_before = state.breaks(Mutant::JudgedAtArrival); // rule 54
-        if state.check_sender(node, incarnation).is_err() && !judged_before {
-            return None;
+        if !judged_before {
+            state.check_sender(node, incarnation)?;
         }
         let failing = self.life(state, node, incarnation, now).failing.is_some();
         if failing && !judged_before && !state.breaks(Mutant::GrantWhileDeciding) {
-            return None; // rule 15
+            return Err(being_failed(state, node)); // rule 15
         }
         let mut withdrawn: Vec<(PartitionId, Epoch)> = self.withdrawals.of(node, incarnation).collect();
         if !state.breaks(Mutant::FormerNotListed) {
@@ -258,7 +261,7 @@ impl Liveness {
             withdrawn.clear(); // rule 15
         }
         let replication_timeout_ms = state.settings.replication_timeout_ms;
-        Some(HeartbeatAnswer { lease_ms: state.timing_of(node).lease_ms, withdrawn, replication_timeout_ms })
+        Ok(HeartbeatAnswer { lease_ms: state.timing_of(node).lease_ms, withdrawn, replication_timeout_ms })
     }
 
     /// From now on no lease covers the present leadership of `partition`. Returns whether there is one to withdraw.
@@ -429,4 +432,10 @@ impl Liveness {
         }
         life
     }
+}
+
+/// It is not granted a lease, and not told that its life is over: no row says so yet.
+fn being_failed(state: &ClusterState, node: NodeId) -> ErrorDetail {
+    let message = format!("{} is being failed, which is not committed yet; try again", state.node_name(node));
+    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50)
 }

@@ -72,7 +72,7 @@ impl Reports<'_> {
         state.check_sender(node, incarnation)?;
         if !state.is_active(node) {
             let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
-            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
         if let Some(recovery) = &state.recovery
             && !state.is_lease(report.partition.table)

@@ -416,20 +416,21 @@ impl ClusterState {
     /// Checks that a message comes from a node's present life.
     ///
     /// # Errors
-    /// `StaleIncarnation` when the node is unknown, failed, lost or registered anew since: it should register again.
-    /// `Unavailable` (retryable) when its life is newer than this state.
+    /// `StaleIncarnation` when its row says that this life is over: the node is removed, failed, lost or registered anew since, and
+    /// should register again. `Unavailable` (retryable) when its life is newer than this state.
     pub fn check_sender(&self, node: NodeId, incarnation: Incarnation) -> Result<&NodeRow, ErrorDetail> {
         let stale = |why: String| Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
-        let Some(row) = self.node(node) else {
-            return stale(format!("node {node} is not registered here; register first"));
-        };
-        let known = row.node.incarnation;
+        let row = self.node(node);
+        let known = row.map_or(Incarnation::ZERO, |row| row.node.incarnation);
         // One of an earlier generation, or of another one of this number, is none that this state is about to learn of.
-        let coming = self.begins_at()..self.applied.saturating_add(AHEAD_MAX);
+        let coming = self.applied.saturating_add(1)..self.applied.saturating_add(AHEAD_MAX);
         if incarnation > known && coming.contains(&incarnation.get()) {
             let message = format!("incarnation {incarnation} of node {node} is not applied here yet; try again");
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
+        let Some(row) = row else {
+            return stale(format!("node {node} is not registered here; register first"));
+        };
         if incarnation != known {
             return stale(format!(
                 "incarnation {incarnation} of {} was replaced by {known}; register again",

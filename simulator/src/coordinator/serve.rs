@@ -56,7 +56,11 @@ impl World {
         let wake = own.clock.truth_of(turned.wake_at, truth);
         session.turn_at = wake;
         self.after(wake - truth, Event::Turn { coordinator, term });
-        self.judge_verdicts(&verdicts);
+        // What one that was paused makes of old word, and leads no more, moves nothing: it commits none of it, and withdraws in answers
+        // alone that a round confirmed.
+        if self.led(coordinator) == Some(term) {
+            self.judge_verdicts(&verdicts);
+        }
         if !turned.commands.is_empty() {
             self.propose(coordinator, Proposal { term, commands: turned.commands, reply: None });
         }
@@ -283,8 +287,14 @@ impl World {
         let cluster = cluster_now(&own.state);
         let mut batches: Vec<((usize, BatchId), Vec<_>)> = Vec::new();
         for (answer, (_, Asked { host, heartbeat, batch, holds })) in answers.into_iter().zip(heartbeats) {
+            let answer = match answer {
+                Ok(answer) => Some(answer),
+                Err(error) if error.kind == ErrorKind::StaleIncarnation => None,
+                // It asks again.
+                Err(_) => continue,
+            };
             if let Some(batch) = batch {
-                let lease = answer.ok().map(|answer| heartbeat.answer(answer.lease_ms, answer.withdrawn));
+                let lease = answer.map(|answer| heartbeat.answer(answer.lease_ms, answer.withdrawn));
                 self.coverage.leases += u64::from(lease.is_some());
                 let state = &self.quorum.coordinators[coordinator].state;
                 let news = lease.as_ref().and_then(|_| news(state, holds));
@@ -294,7 +304,7 @@ impl World {
                 }
                 continue;
             }
-            let Ok(answer) = answer else {
+            let Some(answer) = answer else {
                 self.stale(coordinator, host, heartbeat.incarnation());
                 continue;
             };

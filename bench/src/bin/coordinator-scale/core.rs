@@ -125,7 +125,7 @@ fn heartbeats(figures: &mut Figures, world: &mut World) -> anyhow::Result<()> {
         let now = world.now;
         beats.set(beats.get() + 1);
         let _ = world.liveness.heard(&world.state, node, incarnation, beats.get(), now);
-        std::hint::black_box(world.liveness.answer(&world.state, node, incarnation, now));
+        let _ = std::hint::black_box(world.liveness.answer(&world.state, node, incarnation, now));
         std::hint::black_box(world.state.table_version());
     };
     figures.mean("one heartbeat", 10 * REPEATS, |number| turn_of(world, number));

@@ -6,7 +6,7 @@ use super::Term;
 use crate::liveness::HeartbeatAnswer;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use archon_types::{DoorReport, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId};
+use archon_types::{DoorReport, ErrorDetail, Incarnation, Millis, NodeId};
 
 /// A heartbeat, as far as a term is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,8 +109,7 @@ impl Term {
     /// sent at once. All are noted before any is given (rule 55): a successor is named only when what is noted allows it.
     ///
     /// # Errors
-    /// For each, `StaleIncarnation`: that life is over, or its failure is being decided, so no lease is given. The node should
-    /// register again.
+    /// For each as [`Liveness::heard`](crate::Liveness::heard), and then no lease is given.
     pub fn answers(
         &mut self,
         state: &ClusterState,
@@ -124,10 +123,7 @@ impl Term {
                 false => self.liveness.answer(state, node, incarnation, now),
             };
             unnoted = state.breaks(Mutant::AnsweredPerRound); // rule 55
-            given.ok_or_else(|| {
-                let message = format!("incarnation {incarnation} of node {node} is over; register again");
-                ErrorDetail::new(ErrorKind::StaleIncarnation, message)
-            })
+            given
         };
         heartbeats.into_iter().map(&mut answer).collect()
     }

@@ -69,9 +69,14 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
     bed.now = bed.now.plus(1);
     assert_eq!(bed.turn(), vec![Command::NodeFailed { node: athens, incarnation, successors: vec![] }]);
     // From here on it gets no answer, even before the entry is committed, and the command is not repeated at once.
-    assert_eq!(bed.heartbeat(athens), None);
     let now = bed.now;
-    assert_eq!(bed.liveness.answer(&bed.state, athens, incarnation, now), None, "also when it was heard before");
+    let refused = [
+        bed.liveness.heard(&bed.state, athens, incarnation, 1_000, now).unwrap_err(),
+        // Also when it was heard before.
+        bed.liveness.answer(&bed.state, athens, incarnation, now).unwrap_err(),
+    ];
+    // A coordinator that was paused, and leads no more, says no more than this.
+    assert_eq!(refused.map(|error| error.kind), [ErrorKind::Unavailable; 2]);
     assert_eq!(bed.turn(), vec![]);
     let row = bed.row(0).clone();
     bed.ok(Command::NodeFailed { node: athens, incarnation, successors: vec![] });
@@ -104,7 +109,7 @@ fn a_late_answer_puts_the_failure_off() {
     let incarnation = bed.incarnation(athens);
     bed.now = bed.now.plus(1_000);
     let now = bed.now;
-    assert!(bed.liveness.answer(&bed.state, athens, incarnation, now).is_some());
+    assert!(bed.liveness.answer(&bed.state, athens, incarnation, now).is_ok());
     bed.now = bed.now.plus(1_249);
     bed.heartbeat(byzantium);
     assert_eq!(bed.turn(), vec![]);

@@ -124,7 +124,33 @@ fn stale_lives_are_told_to_register_again() {
     assert_eq!(kind(&mut bed, Incarnation::new(10_000)), ErrorKind::Unavailable);
     assert_eq!(bed.refused(Command::Activate { node: athens, incarnation: old }), ErrorKind::StaleIncarnation);
     let now = bed.now;
-    assert_eq!(bed.liveness.answer(&bed.state, athens, old, now), None);
+    let refused = bed.liveness.answer(&bed.state, athens, old, now).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::StaleIncarnation);
+}
+
+#[test]
+fn a_coordinator_that_was_paused_ended_lives_that_it_took_for_silent_or_had_not_heard_of() {
+    let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    let incarnation = bed.incarnation(athens);
+    bed.heartbeat_all();
+    // Others lead by now, and what it decides is not committed any more.
+    bed.now = bed.now.plus(60_000);
+    assert_eq!(bed.turn(), vec![Command::NodeFailed { node: athens, incarnation, successors: vec![] }]);
+    let refusal = |bed: &mut TestBed, node, incarnation| {
+        let now = bed.now;
+        bed.liveness.heard(&bed.state, node, incarnation, 1_000, now).unwrap_err().kind
+    };
+    assert_eq!(refusal(&mut bed, athens, incarnation), ErrorKind::Unavailable);
+    let (byzantium, registered_since) = (NodeId::new(77), Incarnation::new(bed.state.applied + 3));
+    assert_eq!(refusal(&mut bed, byzantium, registered_since), ErrorKind::Unavailable);
+    // Of one that was registered before, and is not known any more, a row said that it is gone.
+    assert_eq!(refusal(&mut bed, byzantium, incarnation), ErrorKind::StaleIncarnation);
+    // The rows that it has do not know yet that this life has begun.
+    let life = bed.ok(boxed(register("cyrene", 3, 3)));
+    let Response::Registered { node: cyrene, .. } = life else { panic!("{life:?}") };
+    let report = bed.fact(0, bed.row(0).placements[0].id, Fact::Online);
+    assert_eq!(bed.report(cyrene, &report).unwrap_err().kind, ErrorKind::Unavailable);
 }
 
 #[test]

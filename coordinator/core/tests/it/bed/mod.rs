@@ -177,7 +177,7 @@ impl TestBed {
         let incarnation = self.incarnation(node);
         self.beats += 1;
         self.liveness.heard(&self.state, node, incarnation, self.beats, self.now).ok()?;
-        self.liveness.answer(&self.state, node, incarnation, self.now)
+        self.liveness.answer(&self.state, node, incarnation, self.now).ok()
     }
 
     pub fn alive(&self) -> Vec<NodeId> {
@@ -234,7 +234,6 @@ impl TestBed {
         Ok(if commands.is_empty() { vec![] } else { self.commit(commands) })
     }
 
-    /// The report of a fact, with the epoch and version of the present row.
     /// What a process says of the directory of this node when it registers.
     pub fn registration(&self, name: &str) -> Register {
         let row = self.state.node_by_name(name).expect("a node").clone();
@@ -257,6 +256,7 @@ impl TestBed {
         }
     }
 
+    /// The report of a fact, with the epoch and version of the present row.
     pub fn fact(&self, index: u32, placement: PlacementId, fact: Fact) -> Report {
         let row = self.row(index);
         Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact }

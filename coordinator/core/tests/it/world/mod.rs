@@ -246,7 +246,7 @@ impl World {
             }
             Event::Confirmed { term, from, node, incarnation, sent } => {
                 if term == self.term
-                    && let Some(answer) = self.liveness.answer(&self.state, node, incarnation, now)
+                    && let Ok(answer) = self.liveness.answer(&self.state, node, incarnation, now)
                 {
                     self.send(from, Event::Answer { to: from, incarnation, sent, answer });
                 }
