@@ -329,6 +329,13 @@ pub struct Quorum {
     pub recovery: Option<QuorumRecovery>,
 }
 
+impl Quorum {
+    /// The members that vote, whether they answer or not.
+    pub fn voters(&self) -> impl Iterator<Item = &CoordinatorStatus> {
+        self.coordinators.iter().filter(|member| !member.learner)
+    }
+}
+
 /// The coordinators' state was taken from less than a majority, and is not taken for true yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuorumRecovery {

@@ -20,7 +20,7 @@ pub(super) async fn asked(admin: &Admin) -> Result<(Quorum, Option<usize>), Fail
             return Ok((quorum, None));
         }
         let (quorum, answer) = leaderless(quorum, &admin.quorum_of_each(EACH).await);
-        let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+        let voters = quorum.voters().count();
         if leads(&quorum) {
             return Ok((quorum, None));
         }
@@ -62,7 +62,7 @@ pub(super) const START_OR_RECOVER: &str = "start a majority of them, each on its
 
 /// Nobody leads.
 pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
-    let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+    let voters = quorum.voters().count();
     let message = format!("no coordinator leads: {answer} of {} answer", count_text(voters, "voter", "voters"));
     Failure::new(Exit::Unreachable, message).with_remedy(if answer * 2 > voters {
         "enough of them run to elect one: ask again; if it goes on, see in their logs whether they reach each other"

@@ -228,7 +228,7 @@ pub(super) fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output)
 
 /// How many may fail.
 pub(crate) fn spare_text(quorum: &Quorum) -> String {
-    let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+    let voters = quorum.voters().count();
     let has = count_text(voters, "voter", "voters");
     let fails = match quorum.spare_voters {
         _ if quorum.leader_id.is_none() => return format!("{has}, and none of them is known to lead"),

@@ -32,8 +32,8 @@ fn answers(each: &Each) -> impl Iterator<Item = &Quorum> {
 
 /// How many voters answer the one that says so, itself included, and how many there are.
 fn heard(quorum: &Quorum) -> (usize, usize) {
-    let voters = || quorum.coordinators.iter().filter(|member| !member.learner);
-    (voters().filter(|member| member.role != CoordinatorRole::Unreachable).count(), voters().count())
+    let answers = quorum.voters().filter(|member| member.role != CoordinatorRole::Unreachable);
+    (answers.count(), quorum.voters().count())
 }
 
 /// Judges what they said.
@@ -42,7 +42,7 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(quorum) = leader(each) {
         let message = format!("coordinator {} leads in term {}; {}", quorum.id, quorum.term, spare_text(quorum));
-        let voters = quorum.coordinators.iter().filter(|member| !member.learner).count();
+        let voters = quorum.voters().count();
         findings.push(match quorum.spare_voters {
             Some(0) => Finding::warning(CODE, CLUSTER, message, more(voters)),
             _ if voters.is_multiple_of(2) => Finding::warning(CODE, CLUSTER, message, more(voters)),
