@@ -93,6 +93,11 @@ impl CopyRunner {
                 () = runner.run(job) => {}
                 () = token.cancelled() => {}
             }
+            // Whoever stopped it has taken its place, or has forgotten it.
+            let mut running = runner.running.lock();
+            if !token.is_cancelled() {
+                running.remove(&job.placement);
+            }
         };
         self.tasks.spawn_on(task, &self.runtime);
     }
