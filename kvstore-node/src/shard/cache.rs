@@ -3,7 +3,8 @@
 //!
 //! All copies of a shard share one bound, so that a partition that is read much has what those that are not read leave. Which rows
 //! stay is decided by `quick_cache`: one that is read once goes before those that were read again (Yang et al., "FIFO queues are
-//! all you need for cache eviction", SOSP 2023), so that a scan does not push out what is read all the time.
+//! all you need for cache eviction", SOSP 2023), so that a scan does not push out what is read all the time. As long as there is room,
+//! what was written is kept as well, before anybody reads it; that never pushes out a row.
 
 use archon_telemetry::Metric;
 use bytes::Bytes;
@@ -87,11 +88,15 @@ impl RowCache {
 
     /// Keeps what the engine answered, in memory of its own: the engine's row may be a small part of a block of many.
     pub(super) fn put(&mut self, of: &mut KeptRows, key: Bytes, row: Option<&[u8]>) {
-        let of = *of.0.get_or_insert_with(|| {
+        let of = self.named(of);
+        self.keep(RowKey { of, key }, row);
+    }
+
+    fn named(&mut self, of: &mut KeptRows) -> NonZeroU64 {
+        *of.0.get_or_insert_with(|| {
             self.last += 1;
             NonZeroU64::MIN.saturating_add(self.last)
-        });
-        self.keep(RowKey { of, key }, row);
+        })
     }
 
     /// Keeps a row in memory of its own, unless it takes too large a part.
@@ -101,13 +106,25 @@ impl RowCache {
         }
     }
 
-    /// Takes in what the engine was given; only rows that are kept already are kept.
-    pub(super) fn written<'a>(&mut self, of: &KeptRows, rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>) {
-        let Some(of) = of.0 else { return };
+    /// Takes in what the engine was given. Rows that are kept already stay so; of a copy that serves reads, others are kept where they
+    /// push nothing out.
+    pub(super) fn written<'a>(
+        &mut self,
+        of: &mut KeptRows,
+        rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+        serves: bool,
+    ) {
+        if of.0.is_none() && !serves {
+            return;
+        }
+        let of = self.named(of);
         for (key, row) in rows {
+            let row = row.map(|row| &row[..]);
             // Anew, in its own memory here as well, since it may be a small part of a long entry of the log.
             if let Some((held, _)) = self.rows.remove(&Asked { of, key }) {
-                self.keep(held, row.map(|row| &row[..]));
+                self.keep(held, row);
+            } else if serves && row.is_some() && self.bytes() + cost(key, row) <= self.rows.capacity() {
+                self.keep(RowKey { of, key: Bytes::copy_from_slice(key) }, row);
             }
         }
     }
@@ -151,8 +168,8 @@ mod tests {
         Some(Bytes::from_static(text.as_bytes()))
     }
 
-    fn written(cache: &mut RowCache, of: &KeptRows, rows: &[RowChange]) {
-        cache.written(of, rows.iter().map(|row| (&row.key, row.value.as_ref())));
+    fn written(cache: &mut RowCache, of: &mut KeptRows, rows: &[RowChange]) {
+        cache.written(of, rows.iter().map(|row| (&row.key, row.value.as_ref())), false);
     }
 
     #[test]
@@ -164,7 +181,7 @@ mod tests {
         assert_eq!((cache.get(&own, &key(1)), cache.get(&own, &key(2))), (Some(row("a")), Some(None)));
         written(
             &mut cache,
-            &own,
+            &mut own,
             &[
                 RowChange { key: key(1), value: None },
                 RowChange { key: key(2), value: row("b") },
@@ -241,7 +258,7 @@ mod tests {
         }
         for length in [1, 500, 2_000, 1, usize::try_from(room).unwrap(), 3_000] {
             let grown = |number| RowChange { key: key(number), value: Some(Bytes::from(vec![7; length])) };
-            written(&mut cache, &own, &(0..40).map(grown).collect::<Vec<_>>());
+            written(&mut cache, &mut own, &(0..40).map(grown).collect::<Vec<_>>());
             assert!(cache.bytes() <= room, "{} of {room} bytes with rows of {length}", cache.bytes());
             for number in 0..40 {
                 let found = cache.get(&own, &key(number));
@@ -257,12 +274,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_was_read_from_the_engine_though_there_was_room_for_it() {
+        let one = cost(&key(0), Some(b"x"));
+        let (mut cache, mut own) = (RowCache::new(100 * one), KeptRows::default());
+        for number in 0..50 {
+            cache.put(&mut own, key(number), Some(b"x"));
+        }
+        let rows: Vec<(Bytes, Option<Bytes>)> =
+            (50..1_000).map(|number| (key(number), row("x").filter(|_| number != 60))).collect();
+        let rows = || rows.iter().map(|(key, row)| (key, row.as_ref()));
+        cache.written(&mut own, rows(), false);
+        assert_eq!(cache.get(&own, &key(50)), None, "nobody reads a copy that does not serve");
+        cache.written(&mut own, rows(), true);
+        let kept =
+            |numbers: std::ops::Range<u64>| numbers.filter(|number| cache.get(&own, &key(*number)).is_some()).count();
+        assert_eq!(kept(0..50), 50, "none of those that were read was pushed out");
+        assert_eq!((kept(50..101), kept(101..1_000)), (50, 0));
+        assert_eq!(cache.get(&own, &key(60)), None, "that there is none is not kept");
+    }
+
+    #[test]
     fn a_kept_row_does_not_keep_the_block_it_came_in() {
         let (mut cache, mut own) = (RowCache::new(100_000), KeptRows::default());
         let block = Bytes::from(vec![b'a'; 4_096]);
         let read = block.slice(..1);
         cache.put(&mut own, key(1), Some(&read));
-        written(&mut cache, &own, &[RowChange { key: key(1), value: Some(block.slice(1..2)) }]);
+        written(&mut cache, &mut own, &[RowChange { key: key(1), value: Some(block.slice(1..2)) }]);
         drop(read);
         assert_eq!(cache.get(&own, &key(1)), Some(row("a")));
         assert!(block.is_unique());

@@ -80,7 +80,9 @@ impl Shard {
                 match local.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
                     // Which of the rows that are kept it cleared is not worth finding out.
                     Some(frozen) if !frozen.clears().is_empty() => local.own.forget(),
-                    Some(frozen) => shell.cache.borrow_mut().written(&local.own, frozen.values()),
+                    Some(frozen) => {
+                        shell.cache.borrow_mut().written(&mut local.own, frozen.values(), local.serving);
+                    }
                     None => {}
                 }
                 if let Some(frozen) = local.memtable.flushed(upto) {
