@@ -30,7 +30,7 @@ pub(crate) struct MemoryParts {
     pub(crate) total_bytes: u64,
     /// Rows that the engine is not known to have, of all partitions.
     pub(crate) memtables_bytes: u64,
-    /// Rows of the engine that were read, kept for those who read them again.
+    /// Rows of the engine for those who read them: what was read before, and what was written while there was room.
     pub(crate) row_cache_bytes: u64,
     /// Blocks or pages that the engine keeps.
     pub(crate) engine_cache_bytes: u64,
