@@ -181,6 +181,8 @@ coverage! {
     knocks_failed,
     /// Doors that were shut.
     doors_shut,
+    /// Worlds that stood still in the end, so that it was looked at what shut doors move.
+    doors_looked_at,
     /// Nodes that live, and were found not to be reached by clients.
     nodes_unreached,
     /// Of these, the ones that were reached again in the same life.

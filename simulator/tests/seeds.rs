@@ -68,13 +68,14 @@ fn everything_holds_under_faults_and_comes_together_after_them() {
 /// of a partition being split off was formed before anybody listened to its new life. 100000861: a copy that counted was formed
 /// anew, over its rows, since the row of the partition that was split was an old one. The next four: an answer came after its key
 /// had been split off and merged back, and was held to what the partition had written meanwhile to other keys. 230492464003126: a page
-/// of a copy came to the next life of the machine that had asked for it, and was taken for one that this had asked for.
+/// of a copy came to the next life of the machine that had asked for it, and was taken for one that this had asked for. 240922573061183: a
+/// coordinator that was paused, and led no more, told nodes that were alive that their lives were over.
 #[test]
 fn seeds_that_found_something_hold() {
     let early = [5_166, 12_306, 5_006_073, 5_015_994, 7_011_963, 100_000_023, 100_000_861];
     let returned = [23_837_386_296_171, 82_016_111_940_124, 103_385_323_804_222, 106_005_459_656_364];
-    let late_page = [230_492_464_003_126];
-    for seed in early.into_iter().chain(returned).chain(late_page) {
+    let late = [230_492_464_003_126, 240_922_573_061_183];
+    for seed in early.into_iter().chain(returned).chain(late) {
         let violation = run(seed, None, 0).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}");
     }

@@ -437,5 +437,6 @@ impl Liveness {
 /// It is not granted a lease, and not told that its life is over: no row says so yet.
 fn being_failed(state: &ClusterState, node: NodeId) -> ErrorDetail {
     let message = format!("{} is being failed, which is not committed yet; try again", state.node_name(node));
-    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50)
+    let kind = if state.breaks(Mutant::FailingIsOver) { ErrorKind::StaleIncarnation } else { ErrorKind::Unavailable };
+    ErrorDetail::new(kind, message).with_retry_after_ms(50)
 }

@@ -135,6 +135,8 @@ archon_types::mutants! {
     AnsweredPerRound = 55,
     /// A heartbeat counts although a later one of the same life was heard.
     OldBeatCounts = 56,
+    /// A life whose failure is only proposed is told that it is over.
+    FailingIsOver = 72,
     /// One keeper that finds a door shut is enough.
     DoorOfOne = 74,
     /// However many nodes are unreached at once.

@@ -50,6 +50,9 @@ impl World {
         let refused = session.refused.remove(&(host, batch)).unwrap_or_default();
         answers.extend(refused.into_iter().map(|heartbeat| (heartbeat, None, None)));
         let cluster = cluster_now(&own.state);
+        for (heartbeat, _, _) in answers.iter().filter(|(_, lease, _)| lease.is_none()) {
+            self.judge_ended(by, heartbeat.node(), heartbeat.incarnation());
+        }
         let withdrawn = answers.iter().flat_map(|(_, lease, _)| lease).map(|lease| lease.withdrawn.len() as u64);
         self.coverage.withdrawn += withdrawn.sum::<u64>();
         self.name_coordinators(by, host);

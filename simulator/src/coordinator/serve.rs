@@ -2,13 +2,13 @@
 
 use super::batches::{cluster_now, news};
 use super::session::{Pushed, UnderWay, Whole};
-use crate::check::Verdicts;
+use crate::check::{Verdicts, Violation};
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
 use archon_coordinator_core::{Command, DoorNews};
-use archon_types::{ErrorKind, Incarnation, Millis, Version};
+use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
@@ -156,7 +156,7 @@ impl World {
                         }
                     }
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
-                        self.stale(coordinator, host, incarnation);
+                        self.stale(coordinator, host, (node, incarnation));
                     }
                     Ok(None) => self.coverage.beats_overtaken += 1,
                     Err(_) => {}
@@ -168,7 +168,7 @@ impl World {
                 let reported = session.term.reports(&own.state, now, node, incarnation, reports);
                 let refused = reported.refused.first().and_then(Option::as_ref).map(|error| error.kind);
                 match refused {
-                    Some(ErrorKind::StaleIncarnation) => self.stale(coordinator, host, incarnation),
+                    Some(ErrorKind::StaleIncarnation) => self.stale(coordinator, host, (node, incarnation)),
                     _ if !reported.needs_round() => {
                         let commands = reported.commands.into_iter().map(|(_, command)| command).collect();
                         let reply = Some(ProposalReply::Report { host, report });
@@ -205,7 +205,7 @@ impl World {
                     }
                     Ok(Polled::Nothing | Polled::NotActive) => {}
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
-                        self.stale(coordinator, host, incarnation);
+                        self.stale(coordinator, host, (node, incarnation));
                     }
                     Err(_) => {}
                 }
@@ -225,9 +225,20 @@ impl World {
         }
     }
 
-    fn stale(&mut self, coordinator: usize, host: usize, incarnation: Incarnation) {
+    fn stale(&mut self, coordinator: usize, host: usize, (node, incarnation): (NodeId, Incarnation)) {
+        self.judge_ended(coordinator, node, incarnation);
         let message = CoordinatorMessage::Stale { incarnation };
         self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+    }
+
+    /// V: a coordinator says of no life that goes on that it is over (rule 72).
+    pub(super) fn judge_ended(&mut self, coordinator: usize, node: NodeId, incarnation: Incarnation) {
+        let Some(row) = self.quorum.state.node(node).map(|row| &row.node) else { return };
+        if row.incarnation == incarnation && row.status == NodeStatus::Alive {
+            let detail =
+                format!("coordinator {coordinator} says that life {incarnation} of {node} is over, which goes on");
+            self.judge(Err(Violation::Relayed { detail }));
+        }
     }
 
     /// The term in which a majority confirms at this instant that the coordinator leads.
@@ -305,7 +316,7 @@ impl World {
                 continue;
             }
             let Some(answer) = answer else {
-                self.stale(coordinator, host, heartbeat.incarnation());
+                self.stale(coordinator, host, (heartbeat.node(), heartbeat.incarnation()));
                 continue;
             };
             self.coverage.leases += 1;

@@ -10,6 +10,7 @@ archon_types::shown_by! {
     CoordinatorForgets => a_new_coordinator_waits_for_earlier_leases,
     NodeWideLease => an_answer_lists_what_is_withdrawn,
     GrantWhileDeciding => a_life_being_failed_is_not_answered,
+    FailingIsOver => a_life_being_failed_is_told_to_ask_again,
     FailFromHeard => a_failure_waits_for_the_last_answer,
     LeaseChanges => a_lease_is_as_long_as_before,
     RoundShared => no_round_serves_what_came_after_it_began,
@@ -55,6 +56,16 @@ fn a_life_being_failed_is_not_answered(mutant: Option<Mutant>) -> bool {
     let commands = bed.turn();
     assert!(commands.iter().any(|command| matches!(command, Command::NodeFailed { node, .. } if *node == leader)));
     bed.heartbeat(leader).is_none()
+}
+
+fn a_life_being_failed_is_told_to_ask_again(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(2, mutant);
+    let (leader, _) = leads(&bed);
+    let incarnation = bed.incarnation(leader);
+    bed.now = bed.now.plus(1_300);
+    bed.turn();
+    let refused = bed.liveness.heard(&bed.state, leader, incarnation, 1_000, bed.now).expect_err("it is being failed");
+    refused.kind == ErrorKind::Unavailable
 }
 
 fn an_election_waits_for_the_holders_lease(mutant: Option<Mutant>) -> bool {
