@@ -51,7 +51,9 @@ impl World {
         let end = self.quorum.coordinators[coordinator].member.as_ref().map_or(0, |member| member.raft.disk.end());
         let has = |id: u64| {
             let others = self.quorum.coordinators.iter().filter_map(|other| other.member.as_ref());
+            // A copy of it that was refused, and ended, is there for ever, and is not what votes.
             let own = others
+                .filter(|other| other.is_whole())
                 .filter(|other| other.raft.disk.id == id && Some(other.raft.disk.storage) == members.directory(id));
             own.map(|own| own.raft.disk.end()).max().unwrap_or(end)
         };
