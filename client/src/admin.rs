@@ -2,10 +2,11 @@
 
 use crate::admin_call::{CoordinatorClient, Effect};
 use crate::admin_types::{
-    Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary, partition_summary,
+    Event, Located, NodeSummary, PartitionSummary, Reason, Status, TableSummary, partition_summary,
 };
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
+use crate::quorum_types::Quorum;
 use crate::rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, Reshaping};
 use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds};

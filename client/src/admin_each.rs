@@ -1,8 +1,8 @@
 //! What coordinators say when each is asked for itself, for who wants to know why none of them leads.
 
 use crate::admin::Admin;
-use crate::admin_types::Quorum;
 use crate::error::Error;
+use crate::quorum_types::Quorum;
 use archon_types::DEFAULT_TABLE;
 use futures::future::join_all;
 use std::time::Duration;

@@ -45,6 +45,7 @@ pub mod metrics;
 mod operate_types;
 mod order_types;
 mod participant;
+mod quorum_types;
 mod rebalance_types;
 mod retry;
 mod routes;
@@ -65,8 +66,8 @@ pub use access_types::{AccessChanged, AccessRight, AccessSummary, CertificatesWi
 pub use admin::Admin;
 pub use admin_quorum::QuorumSnapshot;
 pub use admin_types::{
-    CoordinatorStatus, CopySummary, Door, Event, Located, MemberTiming, NodeSummary, PartitionSummary,
-    PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary, Reason, RecoveryDoubt, Status, TableSummary,
+    CopySummary, Door, Event, Located, MemberTiming, NodeSummary, PartitionSummary, RangeSummary, Reason, Status,
+    TableSummary,
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;
@@ -95,6 +96,7 @@ pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };
+pub use quorum_types::{CoordinatorStatus, PendingQuorumChange, Quorum, QuorumRecovery, RecoveryDoubt};
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary, Reshaping};
 pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
