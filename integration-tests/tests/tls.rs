@@ -456,7 +456,7 @@ fn a_member_whose_certificate_does_not_name_what_others_are_told_started_in_sile
         [(&node[..], listen.as_str()), (&[node, &["--advertise", "other:7"][..]].concat(), "other:7")]
     {
         let (code, said) = ends("node", &sparta, arguments);
-        let said_so = said.contains(&format!("error: others are told {told}, {names} --advertise localhost:"));
+        let said_so = said.contains(&format!("error: others connect to {told}, {names} --advertise localhost:"));
         assert!(code == Some(2) && said_so, "{code:?}: {said}");
     }
     let (code, said) = ends("joins", &four, &["coordinator", "--id", "4", "--join", &coordinators, "--learner"]);

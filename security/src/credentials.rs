@@ -1,6 +1,6 @@
 //! What a process shows others and whom it believes: the files of one directory, read and checked.
 
-use crate::certificate::{Certificate, NoIdentity, NotACertificate};
+use crate::certificate::{Certificate, NoIdentity, NotACertificate, date};
 use crate::identity::Identity;
 use crate::kept::check_kept;
 use archon_types::AuthorityPrint;
@@ -87,7 +87,7 @@ pub enum CredentialsError {
         why: String,
     },
     /// A certificate holds no more, or not yet.
-    #[error("{}: the certificate of {whose} {}; renew it", file.display(), period(*.not_before, *.not_after, *.now))]
+    #[error("{}: the certificate of {whose} {}", file.display(), period(*.not_before, *.not_after, *.now))]
     Date {
         /// The file.
         file: PathBuf,
@@ -102,11 +102,13 @@ pub enum CredentialsError {
     },
 }
 
-/// In words, why a certificate does not hold.
+/// Describes why a certificate does not hold, and the remedy. A clock before its begin is wrong as a rule: certificates begin when
+/// they are issued.
 fn period(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> String {
+    let clock = format!("the clock of this machine, which says {}", date(now));
     match now < not_before {
-        true => format!("holds only from {}", crate::certificate::date(not_before)),
-        false => format!("expired {}", crate::certificate::date(not_after)),
+        true => format!("holds only from {}; check {clock}", date(not_before)),
+        false => format!("expired {}; renew it, or check {clock}", date(not_after)),
     }
 }
 

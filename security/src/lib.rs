@@ -20,6 +20,7 @@ mod error;
 mod expected;
 mod identity;
 mod kept;
+mod reached;
 mod refusal_limit;
 mod refusals;
 pub mod rights;

@@ -6,6 +6,7 @@ use crate::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, Creden
 use crate::error::TlsError;
 use crate::expected::Expected;
 use crate::identity::{Identity, Role};
+use crate::reached::{UnnamedAddress, host_of};
 use crate::shut_out::ShutOut;
 use crate::stream::{Io, Protocol, Stream};
 use crate::verified_peer::{Authorities, VerifiedPeer};
@@ -45,6 +46,8 @@ pub struct Tls {
     complaints: Complaints,
     pub(crate) shut_out: ShutOut,
     looks: Mutex<Looks>,
+    /// The address at which others reach this process, once it has checked that its certificate names it.
+    reached_at: Mutex<Option<Arc<str>>>,
     /// Whether `looks` says why something is not taken; without waiting for whoever looks.
     is_not_taken: AtomicBool,
     /// Somebody looks at the files on a thread of its own.
@@ -97,6 +100,7 @@ impl Tls {
             shut_out: ShutOut::default(),
             now: ArcSwap::from_pointee(loaded),
             looks: Mutex::new(looks),
+            reached_at: Mutex::default(),
             is_not_taken: AtomicBool::new(false),
             is_looked_at: AtomicBool::new(false),
         }))
@@ -177,20 +181,10 @@ impl Tls {
             looks.not_taken = None;
             return;
         }
-        let identity = self.identity();
-        let taken =
-            Loaded::load(&self.directory, &self.withdrawn).map_err(|error| error.to_string()).and_then(|loaded| {
-                match loaded.credentials.identity == identity {
-                    true => Ok(loaded),
-                    false => Err(format!(
-                        "{} is of {}, and this process is {identity}: restart it to change who it is",
-                        self.directory.join(CERTIFICATE_FILE).display(),
-                        loaded.credentials.identity
-                    )),
-                }
-            });
-        match taken {
+        let loaded = Loaded::load(&self.directory, &self.withdrawn).map_err(|error| error.to_string());
+        match loaded.and_then(|loaded| self.check_usable(&loaded.credentials).map(|()| loaded)) {
             Ok(loaded) => {
+                let identity = &loaded.credentials.identity;
                 let until = date(loaded.credentials.certificate.not_after);
                 tracing::info!(%identity, until, "took new credentials");
                 let believed = Arc::clone(&loaded.credentials.authorities);
@@ -208,6 +202,39 @@ impl Tls {
                 }
             }
         }
+    }
+
+    /// Rejects new credentials with which other members would refuse this process, although they accept it now.
+    fn check_usable(&self, new: &Credentials) -> Result<(), String> {
+        let used = self.credentials();
+        let file = self.directory.join(CERTIFICATE_FILE);
+        if new.identity != used.identity {
+            let (file, identity) = (file.display(), used.identity);
+            return Err(format!(
+                "{file} is of {}, and this process is {identity}: restart it to change who it is",
+                new.identity
+            ));
+        }
+        let accepts = |one: &Credentials| self.withdrawn.check(&one.identity, one.certificate.not_before);
+        if let (Ok(()), Err(revoked)) = (accepts(&used), accepts(new)) {
+            return Err(format!("{}: {revoked}; issue it again", file.display()));
+        }
+        match self.reached_at.lock().as_deref() {
+            // A process that started although nothing reaches it has nothing to lose.
+            Some(address) if used.names(host_of(address)) => {
+                new.check_reached(address).map_err(|unnamed| unnamed.message(None))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rejects an address that the certificate in use does not name, and remembers it for renewals.
+    ///
+    /// # Errors
+    /// The hosts that the certificate does name.
+    pub(crate) fn check_reached(&self, address: &str) -> Result<(), UnnamedAddress> {
+        *self.reached_at.lock() = Some(address.into());
+        self.credentials().check_reached(address)
     }
 
     /// These certificates count no more, and all others do that the authority vouches for: nobody who shows one is let in, and whoever

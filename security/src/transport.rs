@@ -2,6 +2,7 @@
 
 use crate::expected::Expected;
 use crate::identity::{Identity, Role};
+use crate::reached::{UnnamedAddress, host_of};
 use crate::stream::{Protocol, Stream};
 use crate::tls::Tls;
 use archon_types::plaintext::check_plaintext;
@@ -103,29 +104,15 @@ impl Transport {
         }
     }
 
-    /// Refuses to have others told an address that the own certificate does not name: nobody would believe whoever answers there. `other`
-    /// says, of an address that it does name, how that is told instead.
+    /// Rejects an advertised address that the own certificate does not name, and credentials from a later renewal that no longer name it.
+    /// `other` phrases how to advertise an address that the certificate does name.
     ///
     /// # Errors
-    /// What others are told, what the certificate names, and what to do.
+    /// The address, the hosts in the certificate, and the remedy.
     pub fn check_reached(&self, address: &str, other: impl Fn(&str) -> String) -> Result<(), ErrorDetail> {
         let Some(tls) = self.tls() else { return Ok(()) };
-        let host = host_of(address);
-        let credentials = tls.credentials();
-        if credentials.names(host) {
-            return Ok(());
-        }
-        let hosts = &credentials.certificate.hosts;
-        let named = if hosts.is_empty() { "no host".to_owned() } else { format!("only {}", hosts.join(", ")) };
-        // A pattern is no address.
-        let one = hosts.iter().find(|host| !host.contains('*'));
-        let port = address.rsplit_once(':').map_or("", |(_, port)| port);
-        let said = one.map(|one| if one.contains(':') { format!("[{one}]:{port}") } else { format!("{one}:{port}") });
-        let said = said.map_or_else(String::new, |said| format!("{}, or ", other(&said)));
-        let why = format!(
-            "others are told {address}, and the certificate names {named}: {said}issue it again with --host {host}"
-        );
-        Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
+        let unnamed = |unnamed: UnnamedAddress| unnamed.message(Some(&other));
+        tls.check_reached(address).map_err(|error| ErrorDetail::new(ErrorKind::InvalidArgument, unnamed(error)))
     }
 
     /// By which certificate this process talks, as it tells others; nothing without TLS.
@@ -185,12 +172,6 @@ impl Transport {
     }
 }
 
-/// The host of `host:port`, without the brackets of IPv6.
-fn host_of(address: &str) -> &str {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-}
-
 /// Connects to the first address of a name that answers; each has its share of the time.
 async fn reach(address: &str, timeout: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = lookup_host(address).await?.collect();
@@ -230,19 +211,5 @@ impl Service<Uri> for Connector {
             let connected = transport.connect(&address, &expected, Protocol::Grpc, timeout).await;
             connected.map(TokioIo::new)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_stand_before_their_ports() {
-        for (address, host) in
-            [("127.0.0.1:7101", "127.0.0.1"), ("[::1]:7101", "::1"), ("c1.example:7101", "c1.example")]
-        {
-            assert_eq!(host_of(address), host);
-        }
     }
 }

@@ -1,12 +1,13 @@
 //! Files that are replaced while a process runs with them.
 
-use crate::support::{authority, echo, identity, issue, issue_until, replace, shake, tls as open};
+use crate::support::{authority, echo, identity, issue, issue_at, issue_until, replace, shake, tls as open};
 use archon_certificates::{Authority, Issued};
-use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls};
+use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls, Transport};
 use rustls::pki_types::pem::PemObject as _;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -110,6 +111,44 @@ fn somebody_else_s_certificate_is_kept_out() {
     assert_eq!(tls.identity(), identity("node/athens"));
     let why = tls.not_taken().unwrap();
     assert!(why.contains("node/sparta") && why.contains("node/athens") && why.contains("restart"), "{why}");
+}
+
+#[test]
+fn renewal_without_the_advertised_host_is_rejected() {
+    let authority = authority();
+    let (directory, tls) = open(&issue(&authority, "node/athens"));
+    let before = end(&tls);
+    let transport = Transport::Tls(Arc::clone(&tls));
+    transport.check_reached("127.0.0.1:7211", |_| String::new()).unwrap();
+    let hosts = ["10.9.9.9".parse().unwrap()];
+    let elsewhere = authority.issue(&identity("node/athens"), &hosts, crate::support::DAY, SystemTime::now()).unwrap();
+    replace(directory.path(), &elsewhere);
+    tls.look_now();
+    assert_eq!(
+        tls.not_taken().as_deref(),
+        Some(
+            "others connect to 127.0.0.1:7211, and the certificate names only 10.9.9.9; issue it again with --host 127.0.0.1"
+        )
+    );
+    assert_eq!(end(&tls), before, "the old one is used");
+    assert!(tls.certificate().not_taken, "heartbeats report it");
+    replace(directory.path(), &renewed(&authority, "node/athens"));
+    tls.look_now();
+    assert!(tls.not_taken().is_none() && end(&tls) < before);
+}
+
+#[test]
+fn renewal_with_a_withdrawn_certificate_is_rejected() {
+    let authority = authority();
+    let (directory, tls) = open(&issue(&authority, "node/athens"));
+    let before = end(&tls);
+    let older = issue_at(&authority, "node/athens", SystemTime::now() - 2 * crate::support::DAY);
+    tls.withdraw([(identity("node/athens"), Some(SystemTime::now() - crate::support::DAY))].into());
+    replace(directory.path(), &older);
+    tls.look_now();
+    let why = tls.not_taken().unwrap();
+    assert!(why.contains("tls.crt") && why.contains("was withdrawn") && why.contains("issue it again"), "{why}");
+    assert_eq!(end(&tls), before, "the old one is used");
 }
 
 /// First everybody believes both, then gets a certificate of the new one, then believes the new one alone: at each step whoever is
