@@ -112,6 +112,24 @@ fn what_is_there_is_overwritten_only_to_renew_it() {
 }
 
 #[test]
+fn renewal_keeps_hosts_and_reports_dropped_ones() {
+    let root = with_authority();
+    let at = root.path();
+    archon(at, "cert node athens", 2).says(&["--host"]);
+    archon(at, "cert node athens --force", 2).says(&["--host"]);
+    archon(at, "cert node athens --host athens.example.org,10.0.0.7", 0);
+    let kept = archon(at, "cert node athens --force", 0);
+    assert!(!kept.stderr.contains("was reached"), "{kept:?}");
+    let hosts = |shown: &serde_json::Value| shown[0]["hosts"].clone();
+    let expected = serde_json::json!(["athens.example.org", "10.0.0.7"]);
+    assert_eq!(hosts(&archon(at, "cert show athens/tls.crt -o json", 0).json()), expected);
+    archon(at, "cert node athens --host 10.9.9.9 --force", 0).says(&[
+        "node/athens was reached at athens.example.org, 10.0.0.7, and is reached at 10.9.9.9",
+        "connections to athens.example.org, 10.0.0.7 will be refused",
+    ]);
+}
+
+#[test]
 fn a_request_is_signed_by_whoever_confirms_or_says_what_it_is_for() {
     let root = with_authority();
     let at = root.path();

@@ -29,7 +29,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon cert coordinator 1 --host c1.example.org --host 10.0.0.1
-  archon cert coordinator 1 --host c1.example.org,10.0.0.1 --force    renew it")]
+  archon cert coordinator 1 --force    renew it, for the same hosts")]
     Coordinator(CoordinatorCertArgs),
     /// Issue the certificate of a node.
     ///
@@ -38,7 +38,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon cert node athens --host athens.example.org --host 10.0.0.7
-  archon cert node athens --host athens.example.org,10.0.0.7 --out /etc/archon/tls-athens --force    renew it")]
+  archon cert node athens --out /etc/archon/tls-athens --force    renew it, for the same hosts")]
     Node(ServerArgs),
     /// Issue the certificate of a participant: a process of a service that owns partitions of lease tables.
     #[command(after_help = "\
@@ -149,8 +149,9 @@ pub(crate) struct TermArgs {
 /// Where a server is reached.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct HostArgs {
-    /// A name or an IP address under which others reach it, without a port; say it once for each.
-    #[arg(long = "host", value_name = "H", value_delimiter = ',', required = true)]
+    /// A name or an IP address under which others reach it, without a port; repeat it for each. With --force the hosts of the
+    /// certificate that is there are the default.
+    #[arg(long = "host", value_name = "H", value_delimiter = ',', required_unless_present = "force")]
     pub(crate) hosts: Vec<Host>,
 }
 

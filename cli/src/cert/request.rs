@@ -1,6 +1,6 @@
 //! `archon cert request | sign`: the key stays where it is.
 
-use super::issue::{say_if_cut_short, valid_for};
+use super::issue::{earlier_hosts, report_dropped_hosts, say_if_cut_short, valid_for};
 use super::summary;
 use super::{ending, hosts_of, hosts_text, path_text};
 use crate::args::{RequestArgs, SignArgs};
@@ -57,6 +57,7 @@ pub(super) fn sign(args: &SignArgs, output: &Output) -> Result<Exit, Failure> {
     let authority = Authority::load(&args.ca)?;
     let certificate_pem = authority.sign(&found, identity, hosts, valid_for(identity, &args.term), now)?;
     let out = args.out.clone().unwrap_or_else(|| args.file.with_extension("crt"));
+    let earlier = earlier_hosts(&out, identity, &args.term);
     write_certificate(&out, &certificate_pem, args.term.force)?;
     let made = summary::first(&out)?;
     if output.is_json() {
@@ -64,6 +65,7 @@ pub(super) fn sign(args: &SignArgs, output: &Output) -> Result<Exit, Failure> {
     } else {
         output.line(summary::issued_text(&made, &path_text(&out), now))?;
     }
+    report_dropped_hosts(identity, &earlier, &made.hosts, output);
     say_if_cut_short(identity, &args.term, &authority, now, output);
     output.talk(format!(
         "put it beside its key as {CERTIFICATE_FILE}, and {} as {AUTHORITIES_FILE}",
