@@ -105,12 +105,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What to do next, if there is anything to say.
     pub(crate) remedy: Option<String>,
+    /// The cause may disappear while the same command line stays right: a member waits for that at its start.
+    pub(crate) may_pass: bool,
 }
 
 impl Failure {
     /// A failure without a remedy.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, kind: exit.kind(), message: message.into(), remedy: None }
+        Self { exit, kind: exit.kind(), message: message.into(), remedy: None, may_pass: false }
     }
 
     /// The command line or the configuration is wrong.
@@ -121,6 +123,12 @@ impl Failure {
     /// Something failed that no other code names.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
+    }
+
+    /// Marks a failure whose cause may disappear without a change of the command line.
+    #[must_use]
+    pub(crate) fn that_may_pass(self) -> Self {
+        Self { may_pass: true, ..self }
     }
 
     /// As programs are told it.

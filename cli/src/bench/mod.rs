@@ -193,7 +193,7 @@ fn settled(measured: &Measured) -> Result<(), Failure> {
         format!("{} operations failed, {} of them by {kind}: {}", measured.failed, worst.count, worst.example);
     // Where most went well, what failed is a finding and not a reason to think that nobody is there.
     let exit = if measured.gave_up || measured.ops == 0 { exit } else { Exit::Failed };
-    Err(Failure { exit, kind: told, message, remedy })
+    Err(Failure { kind: told, remedy, ..Failure::new(exit, message) })
 }
 
 /// A line on a terminal that says every second how fast it goes.

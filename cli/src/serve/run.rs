@@ -10,11 +10,13 @@ use crate::stalls;
 use archon_console::{Console, ConsoleConfig};
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, FirstStart, IdentityError};
 use archon_kvstore_node::engine::EngineError;
-use archon_kvstore_node::{IdentityError as NodeIdentityError, NodeError, SessionError};
+use archon_kvstore_node::{IdentityError as NodeIdentityError, NodeConfig, NodeError, SessionError};
 use archon_local_cluster::end_with_parent;
 use archon_security::Refusals;
 use archon_types::Failover;
+use parking_lot::Mutex;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,37 +29,39 @@ fn keep_private() {
 
 /// `archon coordinator`
 pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let settings = CoordinatorSettings::resolve(args, connection)?;
-    check_timers(&settings)?;
     keep_private();
     let log = log::start(&args.log, "archon-coordinator")?;
     end_with_parent()?;
     files::raise_limit();
-    for warning in settings.warnings() {
-        tracing::warn!("{warning}");
-    }
-    // Whom the console refuses stands in the coordinator's audit file.
-    let refusals = Arc::<Refusals>::default();
-    let console = settings.http_listen.map(|listen| console(listen, &settings, Arc::clone(&refusals))).transpose()?;
-    let config = coordinator_config(settings);
-    let deadline = archon_coordinator::STOP_DEADLINE + archon_console::STOP_DEADLINE;
-    serve(&log, deadline, |stop, service_manager| async move {
-        // A quorum is made when all its coordinators run: one that said so only then would hold up the start of the others.
-        let serving = |ready| service_manager.follow(ready, ReadyWhen::Serving, &stop);
-        let outcome =
-            archon_coordinator::run(config, refusals, stop.clone(), serving).await.map_err(coordinator_failure);
-        if let Some(console) = console {
-            console.close().await;
+    let resolve = || CoordinatorSettings::resolve(args, connection);
+    let deadline = |_: &_| archon_coordinator::STOP_DEADLINE + archon_console::STOP_DEADLINE;
+    serve(&log, resolve, deadline, |settings, stop, service_manager| {
+        check_timers(&settings)?;
+        for warning in settings.warnings() {
+            tracing::warn!("{warning}");
         }
-        outcome
+        // Whom the console refuses stands in the coordinator's audit file.
+        let refusals = Arc::<Refusals>::default();
+        let console =
+            settings.http_listen.map(|listen| console(listen, &settings, Arc::clone(&refusals))).transpose()?;
+        let config = coordinator_config(settings);
+        Ok(async move {
+            // A quorum is made when all its coordinators run: one that said so only then would hold up the start of the others.
+            let serving = |ready| service_manager.follow(ready, ReadyWhen::Serving, &stop);
+            let outcome =
+                archon_coordinator::run(config, refusals, stop.clone(), serving).await.map_err(coordinator_failure);
+            if let Some(console) = console {
+                console.close().await;
+            }
+            outcome
+        })
     })
 }
 
 /// Refuses to found a cluster that fails over fast on a machine that lets such leases end. Whoever runs already has found out, and
 /// whoever names the time-outs one by one knows better.
 fn check_timers(settings: &CoordinatorSettings) -> Result<(), Failure> {
-    let is_new = || std::fs::read_dir(&settings.data_dir).map_or(true, |mut entries| entries.next().is_none());
-    if settings.failover != Some(Failover::Fast) || !is_new() {
+    if settings.failover != Some(Failover::Fast) || !is_new(&settings.data_dir) {
         return Ok(());
     }
     match stalls::too_long(settings.cluster.timing, stalls::longest(stalls::WATCHED)) {
@@ -69,16 +73,24 @@ fn check_timers(settings: &CoordinatorSettings) -> Result<(), Failure> {
     }
 }
 
+/// Reports whether a directory is absent or holds nothing but what a new file system has at its root.
+fn is_new(directory: &Path) -> bool {
+    let is_own = |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == "lost+found");
+    std::fs::read_dir(directory).map_or(true, |mut entries| entries.all(is_own))
+}
+
 /// `archon node` without a verb.
 pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let config = node_config(args, connection)?;
     keep_private();
     let log = log::start(&args.log, "archon-node")?;
     end_with_parent()?;
     files::raise_limit();
-    serve(&log, config.stop_deadline(), |stop, service_manager| async move {
-        let listening = |ready| service_manager.follow(ready, ReadyWhen::TakingPart, &stop);
-        archon_kvstore_node::run(config, stop.clone(), listening).await.map_err(node_failure)
+    let resolve = || node_config(args, connection);
+    serve(&log, resolve, NodeConfig::stop_deadline, |config, stop, service_manager| {
+        Ok(async move {
+            let listening = |ready| service_manager.follow(ready, ReadyWhen::TakingPart, &stop);
+            archon_kvstore_node::run(config, stop.clone(), listening).await.map_err(node_failure)
+        })
     })
 }
 
@@ -207,11 +219,46 @@ impl StopSignals {
 /// How long what a part left behind on a blocking thread may keep the process alive after its orderly end.
 const LEFT_BEHIND_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Runs `work` with a token that the first SIGTERM or SIGINT cancels; a stop in order then takes `deadline` at most.
+/// How often the settings are resolved again while something that they need cannot be used yet.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the log repeats what the start waits for.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Resolves the settings of a member. A failure that may pass is logged and retried, since service managers take the exit code of a
+/// wrong configuration for final. Returns nothing once `stop` is cancelled.
+async fn settle<S>(
+    resolve: impl Fn() -> Result<S, Failure>,
+    stop: &CancellationToken,
+    service_manager: &ServiceManager,
+) -> Result<Option<S>, Failure> {
+    let mut reported = None::<tokio::time::Instant>;
+    loop {
+        let failure = match resolve() {
+            Err(failure) if failure.may_pass => failure,
+            settled => return settled.map(Some),
+        };
+        if reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) {
+            tracing::warn!("the start waits until this passes: {}", failure.message);
+            reported = Some(tokio::time::Instant::now());
+        }
+        service_manager.waits(&failure.message);
+        tokio::select! {
+            () = stop.cancelled() => return Ok(None),
+            () = tokio::time::sleep(RETRY_INTERVAL) => {}
+        }
+    }
+}
+
+/// Runs `work` with the settings and a token that the first SIGTERM or SIGINT cancels; a stop in order then takes `deadline` at most.
 /// Another signal, a second or more later, ends the process at once.
-fn serve<W, F>(log: &Log, deadline: Duration, work: W) -> Result<Exit, Failure>
+fn serve<S, W, F>(
+    log: &Log,
+    resolve: impl Fn() -> Result<S, Failure>,
+    deadline: impl FnOnce(&S) -> Duration,
+    work: W,
+) -> Result<Exit, Failure>
 where
-    W: FnOnce(CancellationToken, Arc<ServiceManager>) -> F,
+    W: FnOnce(S, CancellationToken, Arc<ServiceManager>) -> Result<F, Failure>,
     F: Future<Output = Result<(), Failure>>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -219,20 +266,29 @@ where
         .thread_name("archon")
         .build()
         .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
-    let outcome = runtime.block_on(async {
-        let stop = CancellationToken::new();
-        let service_manager = ServiceManager::of_this_process();
-        let stopping = {
-            let (stop, service_manager) = (stop.clone(), Arc::clone(&service_manager));
-            move || {
-                stop.cancel();
-                service_manager.stopping(deadline + LEFT_BEHIND_DEADLINE);
-            }
-        };
+    let (stop, service_manager) = (CancellationToken::new(), ServiceManager::of_this_process());
+    // A start that waits has nothing to stop.
+    let stop_deadline = Arc::new(Mutex::new(Duration::ZERO));
+    let stopping = {
+        let (stop, service_manager) = (stop.clone(), Arc::clone(&service_manager));
+        let stop_deadline = Arc::clone(&stop_deadline);
+        move || {
+            stop.cancel();
+            service_manager.stopping(*stop_deadline.lock() + LEFT_BEHIND_DEADLINE);
+        }
+    };
+    let settled = runtime.block_on(async {
         let watcher = tokio::spawn(watch_signals(stopping, log.last_words())?);
         // From here on it can be told to stop.
+        Ok::<_, Failure>((watcher, settle(resolve, &stop, &service_manager).await?))
+    });
+    let outcome = settled.and_then(|(watcher, settings)| {
+        let Some(settings) = settings else { return Ok(()) };
+        *stop_deadline.lock() = deadline(&settings);
         service_manager.starting();
-        let outcome = work(stop, service_manager).await;
+        // Outside of the runtime: parts of the work bring a runtime of their own.
+        let work = work(settings, stop, service_manager)?;
+        let outcome = runtime.block_on(work);
         watcher.abort();
         outcome
     });
@@ -296,6 +352,37 @@ mod tests {
         let io =
             IdentityError::Io { action: "write", path: "/data".into(), source: std::io::ErrorKind::StorageFull.into() };
         assert_eq!(coordinator_failure(io.into()).exit, Exit::Failed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn start_waits_for_a_failure_that_may_pass() {
+        let (tries, stop) = (std::cell::Cell::new(0), CancellationToken::new());
+        let resolve = || {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                1..=2 => Err(Failure::usage("no key yet", "").that_may_pass()),
+                3 => Ok("settings"),
+                _ => Err(Failure::usage("wrong for good", "")),
+            }
+        };
+        let service_manager = ServiceManager::of_this_process();
+        let settled = settle(resolve, &stop, &service_manager).await;
+        assert_eq!((settled, tries.get()), (Ok(Some("settings")), 3));
+        let ended = settle(resolve, &stop, &service_manager).await;
+        assert_eq!(ended.map_err(|failure| failure.exit), Err(Exit::Usage));
+        stop.cancel();
+        let waits = || Err::<(), _>(Failure::usage("no key yet", "").that_may_pass());
+        assert_eq!(settle(waits, &stop, &service_manager).await, Ok(None), "a stop ends the wait");
+    }
+
+    #[test]
+    fn root_of_a_new_file_system_is_a_new_directory() {
+        let root = tempfile::tempdir().expect("a directory");
+        assert!(is_new(&root.path().join("absent")) && is_new(root.path()));
+        std::fs::create_dir(root.path().join("lost+found")).expect("made");
+        assert!(is_new(root.path()));
+        std::fs::write(root.path().join("raft"), "").expect("written");
+        assert!(!is_new(root.path()));
     }
 
     /// `timeout 6 archon node …` signals its child and then the child's group.

@@ -54,6 +54,11 @@ impl ServiceManager {
         self.status("opens its data directory and reads its log");
     }
 
+    /// The start waits for something.
+    pub(super) fn waits(&self, why: &str) {
+        self.status(&format!("waits: {why}"));
+    }
+
     /// From now on asks the member, until `stop`, whether it takes part in its cluster: says that the process is started
     /// when it is, and what it waits for whenever that changes.
     pub(super) fn follow(
@@ -87,7 +92,7 @@ impl ServiceManager {
         }
         match ready {
             Ok(()) => self.status("takes part in its cluster"),
-            Err(why) => self.status(&format!("waits: {why}")),
+            Err(why) => self.waits(why),
         }
     }
 
