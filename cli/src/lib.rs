@@ -24,6 +24,8 @@ mod serve;
 #[cfg(feature = "otlp")]
 mod spans;
 mod stalls;
+mod terminal;
+mod text_input;
 mod version;
 mod wanted;
 
@@ -225,8 +227,8 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
             let value = kv::value_of(&value)?;
             kv::put(&key, value, &connect.await?, &output).await
         }
-        KvVerb::Get { key, stale: false } => kv::get(&key, &connect.await?, &output).await,
-        KvVerb::Get { key, stale: true } => kv::get_stale(&key, &connect.await?, &output).await,
+        KvVerb::Get { key, stale: false, raw } => kv::get(&key, raw, &connect.await?, &output).await,
+        KvVerb::Get { key, stale: true, raw } => kv::get_stale(&key, raw, &connect.await?, &output).await,
         KvVerb::Del { key } => kv::delete(&key, &connect.await?, &output).await,
         KvVerb::Cas { key, value, revision } => {
             let value = kv::value_of(&value)?;

@@ -1,6 +1,7 @@
 //! What reaches the reader: data on standard output (a table or one JSON document), talk on standard error.
 
 use crate::exit::Failure;
+use crate::terminal;
 pub(crate) use archon_types::text::bytes_text;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
@@ -80,7 +81,8 @@ impl Output {
     pub(crate) fn json_text<T: Serialize + ?Sized>(&self, document: &T) -> Result<String, Failure> {
         let spread = self.terminal && !self.watching;
         let text = if spread { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
-        text.map_err(|error| Failure::failed(format!("building the JSON document: {error}")))
+        let text = text.map_err(|error| Failure::failed(format!("building the JSON document: {error}")))?;
+        Ok(if self.terminal { terminal::escaped_json(text) } else { text })
     }
 
     /// Prints one line of data.
@@ -108,14 +110,18 @@ impl Output {
         self.talk(failure.to_string());
     }
 
-    /// Prints bytes as they are, with a newline after them only on a terminal.
+    /// Prints a value: byte for byte, but on a terminal, unless it is to be `raw`, with everything escaped that would command it,
+    /// and with a newline after it.
     ///
     /// # Errors
     /// When standard output cannot be written.
-    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn value(&self, bytes: &[u8], raw: bool) -> Result<(), Failure> {
         PRINTED.store(true, Ordering::Relaxed);
         let mut out = std::io::stdout().lock();
-        out.write_all(bytes)?;
+        match self.terminal && !raw {
+            true => out.write_all(terminal::escaped(bytes).as_bytes())?,
+            false => out.write_all(bytes)?,
+        }
         if self.terminal {
             out.write_all(b"\n")?;
         }

@@ -2,6 +2,7 @@
 
 use crate::documents::{Node, Plan, Status};
 use crate::exit::{Exit, Failure};
+use crate::text_input;
 use crate::wanted::in_words;
 use archon_client::{Admin, Move, TableSummary, Unmet, Version};
 use archon_types::ErrorKind;
@@ -63,8 +64,8 @@ impl PlanFile {
         if size > PLAN_BYTES_MAX {
             return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(&text).map_err(|error| {
+        let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        serde_json::from_str(text_input::decode(&bytes).map_err(wrong)?).map_err(|error| {
             let problem = in_words(&error.to_string());
             wrong(format!("this is no plan, or one of another version of archon: {problem}"))
         })

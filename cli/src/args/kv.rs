@@ -34,6 +34,8 @@ Examples:
         value: String,
     },
     /// Print the value of a key, alone and byte for byte; exit 3 if there is none.
+    ///
+    /// On a terminal, control characters and bytes that are not UTF-8 are escaped unless --raw is given.
     #[command(after_help = "\
 Examples:
   archon kv get city/1
@@ -46,6 +48,9 @@ Examples:
         /// Read at any copy, leader or not: what was committed as of some revision, which may be long ago.
         #[arg(long)]
         stale: bool,
+        /// Print the bytes as they are, also on a terminal, which obeys what they command.
+        #[arg(long)]
+        raw: bool,
     },
     /// Remove a key; exit 3 if there was none.
     #[command(visible_alias = "delete", after_help = "Examples:\n  archon kv del city/1")]

@@ -4,6 +4,7 @@ use super::{check_key, condition_failed, shown};
 use crate::documents::{Outcome, ValueText};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
+use crate::text_input;
 use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision};
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_value};
 use bytes::Bytes;
@@ -38,9 +39,8 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
     if text.len() as u64 > TEXT_BYTES_MAX {
         return Err(too_large(&format!("{name} is too long for one batch")));
     }
-    let text = std::str::from_utf8(&text).map_err(|error| {
-        let line = text[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Failure::usage(format!("{name}, line {line}: not UTF-8"), "write bytes that are no text with `archon kv put`")
+    let text = text_input::decode(&text).map_err(|problem| {
+        Failure::usage(format!("{name}: {problem}"), "write bytes that are no text with `archon kv put`")
     })?;
     parse(text, &name)
 }

@@ -6,6 +6,7 @@ use crate::args::ExportArgs;
 use crate::documents::Exported;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::terminal::TerminalWriter;
 use archon_client::Client;
 use futures::TryStreamExt as _;
 use std::fs::File;
@@ -35,7 +36,9 @@ pub(crate) fn check(args: &ExportArgs, output: &Output) -> Result<(), Failure> {
 /// Writes them, page after page.
 pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let Some(path) = &args.to else {
-        let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
+        let stdout: Box<dyn Write> =
+            if output.terminal { Box::new(TerminalWriter::new(io::stdout())) } else { Box::new(io::stdout()) };
+        let out = BufWriter::with_capacity(BUFFER_BYTES, stdout);
         let (out, progress) = rows(args, out, client, output).await?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
         output.talk(progress.text());

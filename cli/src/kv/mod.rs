@@ -78,28 +78,28 @@ pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Outp
 }
 
 /// Prints a value, alone. That there is none is a document like any other, and the exit code says so as well.
-pub(crate) async fn get(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn get(key: &str, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let found = client.get(key).await?;
     let document = key_document(key, found.as_ref());
-    shown_alone(key, found, &document, output)
+    shown_alone(key, found, raw, &document, output)
 }
 
 /// As [`get`], of what any copy shows; as of when is said on standard error.
-pub(crate) async fn get_stale(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn get_stale(key: &str, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let StaleValue { value, as_of, address } = client.get_stale(key).await?;
     let (as_of, document) = (as_of.get(), key_document(key, value.as_ref()));
     if !output.is_json() {
         output.talk(format!("as of revision {as_of} of its partition, at {address}; it may have changed since"));
     }
     let document = Key { as_of_revision: Some(as_of), address: Some(address), ..document };
-    shown_alone(key, value, &document, output)
+    shown_alone(key, value, raw, &document, output)
 }
 
-fn shown_alone(key: &str, found: Option<Value>, document: &Key, output: &Output) -> Result<Exit, Failure> {
+fn shown_alone(key: &str, found: Option<Value>, raw: bool, document: &Key, output: &Output) -> Result<Exit, Failure> {
     if output.is_json() {
         output.json(document)?;
     } else if let Some(found) = &found {
-        output.raw(&found.value)?;
+        output.value(&found.value, raw)?;
     }
     if found.is_some() { Ok(Exit::Done) } else { Err(absent(key)) }
 }

@@ -1,6 +1,7 @@
 //! The TOML file of a serving process: read, checked key by key, every error with file, line and remedy.
 
 use crate::exit::Failure;
+use crate::text_input;
 use crate::wanted::in_words;
 use archon_types::Setting;
 use serde::Deserialize;
@@ -63,7 +64,8 @@ impl ConfigFile {
         if size > FILE_BYTES_MAX {
             return Err(unreadable(format!("it has {size} bytes; at most {FILE_BYTES_MAX} are read")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+        let text = text_input::decode(&bytes).map_err(unreadable)?.to_owned();
         Ok(Self { path: path.to_owned(), text })
     }
 

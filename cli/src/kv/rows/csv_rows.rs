@@ -1,5 +1,6 @@
 //! CSV with a header, as RFC 4180 has it.
 
+use super::quotes::Quotes;
 use super::{ROW_BYTES_MAX, Row};
 use crate::documents::ValueText;
 use csv::{ByteRecord, ErrorKind, ReaderBuilder, Writer, WriterBuilder};
@@ -32,7 +33,7 @@ fn io_error(error: csv::Error) -> io::Error {
 struct Counted<R> {
     file: R,
     since_row: usize,
-    quotes: u64,
+    quotes: Quotes,
     last: u8,
     ended: bool,
 }
@@ -45,7 +46,7 @@ impl<R: Read> Read for Counted<R> {
         let count = self.file.read(buffer)?;
         let read = &buffer[..count];
         self.since_row += count;
-        self.quotes += read.iter().filter(|byte| **byte == b'"').count() as u64;
+        self.quotes.follow(read);
         match read.last() {
             Some(last) => self.last = *last,
             None => self.ended = true,
@@ -57,16 +58,14 @@ impl<R: Read> Read for Counted<R> {
 impl<R> Counted<R> {
     /// What is wrong with the end, if it was reached: whoever cuts a file off leaves a value that is too short, and neither a line nor a
     /// quoted field that ends.
-    fn cut_off(&self) -> Option<&'static str> {
-        match self.ended {
-            true if !self.quotes.is_multiple_of(2) => {
-                Some("a quote (\") is not closed, or stands in a field that is not in quotes")
-            }
-            true if !matches!(self.last, b'\n' | b'\r') => {
-                Some("the last line does not end: the file may have been cut off; add a line break if it is whole")
-            }
-            _ => None,
+    fn cut_off(&self) -> Option<String> {
+        const NO_LINE_BREAK: &str =
+            "the last line does not end: the file may have been cut off; add a line break if it is whole";
+        if !self.ended {
+            return None;
         }
+        let no_line_break = || (!matches!(self.last, b'\n' | b'\r')).then(|| NO_LINE_BREAK.to_owned());
+        self.quotes.open_at_end().or_else(no_line_break)
     }
 }
 
@@ -88,15 +87,15 @@ struct Columns {
 impl<R: Read> CsvRows<R> {
     /// Reads the header.
     pub(super) fn new(file: R) -> Result<Self, (u64, String)> {
-        let counted = Counted { file, since_row: 0, quotes: 0, last: b'\n', ended: false };
+        let counted = Counted { file, since_row: 0, quotes: Quotes::new(), last: b'\n', ended: false };
         let mut reader = ReaderBuilder::new().has_headers(false).from_reader(counted);
         let mut record = ByteRecord::new();
         let header = reader.read_byte_record(&mut record).map_err(|error| (1, error.to_string()))?;
         if !header {
             return Err((1, "a header is missing: key,value,value_hex".to_owned()));
         }
-        if let Some(why) = reader.get_ref().cut_off() {
-            return Err((1, why.to_owned()));
+        if let Some(why) = broken(&reader) {
+            return Err((1, why));
         }
         let columns = columns(&record).map_err(|why| (1, why))?;
         Ok(Self { reader, columns, record })
@@ -107,18 +106,18 @@ impl<R: Read> CsvRows<R> {
         self.reader.get_mut().since_row = 0;
         let begin = self.reader.position().line();
         match self.reader.read_byte_record(&mut self.record) {
-            Ok(false) => self.reader.get_ref().cut_off().map(|why| (begin, Err(why.to_owned()))),
+            Ok(false) => self.reader.get_ref().cut_off().map(|why| (begin, Err(why))),
             Ok(true) => {
                 let line = self.record.position().map_or(begin, csv::Position::line);
-                let row = match self.reader.get_ref().cut_off() {
-                    Some(why) => Err(why.to_owned()),
+                let row = match broken(&self.reader) {
+                    Some(why) => Err(why),
                     None => self.row(),
                 };
                 Some((line, row))
             }
             Err(error) => {
                 let line = error.position().map_or(begin, csv::Position::line);
-                Some((line, Err(problem(error))))
+                Some((line, Err(broken(&self.reader).unwrap_or_else(|| problem(error)))))
             }
         }
     }
@@ -131,6 +130,13 @@ impl<R: Read> CsvRows<R> {
         let (value, hex) = (self.columns.value.map(field).transpose()?, self.columns.value_hex.map(field).transpose()?);
         Row::of(field(self.columns.key)?, value, hex)
     }
+}
+
+/// Returns what breaks the rules of CSV up to the end of the record that was just read.
+fn broken<R: Read>(reader: &csv::Reader<Counted<R>>) -> Option<String> {
+    let counted = reader.get_ref();
+    let violation = counted.quotes.violation_before(reader.position().byte());
+    violation.map(str::to_owned).or_else(|| counted.cut_off())
 }
 
 fn columns(header: &ByteRecord) -> Result<Columns, String> {

@@ -3,6 +3,7 @@
 
 mod csv_rows;
 mod json_rows;
+mod quotes;
 mod read;
 
 pub(crate) use read::{Bad, Rows, open};
@@ -182,6 +183,13 @@ mod tests {
             (RowFormat::Csv, "key,value\na,1\nb\n", 3, "1 field"),
             (RowFormat::Csv, "key,value\na,1\nb,2", 3, "cut off"),
             (RowFormat::Csv, "key,value\na,\"1\n2\nb,2\n", 2, "not closed"),
+            (RowFormat::Csv, "key,value\na,\"1\nb,2\nc,\"3\n", 2, "the quote on line 4 that closes"),
+            (RowFormat::Csv, "key,value\na,1\nb,\"two b\" is the text\n", 3, "text follows the quote"),
+            (RowFormat::Csv, "key,value\n\"a\"b,1\n", 2, "text follows the quote"),
+            (RowFormat::Csv, "key,value\na,5\" pipe\nb,6\" pipe\n", 2, "not in quotes"),
+            (RowFormat::Csv, "\u{feff}\"key\",\"value\"x\na,1\n", 1, "text follows the quote"),
+            (RowFormat::Csv, "k\0e\0y\0,\0", 1, "UTF-16"),
+            (RowFormat::Jsonl, "{\0\"\0", 1, "UTF-16"),
             (RowFormat::Csv, "key,value_hex\na,zz\n", 2, "hexadecimal"),
             (RowFormat::Csv, "value\n1\n", 1, "no column `key`"),
             (RowFormat::Csv, "key,valeu\na,1\n", 1, "valeu"),

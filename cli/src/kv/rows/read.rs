@@ -3,6 +3,7 @@
 use super::csv_rows::CsvRows;
 use super::{ROW_BYTES_MAX, Row, json_rows};
 use crate::args::RowFormat;
+use crate::text_input::{BEGIN_BYTES, utf16_problem};
 use std::io::{self, BufRead, BufReader, Read};
 
 /// A line that is no row.
@@ -16,9 +17,12 @@ pub(crate) struct Bad {
 
 /// The rows of a file, each with the line on which it begins. After one that is bad there is none.
 pub(crate) struct Rows<R> {
-    from: From<R>,
+    from: From<Begun<R>>,
     over: bool,
 }
+
+/// A file of which the first bytes were read already.
+type Begun<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 enum From<R> {
     Json {
@@ -31,7 +35,14 @@ enum From<R> {
 }
 
 impl<R: Read> Rows<R> {
-    pub(crate) fn new(format: RowFormat, file: R) -> Self {
+    pub(crate) fn new(format: RowFormat, mut file: R) -> Self {
+        let mut begin = Vec::new();
+        let read = file.by_ref().take(BEGIN_BYTES as u64).read_to_end(&mut begin);
+        let problem = read.err().map(|error| format!("it cannot be read: {error}"));
+        if let Some(why) = problem.or_else(|| utf16_problem(&begin).map(str::to_owned)) {
+            return Self { from: From::Bad(Some(Bad { line: 1, why })), over: false };
+        }
+        let file = io::Cursor::new(begin).chain(file);
         let from = match format {
             RowFormat::Jsonl => From::Json { file: BufReader::new(file), line: 0 },
             RowFormat::Csv => match CsvRows::new(file) {
