@@ -5,6 +5,8 @@
 use crate::block::{FORMAT, FileSum};
 use crate::error::BackupError;
 use archon_client::{Bytes, Holds, KeyRange, KeysBy, TableSummary, Word};
+use archon_types::limits::check_name;
+use archon_types::text::plain;
 use crc32c::crc32c;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -119,6 +121,12 @@ impl Manifest {
 
     /// Checks that the pieces of each table are all of it, none twice.
     pub(crate) fn check(&self) -> Result<(), BackupError> {
+        for text in [&self.archon_version, &self.cluster_id] {
+            if plain(text) != text.as_str() {
+                let what = format!("{:?} holds control characters", plain(text));
+                return Err(BackupError::damaged(MANIFEST, None, what));
+            }
+        }
         self.tables.iter().try_for_each(TableBackup::check)
     }
 }
@@ -142,6 +150,9 @@ impl TableBackup {
     fn check(&self) -> Result<(), BackupError> {
         let damaged = |what: String| Err(BackupError::damaged(MANIFEST, None, what));
         let name = &self.table.name;
+        if let Err(error) = check_name("table", name) {
+            return damaged(error.message);
+        }
         let inside = |piece: &Piece| piece.file.strip_prefix(DATA).is_some_and(|file| !file.contains('/'));
         if let Some(piece) = self.pieces.iter().find(|piece| !inside(piece)) {
             return damaged(format!("{:?} is no file of a backup", piece.file));
@@ -163,8 +174,9 @@ impl TableBackup {
             }
             return if next.is_none() { Ok(()) } else { damaged(format!("the last keys of table {name} are missing")) };
         }
-        let numbers: Vec<u32> = self.pieces.iter().map(|piece| piece.partition).collect();
-        if numbers != (0..self.table.partitions_total).collect::<Vec<_>>() {
+        // The total is whatever the file says: it is compared, and nothing is allocated by it.
+        let found = self.pieces.iter().map(|piece| piece.partition);
+        if !found.eq(0..self.table.partitions_total) {
             return damaged(format!("table {name} does not have each of its partitions once"));
         }
         Ok(())

@@ -77,6 +77,19 @@ fn pieces_that_are_not_the_whole_table_are_found() {
 }
 
 #[test]
+fn manifest_of_a_stranger_neither_allocates_nor_commands_a_terminal() {
+    let mut huge = table(KeysBy::Hash, u32::MAX, vec![piece(0, "", None)]);
+    assert!(manifest(vec![huge.clone()]).check().is_err());
+    huge.table.partitions_total = 1;
+    manifest(vec![huge.clone()]).check().unwrap();
+    huge.table.name = "a\u{1b}]0;title".into();
+    let named = manifest(vec![huge]).check().unwrap_err().to_string();
+    assert!(named.contains("table name") && !named.contains('\u{1b}'), "{named}");
+    let version = Manifest { archon_version: "1\u{9b}2J".into(), ..manifest(vec![]) }.check().unwrap_err().to_string();
+    assert!(version.contains("control characters") && !version.contains('\u{9b}'), "{version}");
+}
+
+#[test]
 fn keys_of_any_bytes_are_kept() {
     for bytes in [&[][..], &[0], &[255, 0, 16], b"key"] {
         assert_eq!(unhex(&hex(bytes)).as_deref(), Some(bytes));

@@ -28,6 +28,8 @@ use place::Place;
 const WHOLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The file, or object, that keeps two writers apart.
 const LOCK: &str = archon_durable::LOCK_FILE;
+/// The directory that a new ext4 file system holds at its root.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// A place for a backup.
 #[derive(Clone, Debug)]
@@ -94,10 +96,10 @@ impl Store {
         }
     }
 
-    /// Whether nothing is there, but for a lock.
+    /// Whether nothing is there, but for a lock and what a new file system holds.
     pub(crate) async fn is_empty(&self) -> Result<bool, BackupError> {
         let found = self.list("").await?;
-        Ok(found.iter().all(|name| name == LOCK))
+        Ok(found.iter().all(|name| name == LOCK || name == LOST_AND_FOUND))
     }
 
     /// The backup in which this place is, if it is in one: what is written there would be taken for a part of that.

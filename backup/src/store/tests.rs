@@ -96,6 +96,16 @@ async fn what_is_there_is_listed_read_written_over_and_deleted() {
 }
 
 #[tokio::test]
+async fn root_of_a_new_file_system_is_empty() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::at(root.path().to_str().unwrap()).unwrap();
+    std::fs::create_dir(root.path().join("lost+found")).unwrap();
+    assert!(store.is_empty().await.unwrap());
+    std::fs::write(root.path().join("other"), "").unwrap();
+    assert!(!store.is_empty().await.unwrap());
+}
+
+#[tokio::test]
 async fn two_took_the_same_place() {
     for (store, _directory) in places() {
         let held = store.hold(&Progress::default()).await.unwrap();
