@@ -1,34 +1,31 @@
 //! `archon node drain`.
 
+use super::each;
 use super::node::check;
-use super::operate::{look, refused, say_maintenance_over};
+use super::operate::{look, refused, refused_for, say_maintenance_over};
 use super::wait::{Waited, Watched, wait};
 use super::words::words;
 use crate::args::DrainArgs;
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, DrainCheck, ErrorKind, NodeGoal};
+use archon_client::{Admin, DrainCheck, ErrorKind, NodeCheck, NodeGoal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
 /// How often a drain is asked for again because other nodes changed between judging and beginning it.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Empties nodes, and waits for it if asked to. All of several begin before any is waited for, so that the copies of none go
-/// to another one of them; one that cannot be drained ends the command, and names those that were begun.
+/// Empties nodes, and waits for it if asked to. All of several are judged before any begins, and begin before any is waited for, so that
+/// the copies of none go to another one of them. Each may be drained alone, and not all together: the failure reports which ones were begun.
 pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let names = &args.nodes.names;
+    let judged = each::judge(names, async |name: &str| judge(&check(name, admin).await?, args, refused));
+    judged.await?;
     let mut begun: Vec<(Node, DrainCheck)> = Vec::new();
-    for name in &args.nodes.names {
-        match begin_drain(name, args, admin, output).await {
-            Ok(one) => begun.push(one),
-            Err(failure) if begun.is_empty() || args.dry_run => return Err(failure),
-            Err(failure) => {
-                let names: Vec<&str> = begun.iter().map(|(node, _)| node.name.as_str()).collect();
-                let message = format!("{}; {} is being drained", failure.message, names.join(", "));
-                return Err(Failure { message, ..failure });
-            }
-        }
+    for (at, name) in names.iter().enumerate() {
+        let one = begin_drain(name, args, admin, output).await;
+        begun.push(one.map_err(|failure| if args.dry_run { failure } else { each::partly(failure, names, at) })?);
     }
     for (node, drain) in begun {
         if !finish_drain(&node, drain, args, admin, output).await? {
@@ -36,6 +33,15 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
         }
     }
     Ok(Exit::Done)
+}
+
+/// Rejects a drain that the cluster would refuse. One that is under way goes on whatever became of the others.
+fn judge(found: &NodeCheck, args: &DrainArgs, refused: fn(&str, &[String]) -> Failure) -> Result<(), Failure> {
+    let already = found.node.goal == NodeGoal::Drain;
+    match found.drain.obstacles.is_empty() || (already && !args.dry_run) {
+        true => Ok(()),
+        false => Err(refused(&format!("{} cannot be drained", found.node.name), &found.drain.obstacles)),
+    }
 }
 
 async fn begin_drain(
@@ -48,11 +54,8 @@ async fn begin_drain(
     let (node, drain) = loop {
         let found = check(name, admin).await?;
         let name = &found.node.name;
-        let already = found.node.goal == NodeGoal::Drain;
-        if !found.drain.obstacles.is_empty() && (args.dry_run || !already) {
-            return Err(refused(&format!("{name} cannot be drained"), &found.drain.obstacles));
-        }
-        if args.dry_run || already {
+        judge(&found, args, refused_for)?;
+        if args.dry_run || found.node.goal == NodeGoal::Drain {
             break (found.node, found.drain);
         }
         match admin.set_node(name, NodeGoal::Drain).await {

@@ -5,6 +5,7 @@ pub(crate) mod alter;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod drain;
+mod each;
 pub(crate) mod events;
 mod leaderless;
 pub(crate) mod merge;

@@ -1,5 +1,6 @@
 //! `archon node cordon | uncordon | undrain | remove | lost`.
 
+use super::each;
 use super::node::check;
 use super::words::words;
 use crate::args::{LostArgs, NodeNamesArgs, RemoveArgs};
@@ -10,30 +11,31 @@ use archon_client::{Admin, NodeGoal, NodeLoss};
 
 /// Gives nodes nothing new.
 pub(crate) async fn cordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    for name in &args.names {
-        cordon_one(name, admin, output).await?;
-    }
+    let judged = each::judge(&args.names, async |name: &str| {
+        let node = look(name, admin).await?;
+        if node.goal == NodeGoal::Drain {
+            let remedy = format!("to keep it as it is: `archon node undrain {name}`, then `archon node cordon {name}`");
+            return Err(Failure::new(Exit::Refused, format!("{name} is being emptied")).with_remedy(remedy));
+        }
+        Ok(node)
+    });
+    let order = async |_: &str, node| cordon_one(node, admin, output).await;
+    each::act(&args.names, judged.await?, order).await?;
     Ok(Exit::Done)
 }
 
-async fn cordon_one(name: &str, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let node = look(name, admin).await?;
+async fn cordon_one(node: Node, admin: &Admin, output: &Output) -> Result<(), Failure> {
     let name = &node.name;
-    if node.goal == NodeGoal::Drain {
-        let remedy = format!("to keep it as it is: `archon node undrain {name}`, then `archon node cordon {name}`");
-        return Err(Failure::new(Exit::Refused, format!("{name} is being emptied")).with_remedy(remedy));
-    }
     admin.set_node(name, NodeGoal::Cordon).await?;
     if output.is_json() {
         let (goal, copies_held) = (Some(NodeGoal::Cordon.into()), Some(node.copies_held));
-        output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) })?;
-        return Ok(Exit::Done);
+        return output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) });
     }
     output
         .line(format!("{name} is cordoned: it keeps {} and gets nothing new", words(&node).count(node.copies_held)))?;
     say_maintenance_over(&node, output);
     output.talk(format!("undo: archon node uncordon {name}"));
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// What is wanted of a node now takes the place of its maintenance.
@@ -45,22 +47,23 @@ pub(super) fn say_maintenance_over(before: &Node, output: &Output) {
 
 /// Lets nodes take copies again.
 pub(crate) async fn uncordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    for name in &args.names {
+    let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
         if node.goal == NodeGoal::Drain {
             return Err(Failure::new(Exit::Refused, format!("{name} is being emptied, not cordoned"))
                 .with_remedy(format!("to stop that: `archon node undrain {name}`")));
         }
-        refuse_maintained(&node)?;
-        serve(&node, admin, output).await?;
-    }
+        refuse_maintained(node)
+    });
+    let order = async |_: &str, node| serve(node, admin, output).await;
+    each::act(&args.names, judged.await?, order).await?;
     Ok(Exit::Done)
 }
 
 /// What ends maintenance is said by its own verb.
-fn refuse_maintained(node: &Node) -> Result<(), Failure> {
+fn refuse_maintained(node: Node) -> Result<Node, Failure> {
     if node.goal != NodeGoal::Maintain {
-        return Ok(());
+        return Ok(node);
     }
     Err(Failure::new(Exit::Refused, format!("{} is in maintenance", node.name))
         .with_remedy(format!("to end that: `archon node resume {}`", node.name)))
@@ -68,33 +71,33 @@ fn refuse_maintained(node: &Node) -> Result<(), Failure> {
 
 /// Stops emptying nodes.
 pub(crate) async fn undrain(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    for name in &args.names {
+    let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
         if node.goal == NodeGoal::Cordon {
             let takes = words(&node).takes;
             return Err(Failure::new(Exit::Refused, format!("{name} is cordoned, not being emptied"))
                 .with_remedy(format!("to let it take {takes} again: `archon node uncordon {name}`")));
         }
-        refuse_maintained(&node)?;
-        serve(&node, admin, output).await?;
-    }
+        refuse_maintained(node)
+    });
+    let order = async |_: &str, node| serve(node, admin, output).await;
+    each::act(&args.names, judged.await?, order).await?;
     Ok(Exit::Done)
 }
 
-async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+async fn serve(node: Node, admin: &Admin, output: &Output) -> Result<(), Failure> {
     admin.set_node(&node.name, NodeGoal::Serve).await?;
     if output.is_json() {
         let (goal, copies_held) = (Some(NodeGoal::Serve.into()), Some(node.copies_held));
-        output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(node) })?;
-        return Ok(Exit::Done);
+        return output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) });
     }
-    let words = words(node);
+    let words = words(&node);
     let (takes, has, held) = (words.takes, words.has, words.count(node.copies_held));
     output.line(format!("{} takes {takes} again; it {has} {held}", node.name))?;
     if node.goal == NodeGoal::Drain {
         output.talk(words.drained);
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Forgets a node.
@@ -110,18 +113,25 @@ pub(crate) async fn remove(args: &RemoveArgs, admin: &Admin, output: &Output) ->
         return Ok(Exit::Done);
     }
     if args.dry_run {
-        output.line(removed_text(name, copies).replacen("is removed", "can be removed", 1))?;
+        output.line(removed_text(&found.node, copies).replacen("is removed", "can be removed", 1))?;
         output.talk(format!("nothing was changed; to do it: archon node remove {name}"));
         return Ok(Exit::Done);
     }
-    output.line(removed_text(name, copies))?;
+    output.line(removed_text(&found.node, copies))?;
     output.talk(words(&found.node).removed);
     Ok(Exit::Done)
 }
 
-fn removed_text(name: &str, copies: u32) -> String {
+fn removed_text(node: &Node, copies: u32) -> String {
+    let name = &node.name;
     match copies {
         0 => format!("{name} is removed"),
+        gone if node.is_participant() => {
+            let leases = words(node).count(gone);
+            format!(
+                "{name} is removed, and with it its {leases}: nobody owns these partitions until another participant takes them"
+            )
+        }
         gone => {
             let what = count_text(gone as usize, "copy that does", "copies that do");
             format!("{name} is removed, and with it {what} not count; other copies of these partitions do")
@@ -193,8 +203,13 @@ pub(super) async fn look(name: &str, admin: &Admin) -> Result<Node, Failure> {
 }
 
 pub(super) fn refused(what: &str, obstacles: &[String]) -> Failure {
+    refused_for(&format!("{what}; nothing was changed"), obstacles)
+}
+
+/// As [`refused`], where other members may have been changed.
+pub(super) fn refused_for(what: &str, obstacles: &[String]) -> Failure {
     let list: Vec<String> = obstacles.iter().map(|obstacle| format!("\n  - {obstacle}")).collect();
-    Failure::new(Exit::Refused, format!("{what}; nothing was changed:{}", list.concat()))
+    Failure::new(Exit::Refused, format!("{what}:{}", list.concat()))
 }
 
 fn copies(count: u32) -> String {
@@ -204,9 +219,11 @@ fn copies(count: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::testing::node;
 
     #[test]
     fn a_removal_says_what_goes_with_the_node() {
+        let removed_text = |name, copies| super::removed_text(&node(1, name, copies), copies);
         assert_eq!(removed_text("athens", 0), "athens is removed");
         assert_eq!(
             removed_text("athens", 1),
@@ -215,6 +232,11 @@ mod tests {
         assert_eq!(
             removed_text("athens", 3),
             "athens is removed, and with it 3 copies that do not count; other copies of these partitions do"
+        );
+        let participant = Node { serves: vec!["jobs".into()], ..node(7, "w7", 12) };
+        assert_eq!(
+            super::removed_text(&participant, 12),
+            "w7 is removed, and with it its 12 leases: nobody owns these partitions until another participant takes them"
         );
     }
 

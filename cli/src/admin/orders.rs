@@ -1,5 +1,6 @@
 //! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
 
+use super::each;
 use super::operate::look;
 use super::partition::operand;
 use super::short_time;
@@ -91,35 +92,40 @@ pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Out
 
 /// Members lead nothing for a while.
 pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    for name in &args.nodes.names {
+    let names = &args.nodes.names;
+    let order = async |name: &str, node| {
         let still_led = admin.maintain(name, args.lasts, &args.why.why).await.map_err(node_failure)?;
         if output.is_json() {
             let partitions_still_led = Some(still_led);
-            output.json(&NodeOrdered { partitions_still_led, ..NodeOrdered::new(name, None, true) })?;
-            continue;
+            return output.json(&NodeOrdered { partitions_still_led, ..NodeOrdered::new(name, None, true) });
         }
-        let (lasts, words) = (short_time(args.lasts), words(&look(name, admin).await?));
+        let (lasts, words) = (short_time(args.lasts), words(&node));
         output
             .line(format!("{name} is in maintenance for {lasts}: {}", maintained(words.in_maintenance, still_led)))?;
         if still_led > 0 {
             output.talk("nobody serves these once it stops: archon check");
         }
         output.talk(format!("end it before: archon node resume {name}"));
-    }
+        Ok(())
+    };
+    let judged = each::judge(names, async |name: &str| look(name, admin).await).await?;
+    each::act(names, judged, order).await?;
     Ok(Exit::Done)
 }
 
 /// Their maintenance ends.
 pub(crate) async fn resume(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    for name in &args.names {
+    let order = async |name: &str, node| {
         admin.resume(name).await.map_err(node_failure)?;
         if output.is_json() {
-            output.json(&NodeOrdered::new(name, None, true))?;
-            continue;
+            return output.json(&NodeOrdered::new(name, None, true));
         }
         output.line(format!("the maintenance of {name} is over"))?;
-        output.talk(words(&look(name, admin).await?).maintained);
-    }
+        output.talk(words(&node).maintained);
+        Ok(())
+    };
+    let judged = each::judge(&args.names, async |name: &str| look(name, admin).await).await?;
+    each::act(&args.names, judged, order).await?;
     Ok(Exit::Done)
 }
 
