@@ -36,4 +36,5 @@ pub use progress::Progress;
 pub use restore::{RestoreOptions, RestoredTable, restore};
 pub use store::Store;
 pub use trouble::StoreTrouble;
+pub use unfinished::check_whole;
 pub use verify::{BackupSummary, show, verify};

@@ -46,6 +46,17 @@ struct State {
     noted_at: Instant,
 }
 
+/// Rejects a table of which a restore has not ended.
+///
+/// # Errors
+/// [`BackupError::Unfinished`], and whatever keeps the table from being read.
+pub async fn check_whole(client: &Client, table: &str) -> Result<(), BackupError> {
+    match Note::of(client).await? {
+        Some((note, _)) => Err(note.error(table)),
+        None => Ok(()),
+    }
+}
+
 impl Note {
     pub(crate) fn new(backup: String, from_table: &str, files_total: u32) -> Self {
         let by = format!("{}-{}", std::process::id(), crate::create::now_ms());

@@ -158,7 +158,11 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
     };
     let progress = Progress::default();
     let restored = archon_backup::restore(&admin, client, &store, &options, &progress);
-    let restored = shown(restored, &progress, args.progress, output).await.map_err(|error| match &error {
+    let restored = tokio::select! {
+        restored = shown(restored, &progress, args.progress, output) => restored,
+        _ = tokio::signal::ctrl_c() => return Err(interrupted(args)),
+    };
+    let restored = restored.map_err(|error| match &error {
         BackupError::Damaged { .. } | BackupError::DamagedFiles { .. } => {
             let message = format!("{error}; nothing was restored");
             let remedy = match &args.table {
@@ -177,6 +181,27 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
         output.line(restored_text(table))?;
     }
     Ok(Exit::Done)
+}
+
+/// Reports a restore that Ctrl-C ended.
+fn interrupted(args: &RestoreBackupArgs) -> Failure {
+    let (what, table) = match args.rename.as_ref().or(args.table.as_ref()) {
+        Some(table) => (format!("table {table} is not whole"), table.as_str()),
+        None => {
+            ("the table that was being restored is not whole, and those after it were not begun".to_owned(), "TABLE")
+        }
+    };
+    Failure::failed(format!("interrupted: {what}")).with_remedy(format!(
+        "the same command with --resume goes on with it; `archon table drop {table} --yes` gives it up"
+    ))
+}
+
+/// Rejects a table of which a restore has not ended: what is read from it is only a part.
+///
+/// # Errors
+/// As [`archon_backup::check_whole`].
+pub(crate) async fn check_whole(client: &archon_client::Client, table: &str) -> Result<(), Failure> {
+    archon_backup::check_whole(client, table).await.map_err(failure)
 }
 
 fn restored_text(restored: &RestoredTable) -> String {

@@ -3,6 +3,7 @@
 use super::progress::Progress;
 use super::rows::RowWriter;
 use crate::args::ExportArgs;
+use crate::backup::check_whole;
 use crate::documents::Exported;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -35,6 +36,7 @@ pub(crate) fn check(args: &ExportArgs, output: &Output) -> Result<(), Failure> {
 
 /// Writes them, page after page.
 pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    check_whole(client, &args.of).await?;
     let Some(path) = &args.to else {
         let stdout: Box<dyn Write> =
             if output.terminal { Box::new(TerminalWriter::new(io::stdout())) } else { Box::new(io::stdout()) };
