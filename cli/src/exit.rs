@@ -158,6 +158,7 @@ impl From<archon_client::Error> for Failure {
         let remedy = match error.kind() {
             _ if says_how(error.kind(), &failure.message) => None,
             ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
+            ErrorKind::Unreachable | ErrorKind::Refused if says_withdrawn(&failure.message) => Some(READMIT),
             ErrorKind::Unreachable | ErrorKind::Refused if is_of_certificates(&failure.message) => Some(COMPARE),
             kind => remedy_for(kind),
         };
@@ -220,6 +221,15 @@ pub(crate) fn says_how(kind: ErrorKind, message: &str) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::AssignmentInProgress) && message.contains("`archon ")
 }
 
+/// The remedy for a member that refuses this process's certificate because an administrator has withdrawn it.
+const READMIT: &str = "an administrator has withdrawn it: use a new certificate, or, if nobody else has its key, have an administrator \
+                       run `archon access readmit ROLE/NAME`";
+
+/// Whether another member refuses the certificate of this process because it was withdrawn.
+fn says_withdrawn(message: &str) -> bool {
+    message.contains("refuses this process's certificate: it was withdrawn")
+}
+
 /// What a person may do about an error of this kind; `None` where the message says it all.
 const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
     match kind {
@@ -248,7 +258,10 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::MaybeApplied => Some("read it back before you write again"),
         ErrorKind::DataLoss => Some("nothing was changed; if you accept that, say the same with --accept-data-loss"),
         ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
-        ErrorKind::ReadOnly => Some("free disk space where the message says; reads go on meanwhile"),
+        ErrorKind::ReadOnly => Some(
+            "free disk space where the message says; if Archon fills that disk: `archon table drop NAME`, a larger volume, or add a node and \
+             `archon node drain` the full one; reads go on meanwhile",
+        ),
         _ => None,
     }
 }
@@ -257,6 +270,16 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
 mod tests {
     use super::*;
     use archon_client::{Error, ErrorDetail};
+
+    #[test]
+    fn withdrawn_certificates_have_a_remedy_of_their_own() {
+        let failed = |why: &str| {
+            let message = format!("127.0.0.1:7201: it refuses this process's certificate: {why}");
+            Failure::from(Error::from(ErrorDetail::new(ErrorKind::Unreachable, message))).remedy.unwrap_or_default()
+        };
+        assert!(failed("it was withdrawn (CertificateUnknown)").contains("archon access readmit"));
+        assert_eq!(failed("no certificate authority that it believes has signed it (UnknownCA)"), COMPARE);
+    }
 
     /// The contract, kind by kind: a change here is a change for every script.
     #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 const HANG: Duration = Duration::from_secs(60);
 
 /// The outcome of a command line that was run in a directory.
+#[derive(Debug)]
 struct Ran {
     code: i32,
     stdout: String,

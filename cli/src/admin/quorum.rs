@@ -36,6 +36,8 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         }
     };
     let text = change.to_string();
+    let moves =
+        matches!(change, QuorumChange::Replace { .. } | QuorumChange::Remove { .. } | QuorumChange::SetAddress { .. });
     let begun = std::time::Instant::now();
     let changed = match begin(change, force, waits, admin, output).await? {
         Waited::Over(changed) => changed,
@@ -59,7 +61,7 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
             format!("it is so already, or on its way: {text}")
         })?;
     }
-    finish(&text, changed, waits, admin, output).await
+    finish(&text, changed, moves, waits, admin, output).await
 }
 
 fn failure(error: Error) -> Failure {
@@ -114,10 +116,20 @@ impl<F: AsyncFnMut() -> Result<bool, Error>> Watched for Beginning<'_, F> {
     fn finish(&self) {}
 }
 
-/// Waits if asked to, and says how the quorum is then.
+/// Names the addresses of the quorum for whatever is started from now on: its lists are as they were before the change.
+fn addresses_text(quorum: &Quorum) -> String {
+    let addresses: Vec<&str> = quorum.coordinators.iter().map(|member| member.address.as_str()).collect();
+    format!(
+        "members that run know of it; start others with --coordinators {}, and change ARCHON_COORDINATORS and the files of --config",
+        addresses.join(",")
+    )
+}
+
+/// Waits if asked to, and says how the quorum is then. `moves`: addresses come or go.
 async fn finish(
     text: &str,
     changed: bool,
+    moves: bool,
     waits: &QuorumWaitArgs,
     admin: &Admin,
     output: &Output,
@@ -142,6 +154,9 @@ async fn finish(
         output.json(&QuorumChanged { change: text.to_owned(), changed, quorum })?;
     } else if waits.wait {
         output.line(format!("done: {text}; {}", spare_text(&quorum)))?;
+        if moves {
+            output.talk(addresses_text(&quorum));
+        }
     } else if changed {
         output.talk("it is carried out by itself; watch it with `archon quorum list`");
     }

@@ -4,7 +4,7 @@ use super::{list_text, watch};
 use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, ErrorKind, Holds, RangeLimits, TableCheck, TableSummary};
+use archon_client::{Admin, ErrorKind, Holds, RangeLimits, Setting, TableCheck, TableSummary};
 use bytes::Bytes;
 
 /// Lists the tables.
@@ -62,10 +62,14 @@ pub(super) fn limits_text(table: &TableSummary) -> Option<String> {
 
 /// Creates a table.
 pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let table = match (args.partitions, args.replication) {
-        (Some(partitions), Some(replication)) => admin.create_table(&args.name, partitions, replication).await?,
-        (Some(partitions), None) => admin.create_lease_table(&args.name, partitions).await?,
-        (None, replication) => {
+    let replication = match args.replication {
+        None if !args.lease => replication_of_cluster(admin).await?,
+        given => given.unwrap_or_default(),
+    };
+    let table = match args.partitions {
+        Some(partitions) if args.lease => admin.create_lease_table(&args.name, partitions).await?,
+        Some(partitions) => admin.create_table(&args.name, partitions, replication).await?,
+        None => {
             let mut split_at: Vec<Bytes> = args.split_at.iter().map(|key| Bytes::from(key.clone())).collect();
             split_at.sort();
             let limits = RangeLimits {
@@ -73,7 +77,7 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
                 split_above_rate: args.split_above_rate,
                 merge_below_bytes: args.merge_below,
             };
-            admin.create_range_table(&args.name, split_at, limits, replication.unwrap_or_default()).await?
+            admin.create_range_table(&args.name, split_at, limits, replication).await?
         }
     };
     if output.is_json() {
@@ -89,6 +93,14 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
     output.line(format!("created table {} with {partitions}, {each}{limits}", table.name))?;
     output.talk(format!("next: archon partition list --table {}", table.name));
     Ok(Exit::Done)
+}
+
+/// Returns the number of copies that the cluster was founded with.
+async fn replication_of_cluster(admin: &Admin) -> Result<u8, Failure> {
+    let settings = admin.settings().await?.settings;
+    let found = settings.iter().find(|setting| setting.setting.as_str() == Setting::Replication.as_str());
+    let replication = found.and_then(|setting| u8::try_from(setting.current).ok());
+    replication.ok_or_else(|| Failure::usage("the coordinators report no setting `replication`", "give --replication"))
 }
 
 /// Drops a table, if the word for it was said.

@@ -1,8 +1,9 @@
 //! Options of `archon config`.
 
 use super::WatchArgs;
+use super::parse::threshold;
 use crate::serve::file::suggestion;
-use archon_client::{Setting, SettingChange};
+use archon_client::{Setting, SettingChange, SettingUnit};
 use clap::Subcommand;
 
 /// `archon config …`
@@ -23,7 +24,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon config set replace_after_ms=60000
-  archon config set failure_timeout_ms=3000 replace_after_ms=600000 --dry-run
+  archon config set failure_timeout_ms=3s replace_after_ms=10m --dry-run
   archon config set copies_per_node_max=4 --if-version 812    only if nobody changed them since `config show`")]
     Set(SetArgs),
 }
@@ -31,7 +32,7 @@ Examples:
 /// Options of `archon config set`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SetArgs {
-    /// What is to change: the setting's name as in `archon config show`, and its value.
+    /// What is to change: the setting's name as in `archon config show`, and its value; a time in milliseconds, or with a unit (5m).
     #[arg(value_name = "KEY=VALUE", required = true, num_args = 1.., value_parser = change)]
     pub(crate) changes: Vec<SettingChange>,
     /// Only say what would change, or why it cannot (exit 4).
@@ -51,8 +52,19 @@ fn change(text: &str) -> Result<SettingChange, String> {
         let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.as_str()).collect();
         return Err(format!("there is no setting `{key}`; {}", suggestion(key, &known)));
     };
-    let value = setting.parse(value.trim())?;
+    let value = setting.parse(&in_milliseconds(setting, value.trim()))?;
     Ok(SettingChange { setting, value })
+}
+
+/// Writes a time with a unit, such as `5m`, as the number of milliseconds that the setting is kept in. Anything else stays as it is.
+fn in_milliseconds(setting: Setting, value: &str) -> String {
+    let milliseconds = match setting.unit() {
+        SettingUnit::Milliseconds if value.parse::<u64>().is_err() => {
+            threshold(value).ok().map(|time| time.as_millis())
+        }
+        _ => None,
+    };
+    milliseconds.map_or_else(|| value.to_owned(), |milliseconds| milliseconds.to_string())
 }
 
 #[cfg(test)]
@@ -70,6 +82,10 @@ mod tests {
         );
         assert!(change("colour=blue").unwrap_err().contains("known keys are partitions, replication, min_nodes"));
         assert!(change("copies_per_node_max=0").unwrap_err().contains("from 1 to 1000"));
-        assert!(change("replace_after_ms=5m").unwrap_err().contains("from 1 to 604800000 milliseconds"));
+        assert_eq!(change("replace_after_ms=5m"), Ok(SettingChange { value: 300_000, ..wanted }));
+        for wrong in ["replace_after_ms=5x", "replace_after_ms=30d"] {
+            assert!(change(wrong).unwrap_err().contains("from 1 to 604800000 milliseconds"), "{wrong}");
+        }
+        assert!(change("copies_per_node_max=5m").unwrap_err().contains("from 1 to 1000"));
     }
 }

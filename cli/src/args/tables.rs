@@ -78,8 +78,8 @@ pub(crate) struct AlterTableArgs {
 /// Options of `archon table create`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(group = clap::ArgGroup::new("by").required(true), override_usage = "\
-archon table create <NAME> --partitions <N> --replication <R>
-       archon table create <NAME> --range --replication <R> [--split-at <K1,K2>] [--split-above <SIZE>] [--merge-below <SIZE>]
+archon table create <NAME> --partitions <N> [--replication <R>]
+       archon table create <NAME> --range [--replication <R>] [--split-at <K1,K2>] [--split-above <SIZE>] [--merge-below <SIZE>]
        archon table create <NAME> --lease --partitions <N>")]
 pub(crate) struct CreateTableArgs {
     /// The table's name.
@@ -107,14 +107,8 @@ pub(crate) struct CreateTableArgs {
     /// most and half of --split-above; also those that --split-at or `archon partition split` made.
     #[arg(long, value_name = "SIZE", value_parser = merge_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) merge_below: Option<u64>,
-    /// Copies of each partition, 1 to 7; needed for every table but a lease table.
-    #[arg(
-        long,
-        value_name = "R",
-        value_parser = clap::value_parser!(u8).range(1..=7),
-        required_unless_present = "lease",
-        conflicts_with = "lease"
-    )]
+    /// Copies of each partition, 1 to 7; the default is the cluster's `replication` (`archon config show`).
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7), conflicts_with = "lease")]
     pub(crate) replication: Option<u8>,
     /// The partitions hold no rows: each is a lease, owned by one participant of a service of yours.
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! What the nodes spent on a measurement, by their own counters.
 
-use archon_client::{Admin, NodeStats, NodeStatus};
+use archon_client::{Admin, NodeStats, NodeStatus, NodeSummary};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -38,13 +38,14 @@ pub(super) struct Cost {
 }
 
 impl Counted {
-    /// Asks every node that is alive.
+    /// Asks every node that is alive. Participants serve no counters to Archon at their addresses.
     ///
     /// # Errors
     /// If one does not answer.
     pub(super) async fn now(admin: &Admin) -> Result<Self, archon_client::Error> {
         let mut all = BTreeMap::new();
-        for node in admin.list_nodes().await?.into_iter().filter(|node| node.status == NodeStatus::Alive) {
+        let counted = |node: &NodeSummary| node.status == NodeStatus::Alive && !node.is_participant();
+        for node in admin.list_nodes().await?.into_iter().filter(counted) {
             all.insert(node.name, admin.node_stats(&node.address).await?);
         }
         Ok(Self(all))
