@@ -49,8 +49,8 @@ impl Spans {
             )
         };
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).thread_name("otlp").enable_all();
-        let runtime = runtime.build().map_err(|error| Failure::failed(format!("starting a runtime: {error}")))?;
+        let runtime = archon_security::build_runtime(runtime.worker_threads(1).thread_name("otlp"));
+        let runtime = runtime.map_err(|error| Failure::failed(format!("starting a runtime: {error}")))?;
         let entered = runtime.enter();
         let exporter = SpanExporter::builder().with_tonic().build().map_err(|error| wrong(&error))?;
         drop(entered);

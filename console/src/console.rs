@@ -50,7 +50,7 @@ impl Console {
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = archon_security::build_runtime(&mut tokio::runtime::Builder::new_current_thread())?;
         let scheme = if config.transport.tls().is_some() { "https" } else { "http" };
         let cluster = Arc::new(Cluster::new(config)?);
         let stop = CancellationToken::new();

@@ -250,6 +250,11 @@ impl Identity {
         protocol > self.stored.protocol
     }
 
+    /// The error of a task that was to write this directory and panicked.
+    pub(crate) fn task_failed(&self, error: tokio::task::JoinError) -> IdentityError {
+        failed("write", &self.dir, io::Error::other(error))
+    }
+
     /// Notes durably by which protocol this directory is written from now on, so that no version is started on it that does not
     /// speak that. Blocks.
     pub(crate) fn record_protocol(&mut self, protocol: u32) -> Result<(), IdentityError> {

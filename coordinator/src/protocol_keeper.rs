@@ -42,11 +42,6 @@ async fn record(identity: &Kept, protocol: u32) -> Result<(), IdentityError> {
         return Ok(());
     }
     let kept = Arc::clone(identity);
-    match tokio::task::spawn_blocking(move || kept.lock().record_protocol(protocol)).await {
-        Ok(recorded) => recorded,
-        Err(error) => {
-            tracing::error!(%error, "keeping the protocol failed");
-            Ok(())
-        }
-    }
+    let recorded = tokio::task::spawn_blocking(move || kept.lock().record_protocol(protocol)).await;
+    recorded.unwrap_or_else(|error| Err(identity.lock().task_failed(error)))
 }

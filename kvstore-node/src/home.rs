@@ -44,11 +44,9 @@ impl Home for DirectoryHome {
     fn record_protocol(&self, protocol: u32) -> BoxFuture<'static, Result<(), IdentityError>> {
         let directory = Arc::clone(&self.directory);
         Box::pin(async move {
-            let recorded = tokio::task::spawn_blocking(move || directory.lock().record_protocol(protocol)).await;
-            recorded.unwrap_or_else(|error| {
-                tracing::error!(%error, "keeping the protocol failed");
-                Ok(())
-            })
+            let own = Arc::clone(&directory);
+            let recorded = tokio::task::spawn_blocking(move || own.lock().record_protocol(protocol)).await;
+            recorded.unwrap_or_else(|error| Err(directory.lock().task_failed(error)))
         })
     }
 }

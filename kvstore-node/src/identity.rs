@@ -322,6 +322,11 @@ impl DataDirectory {
         Ok(())
     }
 
+    /// The error of a task that was to write this directory and panicked.
+    pub(crate) fn task_failed(&self, error: tokio::task::JoinError) -> IdentityError {
+        io(&self.path, "run a task that writes")(std::io::Error::other(error))
+    }
+
     /// Stores durably by which protocol this directory is written from now on; it only rises.
     ///
     /// # Errors

@@ -342,7 +342,7 @@ fn start_session(
     ended: CancellationToken,
 ) -> std::io::Result<oneshot::Receiver<Result<(), SessionError>>> {
     let (sender, receiver) = oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = archon_security::build_runtime(&mut tokio::runtime::Builder::new_current_thread())?;
     std::thread::Builder::new().name("session".into()).spawn(move || {
         // Also on a panic: a node without a session has no lease and should not linger.
         let _ended = ended.drop_guard();

@@ -75,7 +75,12 @@ impl Peers {
             let (peers, task) = (Arc::clone(self), Arc::clone(&link));
             let mine = usize::try_from(node.get()).unwrap_or(0) % self.runtimes.len().max(1);
             if let Some(runtime) = self.runtimes.get(mine) {
-                self.tasks.spawn_on(async move { peers.run(node, &task).await }, runtime);
+                let run = async move {
+                    // Made by the task itself: `spawn_on` drops a task of a runtime that has ended, here, where the links are locked.
+                    let guard = LinkGuard { peers, node, link: task };
+                    guard.peers.run(node, &guard.link).await;
+                };
+                self.tasks.spawn_on(run, runtime);
             }
             link
         }));
@@ -113,10 +118,6 @@ impl Peers {
                 () = self.stop.cancelled() => return,
             }
             if self.shared.tables.is_removed(node) {
-                self.links.lock().remove(&node);
-                // First: nothing is queued any more that nobody would take out.
-                link.queue.lock().ended = true;
-                self.drop_queued(link);
                 return;
             }
             if link.queue.lock().parts.is_empty() {
@@ -206,9 +207,27 @@ impl Peers {
     fn drop_queued(&self, link: &Link) {
         let mut queue = link.queue.lock();
         let metrics = &self.shared.metrics;
-        metrics.peer_bytes.subtract(queue.bytes as u64);
-        metrics.peer_dropped.add(queue.parts.iter().map(|part| part.messages).sum());
-        *queue = Queue::default();
+        metrics.peer_bytes.subtract(std::mem::take(&mut queue.bytes) as u64);
+        metrics.peer_dropped.add(queue.parts.drain(..).map(|part| part.messages).sum());
+    }
+}
+
+/// Removes a link together with its task, also when the task panics: the next message starts another one.
+struct LinkGuard {
+    peers: Arc<Peers>,
+    node: NodeId,
+    link: Arc<Link>,
+}
+
+impl Drop for LinkGuard {
+    fn drop(&mut self) {
+        self.peers.links.lock().remove(&self.node);
+        // First: a message that is queued after this has no task to take it out.
+        self.link.queue.lock().ended = true;
+        self.peers.drop_queued(&self.link);
+        if std::thread::panicking() {
+            tracing::error!(peer = %self.node, "the task of a stream to a peer has panicked; the next message starts another one");
+        }
     }
 }
 

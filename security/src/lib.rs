@@ -6,12 +6,14 @@
 //! * [`Transport`] is how a process reaches others and is reached, by TLS or in plaintext; [`Stream`] is a connection, either way.
 //! * [`rights`] says which roles may call what; [`Caller`] is who does; [`Refusals`] are told to the log,
 //!   and to a [`RefusalRecorder`] who keeps them.
+//! * [`build_runtime`] makes runtimes that look up names also when the system gives no more threads.
 //! * [`Expected`] is whom somebody means to reach: the other side's role is checked, not only who has signed for it.
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.
 
 mod beat_key;
 mod behalf;
+mod blocking;
 mod caller;
 mod certificate;
 mod complaints;
@@ -33,6 +35,7 @@ mod withdrawn;
 
 pub use beat_key::BeatKey;
 pub use behalf::ON_BEHALF_OF;
+pub use blocking::build_runtime;
 pub use caller::{Caller, counted_address};
 /// A certificate as its bytes.
 pub use rustls::pki_types::CertificateDer;

@@ -1,5 +1,6 @@
 //! How a process reaches others and is reached: in plaintext on this machine or on a network that is trusted, or by TLS.
 
+use crate::blocking::look_up;
 use crate::expected::Expected;
 use crate::identity::{Identity, Role};
 use crate::reached::{UnnamedAddress, host_of};
@@ -10,12 +11,11 @@ use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, TransportKind};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
@@ -174,7 +174,7 @@ impl Transport {
 
 /// Connects to the first address of a name that answers; each has its share of the time.
 async fn reach(address: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let addresses: Vec<SocketAddr> = lookup_host(address).await?.collect();
+    let addresses = look_up(address).await?;
     let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut failed = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
     for address in addresses {

@@ -12,7 +12,7 @@ use archon_coordinator::{CoordinatorConfig, CoordinatorError, FirstStart, Identi
 use archon_kvstore_node::engine::EngineError;
 use archon_kvstore_node::{IdentityError as NodeIdentityError, NodeConfig, NodeError, SessionError};
 use archon_local_cluster::end_with_parent;
-use archon_security::Refusals;
+use archon_security::{Refusals, build_runtime};
 use archon_types::Failover;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -261,10 +261,7 @@ where
     W: FnOnce(S, CancellationToken, Arc<ServiceManager>) -> Result<F, Failure>,
     F: Future<Output = Result<(), Failure>>,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("archon")
-        .build()
+    let runtime = build_runtime(tokio::runtime::Builder::new_multi_thread().thread_name("archon"))
         .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
     let (stop, service_manager) = (CancellationToken::new(), ServiceManager::of_this_process());
     // A start that waits has nothing to stop.

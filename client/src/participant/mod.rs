@@ -97,7 +97,7 @@ impl Participant {
         let (effects, taken) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(config, effects));
         let guard = shared.end.clone().drop_guard();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = archon_security::build_runtime(&mut tokio::runtime::Builder::new_current_thread());
         let runtime = runtime.map_err(|error| no_thread(&error))?;
         let session = Session::new(Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("participant".to_owned());

@@ -10,6 +10,7 @@ use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver as _;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -100,7 +101,13 @@ impl Checksums {
                 next
             };
             let begun = Instant::now();
-            match codec::checksum("state", &image) {
+            // A panic leaves the next one to be computed.
+            let checksum = catch_unwind(AssertUnwindSafe(|| codec::checksum("state", &image)));
+            let Ok(checksum) = checksum else {
+                tracing::error!(index, "computing the checksum of the state panicked");
+                continue;
+            };
+            match checksum {
                 Ok(checksum) => {
                     self.note_own(StateChecksum { index, version: VERSION.to_owned(), checksum }, begun.elapsed())
                 }

@@ -5,12 +5,14 @@ use crate::shard::{ShardMessage, Shards};
 use archon_telemetry::CLOSE_DEADLINE;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
 const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
 const WAL_DEADLINE: Duration = Duration::from_secs(5);
+/// Pause between looks at whether a shard has ended: waiting with a deadline would take another thread.
+const SHARDS_POLL: Duration = Duration::from_millis(5);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
 /// How long a leaving node waits for the coordinator to take note of that.
 const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
@@ -146,15 +148,16 @@ fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) {
         }
     }
     shards.send_all(|| ShardMessage::Stop);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for thread in threads {
-            // A panic was noticed when it happened.
-            let _ = thread.join();
+    let deadline = Instant::now() + SHARDS_DEADLINE;
+    for thread in threads {
+        while !thread.is_finished() {
+            if Instant::now() >= deadline {
+                tracing::warn!("a shard did not end in time");
+                return;
+            }
+            std::thread::sleep(SHARDS_POLL);
         }
-        let _ = sender.send(());
-    });
-    if receiver.recv_timeout(SHARDS_DEADLINE).is_err() {
-        tracing::warn!("a shard did not end in time");
+        // A panic was noticed when it happened.
+        let _ = thread.join();
     }
 }

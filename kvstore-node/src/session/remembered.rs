@@ -52,7 +52,7 @@ impl Remembered {
 /// Keeps it whenever anything else was told; never ends.
 pub(super) async fn keep(shared: &Shared) {
     let path = shared.config.data_dir.join(FILE);
-    let mut kept = Remembered::default();
+    let (mut kept, mut warned) = (Remembered::default(), false);
     loop {
         let (named, told) = (shared.config.coordinators.clone(), shared.tables.told());
         let known = Remembered { named, coordinators: shared.tables.coordinators(), told };
@@ -62,12 +62,13 @@ pub(super) async fn keep(shared: &Shared) {
                 let contents = serde_json::to_vec_pretty(&contents).map_err(io::Error::other)?;
                 archon_durable::replace(&path, &contents)
             });
-            match written.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "what the coordinators told is not kept for the next start"),
-                Err(error) => tracing::error!(%error, "keeping what the coordinators told failed"),
+            match written.await.map_err(io::Error::other).flatten() {
+                Ok(()) => (kept, warned) = (known, false),
+                Err(error) if std::mem::replace(&mut warned, true) => tracing::debug!(%error, "still not written"),
+                Err(error) => {
+                    tracing::warn!(%error, "the addresses of the coordinators are not written for the next start yet; retrying");
+                }
             }
-            kept = known;
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

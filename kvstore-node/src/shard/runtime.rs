@@ -1,5 +1,6 @@
 //! The runtime of a shard's thread.
 
+use archon_security::build_runtime;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Runs one shard and the connections that are served on its thread. Others may spawn onto it before the thread runs.
@@ -10,9 +11,9 @@ impl ShardRuntime {
     /// A runtime that no thread drives yet.
     ///
     /// # Errors
-    /// If the system gives no descriptors for it.
+    /// If the system gives no descriptors for it, or no thread for its blocking work.
     pub(crate) fn new() -> std::io::Result<Self> {
-        Builder::new_current_thread().enable_all().build().map(|runtime| Self(Some(runtime)))
+        build_runtime(&mut Builder::new_current_thread()).map(|runtime| Self(Some(runtime)))
     }
 
     /// The way to spawn onto it.
