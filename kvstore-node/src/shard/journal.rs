@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// Batches that may be under way or waiting; beyond, the shard takes in no new work.
 const BATCHES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The same after the log's queue was full, which ends with its next write.
+const RETRY_BUSY_AFTER: Duration = Duration::from_millis(20);
 /// How often a log that refuses is told of.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 /// A disk that takes longer for a sync is not waited for on the shard's thread, where reads and other connections would
@@ -65,6 +67,8 @@ pub(super) struct Journal {
     durable: VecDeque<(Instant, Instant)>,
     next: u64,
     retry_at: Option<Instant>,
+    /// The disk refused what waits until then. Otherwise the log was only busy.
+    is_refused: bool,
     told_at: Option<Instant>,
     /// How many batches still go to the log's own thread, because the disk was slow.
     away: u32,
@@ -87,6 +91,7 @@ impl Journal {
             durable: VecDeque::new(),
             next: 1,
             retry_at: None,
+            is_refused: false,
             told_at: None,
             away: 0,
             failed: None,
@@ -196,6 +201,8 @@ impl Journal {
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
             }
             Err(error) => {
+                // Behind a batch for which the queue had no room, others are out of sequence.
+                self.is_refused |= matches!(error, WalError::NoSpace { .. });
                 entry.state = State::Unsent;
                 self.failed.get_or_insert(error);
             }
@@ -216,7 +223,7 @@ impl Journal {
     pub(super) fn retry(&mut self) {
         let due = self.retry_at.is_some_and(|at| Instant::now() >= at);
         if due && !self.waiting.iter().any(|entry| entry.state == State::Sent) {
-            self.retry_at = None;
+            (self.retry_at, self.is_refused) = (None, false);
             self.send_unsent(false);
         }
     }
@@ -226,9 +233,9 @@ impl Journal {
         self.failed.take()
     }
 
-    /// Whether the log refuses batches now, so that no data should be added.
-    pub(super) fn is_refused(&self) -> bool {
-        self.retry_at.is_some()
+    /// Returns whether the disk refuses batches now, so that no data should be added. A log that is only busy does not count.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// Whether so much waits that no new work should be taken in.
@@ -273,7 +280,7 @@ impl Journal {
                 }
                 Err(WalFull { reason, .. }) => {
                     tracing::debug!(%reason, "the write-ahead log takes no batch now");
-                    self.retry_at = Some(Instant::now() + RETRY_AFTER / 10);
+                    self.retry_at = Some(Instant::now() + RETRY_BUSY_AFTER);
                     return;
                 }
             }
@@ -431,6 +438,45 @@ mod tests {
 
     #[test]
     fn only_lack_of_space_is_waited_for_and_what_follows_from_it() {
+    #[test]
+    fn busy_log_is_not_refusing_log() {
+        let config = WalConfig { queue_bytes_max: 64 * 1024, ..WalConfig::default() };
+        let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config.clone()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+        let mut journal = Journal::new(wal.clone(), 0, notify);
+        // The callback keeps the writer of the log, so that what comes behind it stays in the queue.
+        let (begun, begins) = mpsc::channel();
+        let (free, wait) = mpsc::channel::<()>();
+        let mut batch = WalBatch::new();
+        batch.put(StreamId(2), 1, Bytes::from_static(b"first"));
+        let hold = move |_| {
+            let _ = begun.send(());
+            let _ = wait.recv();
+        };
+        wal.append(batch, Box::new(hold)).unwrap();
+        begins.recv().unwrap();
+        let mut batch = WalBatch::new();
+        batch.put(StreamId(2), 2, Bytes::from(vec![7; config.queue_bytes_max - 4_096]));
+        wal.append(batch, Box::new(|_| ())).unwrap();
+        journal.completes.tokens.push((PlacementId::new(1), 1));
+        journal.batch.put(StreamId(1), 1, Bytes::from(vec![7; 8_192]));
+        journal.has_data = true;
+        assert!(journal.submit(false));
+        assert!(journal.retry_at.is_some(), "the queue has no room");
+        assert!(!journal.is_refused(), "partitions would be read-only");
+        drop(free);
+        let until = Instant::now() + Duration::from_secs(20);
+        while !journal.is_idle() {
+            assert!(Instant::now() < until, "not stored although there is room");
+            if let Ok((number, result)) = receiver.recv_timeout(Duration::from_millis(20)) {
+                assert!(result.is_ok(), "{result:?}");
+                let _ = journal.logged(number, result);
+            }
+            journal.retry();
+        }
+    }
+
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));

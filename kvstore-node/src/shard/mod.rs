@@ -303,8 +303,8 @@ impl Shard {
             // They may be what the engine lacks.
             shell.context.wal.shrink_pool();
         }
-        let refused = disk_full || log_refused || shell.journal.is_full();
-        let held = self.partitions.tick(refused, FORGETTINGS_MAX);
+        // A log that is only busy ends with `Overloaded`, see `room`.
+        let held = self.partitions.tick(disk_full || log_refused, FORGETTINGS_MAX);
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");
         }
