@@ -91,7 +91,7 @@ impl FlusherHandle {
         queue.clears += 1;
         let clear = queue.clears;
         queue.clearing.insert(space, clear);
-        queue.cleared.insert(space);
+        queue.note_cleared(space);
         self.push(queue, Work::Clear { space, clear });
         Ok(clear)
     }

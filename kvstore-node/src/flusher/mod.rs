@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 /// How often a full disk is looked at again.
 const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
 /// What an effect costs in the queue beside its keys and values.
+/// Cleared spaces that are remembered, of the newest copies.
+const CLEARED_MAX: usize = 16_384;
 const WORK_OVERHEAD_BYTES: usize = 256;
 
 /// How the flusher works.
@@ -234,7 +236,8 @@ struct Queue {
     bytes: usize,
     /// Being cleared, by the number of the clearing.
     clearing: BTreeMap<PlacementId, u64>,
-    /// Spaces of which a clearing was asked for: whoever did has the copy, and none is formed there any more.
+    /// Spaces of which a clearing was asked for: the copy has an owner, and none is formed there. Numbers of copies only rise, and a
+    /// form that comes late is of a copy made a moment ago, so the lowest numbers are forgotten first.
     cleared: BTreeSet<PlacementId>,
     /// Clearings so far.
     clears: u64,
@@ -246,6 +249,13 @@ struct Queue {
 
 impl Queue {
     /// Something larger than the whole queue is taken alone, else it would never be.
+    fn note_cleared(&mut self, space: PlacementId) {
+        self.cleared.insert(space);
+        if self.cleared.len() > CLEARED_MAX {
+            self.cleared.pop_first();
+        }
+    }
+
     const fn has_capacity(&self, bytes: usize, max: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= max
     }
