@@ -312,15 +312,17 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
 /// Brings what the flusher tells to the shard that owns the placement.
 fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
     match event {
-        FlushEvent::Written { space, .. }
-        | FlushEvent::Synced { space, .. }
-        | FlushEvent::Damaged { space, .. }
-        | FlushEvent::Cleared { space, .. } => {
+        FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space, .. } => {
             if let Some(partition) = holdings.partition_of(space) {
                 shards.of(partition).complete(ShardMessage::Flushed(event));
             }
         }
         FlushEvent::QueueDrained => shards.send_all(|| ShardMessage::Flushed(FlushEvent::QueueDrained)),
+        FlushEvent::Damaged { space, why } => match holdings.partition_of(space) {
+            Some(partition) => shards.of(partition).complete(ShardMessage::Flushed(FlushEvent::Damaged { space, why })),
+            // A copy that is being formed is not held yet; its shard is not known here.
+            None => shards.send_all(|| ShardMessage::Flushed(FlushEvent::Damaged { space, why: why.clone() })),
+        },
         // It is not held before it is formed, so that nobody knows its shard.
         FlushEvent::Spoilt { space, attempt } => {
             shards.send_all(|| ShardMessage::Flushed(FlushEvent::Spoilt { space, attempt }));

@@ -365,7 +365,10 @@ impl<S: Shell> Partitions<S> {
 
     /// A copy's data cannot be trusted: it is not served any more, and the coordinator hears of it.
     pub fn damage(&mut self, placement: PlacementId, why: &str) {
-        let Some(mut local) = self.copies.remove(&placement) else { return };
+        let Some(mut local) = self.copies.remove(&placement) else {
+            self.form_damaged(placement);
+            return;
+        };
         self.turn.rest(&mut local);
         self.turn.fail_waiting(&mut local, Cause::Damaged);
         self.turn.shell.stop_copy(placement);

@@ -224,8 +224,9 @@ pub trait Shell: Sized {
     fn stop_copy(&mut self, placement: PlacementId);
     /// Forms a copy in its space of the engine, in place of any other job for the same placement; [`crate::Partitions::formed`]
     /// tells when it is done, and [`crate::Partitions::mirroring`] before that when every row is copied. It ends without a word when its
-    /// space is cleared, or what it is to have at the source.
-    fn form(&mut self, job: FormJob);
+    /// space is cleared, or what it is to have at the source; if its space is damaged, by [`crate::Partitions::damaged`]. Returns whether
+    /// the job was taken.
+    fn form(&mut self, job: FormJob) -> bool;
     /// A copy that is formed from this source ends there: the engine was given everything of the source up to `end`.
     fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position);
     /// Forms this copy no further.

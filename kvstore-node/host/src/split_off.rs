@@ -15,6 +15,8 @@ use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
 use archon_types::{Fact, Incarnation, Millis, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
 
+/// Pause before a copy is formed again in a space that was found damaged, in milliseconds.
+const FORM_AGAIN_MS: u64 = 5_000;
 /// How far the engine of a copy that has caught up is behind the log, in milliseconds.
 const CAUGHT_UP_MS: u64 = 100;
 /// Of the time for which a copy tries to catch up, this part more is put up with: rather a longer pause than none of two halves.
@@ -125,6 +127,16 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
+    /// The space in which a copy is formed is damaged, and its job has ended. It starts again after a while, for the space is cleared first.
+    pub(crate) fn form_damaged(&mut self, copy: PlacementId) {
+        let fits = |own: &OwnCopy| own.copy == copy && (own.follows() || matches!(own.stage, Stage::Ending(_)));
+        for local in self.copies.values_mut().filter(|local| local.split.own.as_ref().is_some_and(fits)) {
+            local.split.own = None;
+            local.split.form_again_at = self.turn.now.plus(FORM_AGAIN_MS);
+            local.flush_urgency = FlushUrgency::None;
+        }
+    }
+
     /// A copy was formed in that attempt: the engine holds it, on its disk. Whoever has its partition is to take it up, who alone
     /// writes to its log.
     pub fn formed(&mut self, copy: PlacementId, attempt: u64) {
@@ -223,7 +235,7 @@ impl<S: Shell> Turn<S> {
         let WantedCopy { attempt, partition, copy } = wanted;
         let held = held(copy.id).or_else(|| self.shell.holds(copy.id)).filter(|of| *of == partition);
         if local.split.own.is_none() {
-            if taken || pulls {
+            if taken || pulls || self.now < local.split.form_again_at {
                 return;
             }
             let Some(stage) = self.first_stage(local, wanted, held.is_some()) else { return };
@@ -257,8 +269,7 @@ impl<S: Shell> Turn<S> {
             return None;
         }
         let (attempt, to) = (wanted.attempt.get(), wanted.copy.id);
-        self.shell.form(FormJob { attempt, from: local.placement, to, range });
-        Some(Stage::Copying)
+        self.shell.form(FormJob { attempt, from: local.placement, to, range }).then_some(Stage::Copying)
     }
 
     /// Brings the copy to its end, if its keys are given up by now and once the engine was given everything up to there: it

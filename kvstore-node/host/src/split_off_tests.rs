@@ -63,6 +63,29 @@ fn a_copy_of_which_rows_were_cleared_while_it_was_formed_was_never_begun_anew() 
 }
 
 #[test]
+fn copy_in_damaged_space_is_formed_again_after_pause() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    configure(&mut node, copying(2, &[]));
+    node.damaged(FORMED, "a row is damaged".to_owned());
+    settle(&mut node);
+    tick(&mut node, 1_100);
+    assert_eq!(node.shell().forms.len(), 1, "not at once");
+    tick(&mut node, 7_000);
+    assert_eq!(node.shell().forms.len(), 2);
+    assert!(node.copies().contains_key(&OWN), "the healthy copy stays");
+}
+
+#[test]
+fn refused_form_is_asked_for_again() {
+    let mut node = serving(Broken::default(), row(1, &[]));
+    node.shell_mut().refuses_forms = true;
+    configure(&mut node, copying(2, &[]));
+    node.shell_mut().refuses_forms = false;
+    settle(&mut node);
+    assert_eq!(node.shell().forms.len(), 1);
+}
+
+#[test]
 fn a_word_that_found_no_room_was_never_said_again() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));

@@ -70,6 +70,10 @@ pub(crate) struct TestShell {
     pub(crate) reports_full: bool,
     /// The engine is at work on something else.
     pub(crate) engine_busy: bool,
+    /// No job that forms a copy is taken.
+    pub(crate) refuses_forms: bool,
+    /// Memtables are full of rows that wait for the engine.
+    pub(crate) engine_lags: bool,
 }
 
 impl Default for TestShell {
@@ -102,6 +106,8 @@ impl Default for TestShell {
             is_full: false,
             reports_full: false,
             engine_busy: false,
+            refuses_forms: false,
+            engine_lags: false,
         }
     }
 }
@@ -217,8 +223,11 @@ impl Shell for TestShell {
     }
     fn start_copy(&mut self, _: CopyJob) {}
     fn stop_copy(&mut self, _: PlacementId) {}
-    fn form(&mut self, job: FormJob) {
-        self.forms.push(job);
+    fn form(&mut self, job: FormJob) -> bool {
+        if !self.refuses_forms {
+            self.forms.push(job);
+        }
+        !self.refuses_forms
     }
     fn end_form(&mut self, _: PlacementId, to: PlacementId, end: Position) {
         self.ends.push((to, end));

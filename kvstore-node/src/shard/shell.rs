@@ -262,10 +262,9 @@ impl Shell for ShardShell {
         self.context.copies.stop(placement);
     }
 
-    fn form(&mut self, job: FormJob) {
-        if let Err(error) = self.context.flusher.form(job) {
-            tracing::debug!(%error, "nothing more is formed");
-        }
+    fn form(&mut self, job: FormJob) -> bool {
+        let taken = self.context.flusher.form(job);
+        taken.inspect_err(|error| tracing::debug!(%error, "a copy is not formed")).is_ok()
     }
 
     fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position) {

@@ -325,7 +325,7 @@ impl Shell for MachineShell {
         self.pulls.remove(&placement);
     }
 
-    fn form(&mut self, job: FormJob) {
+    fn form(&mut self, job: FormJob) -> bool {
         self.forming.insert(job.to, Forming::new(job));
     }
 
@@ -335,6 +335,7 @@ impl Shell for MachineShell {
         }
     }
 
+        true
     fn stop_form(&mut self, placement: PlacementId) {
         self.forming.remove(&placement);
     }
