@@ -20,10 +20,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a partition is begun before the backup is given up.
 const ATTEMPTS_MAX: u32 = 10;
+/// For how long no partition may send a page before the backup is given up: each attempt waits for that on its own.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// The first pause before one is begun again; the next ones are longer.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The longest one.
@@ -269,14 +271,15 @@ impl Taking<'_> {
     /// Takes a piece, however often it must be begun.
     async fn one(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {
         let mut pause = PAUSE;
+        let begun = Instant::now();
         for attempt in 1.. {
             let error = match self.attempt(client, table, of).await {
                 Ok(piece) => return Ok(piece),
                 Err(BackupError::Cluster(error)) if may_pass(&error) => error,
                 Err(error) => return Err(error),
             };
-            tracing::info!(table = table.name, ?of, %error, attempt, "a partition is begun anew");
-            if attempt >= ATTEMPTS_MAX {
+            tracing::warn!(table = table.name, ?of, %error, attempt, "the snapshot of a partition ended early; trying again");
+            if is_given_up(attempt, begun.elapsed().min(self.progress.silence())) {
                 let partition = match of {
                     SnapshotOf::Partition(index) => index.to_string(),
                     SnapshotOf::Keys(keys) => archon_types::text::shown_key(&keys.begin),
@@ -359,6 +362,11 @@ impl Taking<'_> {
     }
 }
 
+/// Whether a partition that ended early so often is not begun again. `silence` is how long no page came while it was tried.
+fn is_given_up(attempt: u32, silence: Duration) -> bool {
+    attempt >= ATTEMPTS_MAX || silence >= SILENCE_MAX
+}
+
 /// Begins a snapshot.
 async fn begin(client: &Client, of: &SnapshotOf) -> Result<Snapshot, BackupError> {
     let snapshot = client.snapshot(of).await?;
@@ -399,6 +407,13 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silent_node_ends_backup_before_last_attempt() {
+        assert!(!is_given_up(1, SILENCE_MAX / 2));
+        assert!(is_given_up(3, SILENCE_MAX), "ten attempts of 25 s each take minutes");
+        assert!(is_given_up(ATTEMPTS_MAX, Duration::ZERO));
+    }
 
     #[test]
     fn sixteen_partitions_at_a_low_rate_were_each_read_too_slowly() {

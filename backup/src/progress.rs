@@ -13,6 +13,8 @@ pub struct Progress {
     entries: AtomicU64,
     pieces: AtomicU64,
     again: AtomicU64,
+    /// When bytes came last, in milliseconds since `began`.
+    came_ms: AtomicU64,
     waits_for: Mutex<Option<String>>,
 }
 
@@ -26,6 +28,7 @@ impl Default for Progress {
             entries: zero(),
             pieces: zero(),
             again: zero(),
+            came_ms: zero(),
             waits_for: Mutex::default(),
         }
     }
@@ -83,7 +86,13 @@ impl Progress {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// How long nothing has come.
+    pub(crate) fn silence(&self) -> Duration {
+        self.elapsed().saturating_sub(Duration::from_millis(self.came_ms.load(Ordering::Relaxed)))
+    }
+
     pub(crate) fn came(&self, bytes: usize, entries: u64) {
+        self.came_ms.store(u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.entries.fetch_add(entries, Ordering::Relaxed);
     }
@@ -108,7 +117,9 @@ mod tests {
         let progress = Progress { began: Instant::now() - Duration::from_secs(10), ..Progress::default() };
         assert_eq!(progress.left(), None);
         progress.expect(300);
+        assert!(progress.silence() >= Duration::from_secs(10));
         progress.came(100, 1);
+        assert!(progress.silence() < Duration::from_secs(10));
         assert_eq!(progress.left().map(|left| left.as_secs()), Some(20));
         progress.came(300, 1);
         assert_eq!(progress.left(), None, "the estimate was too low");

@@ -6,20 +6,57 @@
 //! rows go in another way than by being written over.
 
 use crate::engine::{Change, Engine, EngineError, PageLimit, Row};
+use archon_security::{Caller, Identity, Role};
 use archon_types::{KeyRange, PlacementId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Snapshots of a node at once.
 const OPEN_MAX: usize = 8;
+/// Of them those of clients with certificates, so that administrators always find room.
+const CLIENTS_MAX: usize = 4;
+/// Those of one such client.
+const CLIENT_MAX: usize = 2;
+/// Those of one address, where certificates are not used.
+const ADDRESS_MAX: usize = 4;
 /// Bytes that all snapshots of a node keep of rows that were changed since.
 const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Of them those kept for clients.
+const CLIENTS_KEPT_BYTES_MAX: usize = KEPT_BYTES_MAX / 2;
 /// What a kept row takes beside its key and value.
 const KEPT_OVERHEAD_BYTES: usize = 128;
+
+/// The reader of a snapshot, as far as limits go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum SnapshotOwner {
+    /// A member or an administrator, by certificate.
+    Trusted,
+    /// A client, by certificate.
+    Client(Identity),
+    /// A process without a certificate.
+    Address(IpAddr),
+}
+
+impl SnapshotOwner {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        match caller.identity.as_deref() {
+            Some(identity) => match identity.role() {
+                Role::Admin | Role::Coordinator | Role::Node => Self::Trusted,
+                Role::Client | Role::Participant | Role::Operator => Self::Client(identity.clone()),
+            },
+            None => Self::Address(caller.from),
+        }
+    }
+
+    const fn is_client(&self) -> bool {
+        matches!(self, Self::Client(_))
+    }
+}
 
 /// Why a snapshot shows nothing more.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -27,11 +64,19 @@ pub(crate) enum SnapshotError {
     /// There are as many as there may be.
     #[error("this node gives {OPEN_MAX} snapshots already; try again later")]
     TooMany,
+    /// Its reader, or clients together, have as many as they may.
+    #[error("this node gives {open} snapshots to {reader} already, which is the limit; try again later")]
+    TooManyOf {
+        /// The reader or readers.
+        reader: String,
+        /// The limit.
+        open: usize,
+    },
     /// More was overwritten than there is room for.
     #[error(
-        "more than {KEPT_BYTES_MAX} bytes of rows were overwritten before they were read; read faster, or while less is written"
+        "more than {0} bytes of rows were overwritten before they were read; read faster, or while less is written"
     )]
-    TooMuchChanged,
+    TooMuchChanged(usize),
     /// Rows were cleared: they are another partition's, or the copy is deleted.
     #[error("its rows were cleared, for the partition was split or has moved")]
     Cleared,
@@ -45,11 +90,14 @@ pub(crate) enum SnapshotError {
 pub(crate) struct Snapshots {
     open: Mutex<Vec<Arc<Inner>>>,
     kept_bytes: AtomicUsize,
+    /// Of them those kept for clients.
+    clients_kept_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Inner {
     space: PlacementId,
+    owner: SnapshotOwner,
     /// The rows from there on are not read yet.
     state: Mutex<State>,
 }
@@ -77,19 +125,18 @@ impl Snapshots {
     /// show, and nothing is on its way there.
     ///
     /// # Errors
-    /// [`SnapshotError::TooMany`].
+    /// [`SnapshotError::TooMany`] or [`SnapshotError::TooManyOf`].
     pub(crate) fn open(
         self: &Arc<Self>,
         space: PlacementId,
         (begin, end): (Bytes, Bytes),
+        owner: SnapshotOwner,
     ) -> Result<Snapshot, SnapshotError> {
         let from = Bound::Included(begin);
         let state = Mutex::new(State { from, end, kept: BTreeMap::new(), kept_bytes: 0, over: None });
-        let inner = Arc::new(Inner { space, state });
+        let inner = Arc::new(Inner { space, owner, state });
         let mut open = self.open.lock();
-        if open.len() >= OPEN_MAX {
-            return Err(SnapshotError::TooMany);
-        }
+        check_room(&open, &inner.owner)?;
         open.push(Arc::clone(&inner));
         Ok(Snapshot { all: Arc::clone(self), inner })
     }
@@ -100,8 +147,8 @@ impl Snapshots {
             let mut state = snapshot.state.lock();
             let own = changes.iter().filter(|change| change.space == snapshot.space);
             for change in own {
-                if let Err(error) = self.keep(&mut state, engine, snapshot.space, &change.key) {
-                    self.end(&mut state, error);
+                if let Err(error) = self.keep(&mut state, engine, &snapshot, &change.key) {
+                    self.end(&mut state, &snapshot.owner, error);
                     break;
                 }
             }
@@ -118,7 +165,7 @@ impl Snapshots {
                 Bound::Unbounded => true,
             };
             if unread && from < &state.end[..] {
-                self.end(&mut state, SnapshotError::Cleared);
+                self.end(&mut state, &snapshot.owner, SnapshotError::Cleared);
             }
         }
     }
@@ -140,13 +187,7 @@ impl Snapshots {
         open.iter().filter(|snapshot| wanted(snapshot.space)).cloned().collect()
     }
 
-    fn keep(
-        &self,
-        state: &mut State,
-        engine: &dyn Engine,
-        space: PlacementId,
-        key: &Bytes,
-    ) -> Result<(), SnapshotError> {
+    fn keep(&self, state: &mut State, engine: &dyn Engine, snapshot: &Inner, key: &Bytes) -> Result<(), SnapshotError> {
         let unread = match &state.from {
             Bound::Included(first) => key >= first,
             Bound::Excluded(last) => key > last,
@@ -155,19 +196,36 @@ impl Snapshots {
         if state.over.is_some() || !unread || *key >= state.end || state.kept.contains_key(key) {
             return Ok(());
         }
-        let before = engine.get(space, key).map_err(|error| SnapshotError::Unreadable(error.to_string()))?;
+        let before = engine.get(snapshot.space, key).map_err(|error| SnapshotError::Unreadable(error.to_string()))?;
         let bytes = kept_cost(key, before.as_ref());
-        if self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_BYTES_MAX {
-            self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(SnapshotError::TooMuchChanged);
+        for (kept, max) in self.kept_for(&snapshot.owner) {
+            // Only the flusher adds.
+            if kept.load(Ordering::Relaxed) + bytes > max {
+                return Err(SnapshotError::TooMuchChanged(max));
+            }
+        }
+        for (kept, _) in self.kept_for(&snapshot.owner) {
+            kept.fetch_add(bytes, Ordering::Relaxed);
         }
         state.kept_bytes += bytes;
         state.kept.insert(key.clone(), before);
         Ok(())
     }
 
-    fn end(&self, state: &mut State, why: SnapshotError) {
-        self.kept_bytes.fetch_sub(std::mem::take(&mut state.kept_bytes), Ordering::Relaxed);
+    /// The counts of kept bytes that a snapshot of this owner adds to, each with its limit.
+    fn kept_for(&self, owner: &SnapshotOwner) -> impl Iterator<Item = (&AtomicUsize, usize)> {
+        let clients = owner.is_client().then_some((&self.clients_kept_bytes, CLIENTS_KEPT_BYTES_MAX));
+        std::iter::once((&self.kept_bytes, KEPT_BYTES_MAX)).chain(clients)
+    }
+
+    fn give_back(&self, owner: &SnapshotOwner, bytes: usize) {
+        for (kept, _) in self.kept_for(owner) {
+            kept.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self, state: &mut State, owner: &SnapshotOwner, why: SnapshotError) {
+        self.give_back(owner, std::mem::take(&mut state.kept_bytes));
         state.kept.clear();
         state.over.get_or_insert(why);
     }
@@ -189,7 +247,7 @@ impl Snapshot {
         }
         let rows = self.read(&mut state, engine, limit);
         let rows = rows.map_err(|error| SnapshotError::Unreadable(error.to_string()));
-        rows.inspect_err(|why| self.all.end(&mut state, why.clone())).map(Some)
+        rows.inspect_err(|why| self.all.end(&mut state, &self.inner.owner, why.clone())).map(Some)
     }
 
     fn read(&self, state: &mut State, engine: &dyn Engine, limit: PageLimit) -> Result<Vec<Row>, EngineError> {
@@ -220,7 +278,7 @@ impl Snapshot {
             if from_kept && let Some((key, value)) = state.kept.pop_first() {
                 let cost = kept_cost(&key, value.as_ref());
                 state.kept_bytes -= cost;
-                self.all.kept_bytes.fetch_sub(cost, Ordering::Relaxed);
+                self.all.give_back(&self.inner.owner, cost);
                 // What it is now is not to be seen.
                 stored.next_if(|row| row.key == key);
                 reached = Some(key);
@@ -238,8 +296,24 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.all.open.lock().retain(|open| !Arc::ptr_eq(open, &self.inner));
-        self.all.end(&mut self.inner.state.lock(), SnapshotError::Cleared);
+        self.all.end(&mut self.inner.state.lock(), &self.inner.owner, SnapshotError::Cleared);
     }
+}
+
+/// Refuses one snapshot more than its owner, or the node, may have.
+fn check_room(open: &[Arc<Inner>], owner: &SnapshotOwner) -> Result<(), SnapshotError> {
+    if open.len() >= OPEN_MAX {
+        return Err(SnapshotError::TooMany);
+    }
+    let own = open.iter().filter(|other| other.owner == *owner).count();
+    let clients = open.iter().filter(|other| other.owner.is_client()).count();
+    let full = match owner {
+        SnapshotOwner::Trusted => None,
+        SnapshotOwner::Client(identity) if own >= CLIENT_MAX => Some((identity.to_string(), CLIENT_MAX)),
+        SnapshotOwner::Client(_) => (clients >= CLIENTS_MAX).then(|| ("clients".to_owned(), CLIENTS_MAX)),
+        SnapshotOwner::Address(from) => (own >= ADDRESS_MAX).then(|| (from.to_string(), ADDRESS_MAX)),
+    };
+    full.map_or(Ok(()), |(reader, open)| Err(SnapshotError::TooManyOf { reader, open }))
 }
 
 fn kept_cost(key: &Bytes, value: Option<&Bytes>) -> usize {

@@ -7,7 +7,7 @@ use crate::inbox::PushError;
 use crate::pages;
 use crate::shard::{ShardMessage, SnapshotAsk, SnapshotOffer};
 use crate::shared::shutting_down;
-use crate::snapshots::SnapshotError;
+use crate::snapshots::{SnapshotError, SnapshotOwner};
 use archon_host::Origin;
 use archon_kv::row;
 use archon_proto::convert::key_range::range_field;
@@ -66,7 +66,7 @@ impl KvService {
         self.check_right(caller, table.id, &read)?;
         self.operate_as(caller, partition, read, None, Origin::RoutingClient).await.1?;
         let (answer, offer) = oneshot::channel();
-        let ask = SnapshotAsk { partition, keys, answer };
+        let ask = SnapshotAsk { partition, keys, owner: SnapshotOwner::of(caller), answer };
         match self.shards.of(partition).try_push(ShardMessage::SnapshotAsked(ask)) {
             Ok(()) => {}
             Err(PushError::Full(_)) => return Err(overloaded()),
@@ -158,7 +158,9 @@ fn page_of(rows: Option<Vec<Row>>) -> Result<v1::SnapshotPage, SnapshotError> {
 
 fn over(error: &SnapshotError) -> ErrorDetail {
     let kind = match error {
-        SnapshotError::TooMany | SnapshotError::TooMuchChanged => ErrorKind::Overloaded,
+        SnapshotError::TooMany | SnapshotError::TooManyOf { .. } | SnapshotError::TooMuchChanged(_) => {
+            ErrorKind::Overloaded
+        }
         SnapshotError::Cleared | SnapshotError::Unreadable(_) => ErrorKind::Unavailable,
     };
     ErrorDetail::new(kind, format!("the snapshot is over: {error}"))

@@ -6,7 +6,7 @@ use crate::flusher::{CopiedPage, FlushEvent};
 use crate::inbox::Weigh;
 use crate::ping::PingPart;
 use crate::reply::ReplyTo;
-use crate::snapshots::Snapshot;
+use crate::snapshots::{Snapshot, SnapshotOwner};
 use crate::wire;
 use archon_host::{
     Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SnapshotStart, SplitSearch, StaleRow, YieldPage,
@@ -50,6 +50,8 @@ pub(crate) struct SnapshotAsk {
     pub(crate) partition: PartitionId,
     /// Only these keys.
     pub(crate) keys: KeyRange,
+    /// The reader, as far as limits go.
+    pub(crate) owner: SnapshotOwner,
     pub(crate) answer: oneshot::Sender<Result<SnapshotOffer, ErrorDetail>>,
 }
 

@@ -3,6 +3,7 @@
 
 use super::flush::hand_to_flusher;
 use super::{Shard, SnapshotAsk, SnapshotOffer};
+use crate::snapshots::SnapshotOwner;
 use archon_host::Refusal;
 use archon_kv::row;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Millis, PartitionId, PlacementId, Seq};
@@ -18,13 +19,14 @@ pub(super) struct WantedSnapshot {
     /// What was committed when it was asked for.
     at_least: Seq,
     keys: KeyRange,
+    owner: SnapshotOwner,
     answer: oneshot::Sender<Result<SnapshotOffer, ErrorDetail>>,
 }
 
 impl Shard {
     /// Has what is committed brought to the engine, for a snapshot to begin there.
     pub(super) fn snapshot_asked(&mut self, ask: SnapshotAsk) {
-        let SnapshotAsk { partition, keys, answer } = ask;
+        let SnapshotAsk { partition, keys, owner, answer } = ask;
         if self.snapshots_wanted.len() >= WAITING_MAX {
             let why = "too many snapshots wait to begin; try again later";
             let _ = answer.send(Err(ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(500)));
@@ -34,7 +36,7 @@ impl Shard {
             Ok(placement) => {
                 let committed = self.partitions.memtable(placement).map(archon_kv::Memtable::committed);
                 let at_least = committed.unwrap_or_default();
-                self.snapshots_wanted.push(WantedSnapshot { partition, placement, at_least, keys, answer });
+                self.snapshots_wanted.push(WantedSnapshot { partition, placement, at_least, keys, owner, answer });
                 self.hurry(placement);
             }
             Err(refusal) => {
@@ -105,7 +107,8 @@ impl Shard {
         let log_time = log_time.map_err(|error| unreadable(error.to_string()))?;
         let log_time = log_time.map_or(Ok(Millis::ZERO), |row| row::decode_millis(&row));
         let log_time = log_time.map_err(|error| unreadable(error.to_string()))?;
-        let rows = shell.context.flusher.snapshots().open(*placement, row::value_bounds(&start.keys));
+        let rows =
+            shell.context.flusher.snapshots().open(*placement, row::value_bounds(&start.keys), wanted.owner.clone());
         let rows =
             rows.map_err(|error| ErrorDetail::new(ErrorKind::Overloaded, error.to_string()).with_retry_after_ms(500))?;
         Ok(SnapshotOffer { start, log_time, source: *placement, rows })
