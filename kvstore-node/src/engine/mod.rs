@@ -18,6 +18,7 @@ mod particular;
 pub(crate) use self::disk_space::free_bytes;
 pub use self::fjall::FjallEngine;
 pub use self::kind::{EngineKind, UnknownEngine};
+pub(crate) use self::open::note_clean_end;
 pub use self::open::{EngineConfig, open_or_quarantine};
 pub use self::sled::SledEngine;
 #[cfg(test)]

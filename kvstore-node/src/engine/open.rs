@@ -1,8 +1,9 @@
 //! Opening an engine's directory: its format, and setting aside one that will not open.
 
 use super::{Engine, EngineError, EngineKind, FjallEngine, SledEngine};
+use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 /// Names the engine and its format, so that another engine or a newer version is not mistaken for damage.
 const FORMAT_FILE: &str = "archon-engine";
 const MAGIC: &str = "archon-engine";
+/// Exists from an orderly end to the next start. It need not survive a power loss, since the page cache does not either.
+const CLEAN_FILE: &str = "archon-engine.clean";
 /// The format of each engine's rows; both began with 1.
 const FORMAT: u32 = 1;
 /// Most directories set aside beside each other before the operator must look.
@@ -57,7 +60,10 @@ pub fn open_or_quarantine(
 }
 
 fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, EngineError> {
-    let engine: Arc<dyn Engine> = match prepare(directory, config.kind)? {
+    let kind = prepare(directory, config.kind)?;
+    let fail = |source| EngineError::Io { directory: directory.to_owned(), what: "look at its files", source };
+    begin_use(directory).map_err(fail)?;
+    let engine: Arc<dyn Engine> = match kind {
         EngineKind::Sled => Arc::new(SledEngine::open(directory, config)?),
         EngineKind::Fjall => Arc::new(FjallEngine::open(directory, config)?),
     };
@@ -77,6 +83,37 @@ pub(super) fn prepare(directory: &Path, wanted: Option<EngineKind>) -> Result<En
     let kind = wanted.unwrap_or_default();
     write_format(directory, kind).map_err(fail("write its format"))?;
     Ok(kind)
+}
+
+/// Notes that the engine was synced and closed, so that the next start may trust the page cache.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn note_clean_end(directory: &Path) -> io::Result<()> {
+    File::create(directory.join(CLEAN_FILE)).map(drop)
+}
+
+/// Drops the page cache of the engine's files, unless it ended in order. After a failed sync the kernel may hold pages as clean that
+/// the disk does not have: the engine would build on them, later syncs would not write them, and the log would be trimmed by them. What is
+/// read from the disk instead shows what is lost, while the log has it.
+fn begin_use(directory: &Path) -> io::Result<()> {
+    match fs::remove_file(directory.join(CLEAN_FILE)) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => forget_cached(directory),
+        Err(error) => Err(error),
+    }
+}
+
+fn forget_cached(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            forget_cached(&entry.path())?;
+        } else if let Err(error) = fadvise(File::open(entry.path())?, 0, None, Advice::DontNeed) {
+            tracing::debug!(%error, path = %entry.path().display(), "the system keeps its copy of a file of the engine");
+        }
+    }
+    Ok(())
 }
 
 /// Makes the files themselves and their names survive a power loss: sled creates its configuration without a sync.
@@ -138,4 +175,46 @@ fn set_aside(directory: &Path) -> Result<PathBuf, EngineError> {
     Err(fail(std::io::Error::other(format!(
         "there are {QUARANTINES_MAX} set aside already; look at them and remove some"
     ))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::statfs;
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    use std::io::IoSliceMut;
+
+    const TMPFS: i64 = 0x0102_1994;
+
+    /// Whether the page cache has the beginning of a file; nothing where the system does not tell.
+    fn is_cached(path: &Path) -> Option<bool> {
+        let (file, mut byte) = (File::open(path).unwrap(), [0]);
+        match preadv2(&file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT) {
+            Ok(_) => Some(true),
+            Err(Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    #[test]
+    fn page_cache_is_dropped_unless_engine_ended_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let nested = directory.path().join("tables");
+        fs::create_dir(&nested).unwrap();
+        let files = [directory.path().join("db"), nested.join("1")];
+        for path in &files {
+            fs::write(path, vec![7; 64 * 1024]).unwrap();
+            File::open(path).unwrap().sync_all().unwrap();
+        }
+        let all_cached = || files.iter().map(|path| is_cached(path)).collect::<Option<Vec<bool>>>();
+        let is_memory = statfs(directory.path()).is_ok_and(|found| i64::from(found.f_type) == TMPFS);
+        if is_memory || all_cached().is_none() {
+            return; // a file system whose cache cannot be dropped or looked at
+        }
+        note_clean_end(directory.path()).unwrap();
+        begin_use(directory.path()).unwrap();
+        assert_eq!(all_cached(), Some(vec![true, true]), "it ended in order");
+        begin_use(directory.path()).unwrap();
+        assert_eq!(all_cached(), Some(vec![false, false]), "it did not end since it was begun");
+    }
 }

@@ -1,6 +1,7 @@
 //! How a node stops: in order, each step within a deadline.
 
 use super::{Node, NodeError};
+use crate::engine::note_clean_end;
 use crate::shard::{ShardMessage, Shards};
 use archon_telemetry::CLOSE_DEADLINE;
 use std::sync::atomic::Ordering;
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
 const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
-const WAL_DEADLINE: Duration = Duration::from_secs(5);
 /// Pause between looks at whether a shard has ended: waiting with a deadline would take another thread.
 const SHARDS_POLL: Duration = Duration::from_millis(5);
+const WAL_DEADLINE: Duration = Duration::from_secs(5);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
 /// How long a leaving node waits for the coordinator to take note of that.
 const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
@@ -85,6 +86,12 @@ impl Node {
             metrics_server.close().await;
         }
         drop(self.engine);
+        if closed.is_ok()
+            && !failed
+            && let Err(error) = note_clean_end(&self.directory.lock().engine_directory())
+        {
+            tracing::debug!(%error, "the next start reads the engine from the disk");
+        }
         drop(self.directory);
         if failed {
             return Err(NodeError::Failed);
