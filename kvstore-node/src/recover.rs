@@ -1,16 +1,18 @@
 //! Start-up: from what the log and the engine hold to replicas that may be opened.
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, PageLimit};
+use crate::flusher;
 use crate::node::NodeError;
 use crate::store;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Held, HeldState, UNKNOWN};
 use archon_kv::LogTime;
 use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, row};
 use archon_replica::{Position, Recovered as ReplicaState, Run};
-use archon_types::{Epoch, PlacementId, Seq};
+use archon_types::{Epoch, PlacementId, ScanOrder, Seq};
 use archon_wal::{Recovered, StreamState, Wal, WalError};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Bound;
 
 /// Bytes read from the log at once.
 const READ_BYTES: usize = 4 * 1024 * 1024;
@@ -138,7 +140,10 @@ fn read_placement(
     };
     let base = position(store::META_BASE)?;
     let mut complete = position(store::META_COMPLETE)?.max(base);
-    if engine_is_new {
+    let committed = position(store::META_COMMIT)?.max(complete);
+    // An empty space is filled from the log if that reaches back to the beginning, whatever was synced to an engine that was set aside
+    // before: the log notes what the new one holds only once it has synced that.
+    if engine_is_new || (base == Position::ZERO && is_empty(engine, placement)?) {
         if base.seq > Seq::ZERO {
             let why = "the engine was damaged and set aside, and the log does not reach back to the beginning";
             return Err(why.to_owned().into());
@@ -155,6 +160,9 @@ fn read_placement(
     let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose().map_err(|error| error.to_string())?;
     let mut log_time = LogTime::starting_at(stamp.unwrap_or_default());
     let mut memtable = Memtable::new(complete.seq, budget.clone());
+    // The engine may hold more than this log tells of: a copy that does not count yet was pulled with rows above its end.
+    memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+    memtable.set_engine_position(written.unwrap_or_default());
     let mut runs: Vec<Run> = Vec::new();
     let mut last = base.seq;
     let end = state.bounds.map_or(0, |bounds| bounds.last);
@@ -176,22 +184,33 @@ fn read_placement(
                 memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
             }
         }
+        // The flusher does not run yet, and the node may have stopped with more behind than memory holds.
+        if budget.is_half_full() && engine.check_disk().is_ok() {
+            memtable.commit(committed.seq);
+            if let Some(frozen) = memtable.freeze() {
+                flusher::write_frozen(engine, placement, &frozen)?;
+                drop(memtable.flushed(frozen.upto));
+            }
+        }
     }
-    // The engine may hold more than this log tells of: a copy that does not count yet was pulled with rows above its end.
-    memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
-    memtable.set_engine_position(written.unwrap_or_default());
     // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
     // has committed it anew (PROTOCOL rule 20).
-    let recovered = ReplicaState { epoch, base, runs, last, commit: complete.seq };
+    let recovered = ReplicaState { epoch, base, runs, last, commit: memtable.committed() };
     Ok((recovered, complete, memtable, log_time))
+}
+
+fn is_empty(engine: &dyn Engine, placement: PlacementId) -> Result<bool, EngineError> {
+    let first = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+    let page = engine.page(placement, (Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, first)?;
+    Ok(page.rows.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Between, Change, Cleared, Page, PageLimit};
+    use crate::engine::{Between, Change, Cleared, Page};
     use archon_kv::RowChange;
-    use archon_types::{ClientId, Millis, PartitionId, ScanOrder, TableId};
+    use archon_types::{ClientId, Millis, PartitionId, TableId};
     use archon_wal::{WalBatch, WalConfig};
     use bytes::Bytes;
     use std::path::Path;
@@ -276,6 +295,74 @@ mod tests {
         }
         let frozen = memtable.freeze().unwrap();
         assert!(frozen.rows().contains(&RowChange::remove(outcome)), "the engine would hold it for ever");
+    }
+
+    #[test]
+    fn replay_of_long_log_stays_within_memory() {
+        const ENTRIES: u64 = 40;
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, _) = log_naming(directory.path(), placement);
+        let at = |seq| Position::new(Epoch::new(1), Seq::new(seq));
+        let mut batch = WalBatch::new();
+        store::put_epoch(&mut batch, placement, Epoch::new(1));
+        for seq in 1..=ENTRIES {
+            let value = Bytes::from(vec![7; 1024 * 1024]);
+            let effect = Effect::new(Millis::new(seq), vec![RowChange::set(row::value_key(&[seq as u8]), value)]);
+            store::put_entry(&mut batch, placement, &archon_replica::Entry { at: at(seq), bytes: effect.encode() });
+        }
+        store::put_position(&mut batch, placement, store::META_COMMIT, at(ENTRIES - 2));
+        let (done, wait) = mpsc::channel();
+        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
+        wait.recv().unwrap().unwrap();
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let engine = crate::engine::MemoryEngine::default();
+        let budget = MemtableBudget::new(16 * 1024 * 1024);
+        let recovery = recover(&wal, &recovered, &engine, false, &budget).unwrap();
+        assert!(!budget.is_full(), "{} bytes", budget.bytes_used());
+        let found = &recovery.found[&placement];
+        assert_eq!((found.complete, found.memtable.last()), (Position::ZERO, Seq::new(ENTRIES)));
+        assert_eq!(found.recovered.commit, found.memtable.committed());
+        assert!(found.recovered.commit <= Seq::new(ENTRIES - 2), "the rest may be cut by a leader");
+        let written = row::engine_position(&engine, placement).unwrap();
+        assert_eq!(written, Some(found.memtable.committed()));
+        // The same again, over what the engine took.
+        drop(recovery);
+        let recovery = recover(&wal, &recovered, &engine, false, &budget).unwrap();
+        assert_eq!(recovery.found[&placement].memtable.last(), Seq::new(ENTRIES));
+    }
+
+    #[test]
+    fn empty_engine_is_filled_from_whole_log_at_every_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, _) = log_naming(directory.path(), placement);
+        let mut batch = WalBatch::new();
+        let at = Position::new(Epoch::new(1), Seq::new(1));
+        let effect = Effect::new(Millis::new(1), vec![RowChange::set(row::value_key(b"k"), Bytes::from_static(b"v"))]);
+        store::put_epoch(&mut batch, placement, at.epoch);
+        store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes: effect.encode() });
+        store::put_position(&mut batch, placement, store::META_COMPLETE, at);
+        let (done, wait) = mpsc::channel();
+        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
+        wait.recv().unwrap().unwrap();
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        // The first start set a damaged engine aside, the second one finds the new one, to which nothing was synced yet.
+        for is_new in [true, false] {
+            let engine = crate::engine::MemoryEngine::default();
+            let recovery = recover(&wal, &recovered, &engine, is_new, &MemtableBudget::default()).unwrap();
+            assert_eq!(recovery.held[&placement].state, HeldState::SetAside, "at a start with a new engine: {is_new}");
+            let found = &recovery.found[&placement];
+            assert_eq!((found.complete, found.memtable.last()), (Position::ZERO, at.seq));
+        }
+        // An engine that has rows and lacks what was synced is damaged.
+        let engine = crate::engine::MemoryEngine::default();
+        let (key, value) = (row::value_key(b"other"), Some(Bytes::from_static(b"v")));
+        engine.write(&[Change { space: placement, key, value }]).unwrap();
+        let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
+        assert_eq!(recovery.held[&placement].state, HeldState::Damaged);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) const META_EPOCH: u32 = 2;
 pub(crate) const META_BASE: u32 = 3;
 /// The position up to which the engine is known to be complete on the disk.
 pub(crate) const META_COMPLETE: u32 = 4;
+/// A position up to which everything is committed.
+pub(crate) const META_COMMIT: u32 = 5;
 
 const FORMAT: u8 = 1;
 const ENTRY_HEAD_BYTES: usize = 8;

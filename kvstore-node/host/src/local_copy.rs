@@ -62,6 +62,8 @@ pub struct LocalCopy<S: Shell> {
     frozen_since: Option<Millis>,
     /// Bytes logged when they began to.
     pub gathered_from: u64,
+    /// Bytes logged when the log was told what is committed last.
+    pub(crate) commit_noted_from: u64,
     /// Up to here the engine was given everything.
     pub flushing: Seq,
     /// How much of the log is kept.
@@ -117,7 +119,8 @@ impl<S: Shell> LocalCopy<S> {
             placement,
             retention: Retention::new(found.complete, replica.base().seq),
             replica,
-            flushing: found.complete.seq,
+            // A start may have given it more than it is known to have synced.
+            flushing: found.memtable.committed(),
             memtable: found.memtable,
             own: S::Own::default(),
             log_time: found.log_time,
@@ -131,6 +134,7 @@ impl<S: Shell> LocalCopy<S> {
             gathering_since: None,
             frozen_since: None,
             gathered_from: 0,
+            commit_noted_from: 0,
             pull: None,
             touched: false,
             emptied,

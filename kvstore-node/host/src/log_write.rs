@@ -28,6 +28,9 @@ pub enum LogWrite {
     },
     /// The engine holds everything up to here, on its disk.
     Complete(Position),
+    /// Everything up to here is committed. Noted now and then, so that a start that finds much after [`LogWrite::Complete`] can give it to
+    /// the engine before it has read all.
+    Commit(Position),
     /// Nothing up to here is needed any more; to be durable before it is forgotten.
     Base(Position),
     /// Nothing of the copy is needed any more.

@@ -149,6 +149,9 @@ impl<S: Shell> Partitions<S> {
         if let Some(local) = self.copies.get_mut(&placement) {
             let moves = matches!(input, Input::Message(_)) && !self.turn.broken.breaks(Mutant::InspectedMoves); // rule 61
             if !(local.inspected && moves) {
+                if matches!(&input, Input::Message(message) if matches!(message.body, Body::Append { .. })) {
+                    self.turn.note_lag(local);
+                }
                 self.turn.step(local, input);
             }
             return;

@@ -5,9 +5,13 @@ use crate::log_write::LogWrite;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{Effect, row};
-use archon_replica::{Entry, Position, Record};
+use archon_replica::{Entry, Input, Position, Record};
 use archon_types::Seq;
 use bytes::Bytes;
+
+/// After so many bytes of a copy's log it is noted again what is committed: about so much, and what is under way, is in memory at a start
+/// beside what the engine did not take yet.
+const COMMIT_NOTE_BYTES: u64 = 1024 * 1024;
 
 impl<S: Shell> Turn<S> {
     pub(crate) fn persist(&mut self, local: &mut LocalCopy<S>, token: u64, records: Vec<Record>) {
@@ -24,6 +28,7 @@ impl<S: Shell> Turn<S> {
                             self.damaged.push((local.placement, why));
                         }
                     }
+                    self.note_commit(local);
                     (LogWrite::Entries(entries), None)
                 }
                 Record::Cut { after } => {
@@ -49,6 +54,25 @@ impl<S: Shell> Turn<S> {
             }
         }
         self.shell.log_token(local.placement, token);
+    }
+
+    /// Notes in the log what is committed, once per [`COMMIT_NOTE_BYTES`].
+    fn note_commit(&mut self, local: &mut LocalCopy<S>) {
+        let logged = local.retention.logged_bytes();
+        if logged - local.commit_noted_from < COMMIT_NOTE_BYTES {
+            return;
+        }
+        let Some(commit) = local.replica.position_at(local.replica.commit()) else { return };
+        local.commit_noted_from = logged;
+        self.shell.log(local.placement, LogWrite::Commit(commit));
+    }
+
+    /// Tells a follower whether the engine lags before it takes entries in.
+    pub(crate) fn note_lag(&mut self, local: &mut LocalCopy<S>) {
+        let lags = self.shell.engine_lags();
+        if local.replica.engine_lags() != lags {
+            self.step(local, Input::EngineLags(lags));
+        }
     }
 
     /// A copy has come to its end: what is written on top of its rows must not forget up to where they go.
@@ -82,4 +106,54 @@ fn take_in<S: Shell>(local: &mut LocalCopy<S>, entry: &Entry) -> Result<(), Stri
     let effect = Effect::decode(&bytes).map_err(|error| error.to_string())?;
     local.log_time.observe(effect.at);
     local.memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutant::Broken;
+    use crate::test_shell::{OWN, follower, follower_row, hear, position, settle};
+    use archon_kv::RowChange;
+    use archon_replica::Body;
+    use archon_types::Millis;
+
+    fn entry(seq: u64, bytes: usize) -> Entry {
+        let change = RowChange::set(row::value_key(&[seq as u8]), Bytes::from(vec![7; bytes]));
+        Entry { at: position(seq), bytes: Effect::new(Millis::new(seq), vec![change]).encode() }
+    }
+
+    fn append(seq: u64, bytes: usize) -> Body {
+        let (before, commit) = (position(seq - 1), Seq::new(seq - 1));
+        Body::Append { before, entries: vec![entry(seq, bytes)], start: Seq::ZERO, commit }
+    }
+
+    #[test]
+    fn follower_takes_no_entries_while_engine_lags() {
+        let mut follower = follower(Broken::default(), follower_row());
+        hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+        hear(&mut follower, append(1, 10));
+        follower.shell_mut().engine_lags = true;
+        hear(&mut follower, append(2, 10));
+        let local = &follower.copies()[&OWN];
+        assert_eq!((local.memtable.last(), local.memtable.committed()), (Seq::new(1), Seq::new(1)));
+        follower.shell_mut().engine_lags = false;
+        hear(&mut follower, append(2, 10));
+        assert_eq!(follower.copies()[&OWN].memtable.last(), Seq::new(2));
+    }
+
+    #[test]
+    fn commit_position_is_noted_in_log_once_per_mebibyte() {
+        let mut follower = follower(Broken::default(), follower_row());
+        hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+        for seq in 1..=5 {
+            hear(&mut follower, append(seq, COMMIT_NOTE_BYTES as usize / 2));
+        }
+        settle(&mut follower);
+        let notes = follower.shell().writes.iter().filter_map(|write| match write {
+            LogWrite::Commit(at) => Some(at.seq.get()),
+            _ => None,
+        });
+        // Of the entries before, since the commit position comes with the next one.
+        assert_eq!(notes.collect::<Vec<_>>(), [1, 3]);
+    }
 }

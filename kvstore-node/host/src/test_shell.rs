@@ -160,6 +160,9 @@ impl Shell for TestShell {
     fn dedup(&self) -> &DedupLimits {
         &self.dedup
     }
+    fn engine_lags(&self) -> bool {
+        self.engine_lags
+    }
     fn budget(&self) -> MemtableBudget {
         MemtableBudget::default()
     }

@@ -139,6 +139,12 @@ impl Replica {
         if !is_sound(epoch, before, &entries) || self.writes.bytes() > self.limits.unpersisted_bytes_max {
             return; // malformed, or more than the disk keeps up with: the leader will ask again
         }
+        if self.engine_lags && !entries.is_empty() {
+            if let Some(following) = &mut self.following {
+                following.commit = following.commit.max(commit);
+            }
+            return; // more than the engine keeps up with: the leader will ask again
+        }
         // Whatever was committed in an older epoch, its leader held when its own began.
         let older = self.log.epoch_at(self.commit).is_some_and(|found| found < epoch);
         if older && start < self.commit && !self.breaks(Mutant::NoCut) && !self.breaks(Mutant::CutCommitted) {

@@ -37,6 +37,7 @@ pub struct Replica {
     pub(crate) copied_at: Version,
     pub(crate) lease: bool,
     pub(crate) read_only: bool,
+    pub(crate) engine_lags: bool,
     /// The epoch in which lost data was reported, so that it is reported once.
     pub(crate) alarmed: Option<Epoch>,
     #[cfg(any(test, feature = "mutants"))]
@@ -86,6 +87,7 @@ impl Replica {
             copied_at: Version::ZERO,
             lease: false,
             read_only: false,
+            engine_lags: false,
             alarmed: None,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -128,10 +130,16 @@ impl Replica {
             Input::Confirm { ticket } => self.confirm(ticket, out),
             Input::Lease(valid) => self.lease = valid,
             Input::ReadOnly(read_only) => self.read_only = read_only,
+            Input::EngineLags(engine_lags) => self.engine_lags = engine_lags,
             Input::Renew { node, incarnation } => self.renew(node, incarnation, out),
             Input::Tick => self.tick(now, out),
         }
         self.debug_check();
+    }
+
+    /// The last [`Input::EngineLags`].
+    pub const fn engine_lags(&self) -> bool {
+        self.engine_lags
     }
 
     /// Ends a turn: emits what the steps since the last flush gathered for the disk and for followers.

@@ -162,6 +162,11 @@ impl FlusherHandle {
         *self.shared.disk_full.lock()
     }
 
+    /// Whether anything waits for the engine, or is on its way into it.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.is_disk_full() || self.shared.busy_since.lock().is_some() || self.bytes_waiting() > 0
+    }
+
     /// For how long the engine has been at work on one write or sync. Waiting for space on the disk does not count.
     pub(crate) fn busy_for(&self) -> Duration {
         self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())

@@ -15,6 +15,7 @@ mod writer;
 
 pub(crate) use copied::CopiedPage;
 pub(crate) use handle::FlusherHandle;
+pub(crate) use writer::write_frozen;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
@@ -32,9 +33,9 @@ use std::time::{Duration, Instant};
 
 /// How often a full disk is looked at again.
 const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
-/// What an effect costs in the queue beside its keys and values.
 /// Cleared spaces that are remembered, of the newest copies.
 const CLEARED_MAX: usize = 16_384;
+/// What an effect costs in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
 /// How the flusher works.
@@ -248,7 +249,6 @@ struct Queue {
 }
 
 impl Queue {
-    /// Something larger than the whole queue is taken alone, else it would never be.
     fn note_cleared(&mut self, space: PlacementId) {
         self.cleared.insert(space);
         if self.cleared.len() > CLEARED_MAX {
@@ -256,6 +256,7 @@ impl Queue {
         }
     }
 
+    /// Something larger than the whole queue is taken alone, else it would never be.
     const fn has_capacity(&self, bytes: usize, max: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= max
     }

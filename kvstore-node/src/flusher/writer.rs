@@ -2,7 +2,7 @@
 
 use super::copied::{Copied, WrittenPages};
 use super::jobs::{Job, Jobs};
-use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
+use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, FlusherConfig, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit};
 use archon_host::{FormJob, FormedPart, Forming};
 use archon_kv::{Frozen, RowChange, row};
@@ -417,6 +417,22 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Writes a memtable's list while no flusher runs, as before it starts. Does not sync.
+pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Frozen) -> Result<(), EngineError> {
+    let FlusherConfig { clear_rows, write_rows_max, .. } = FlusherConfig::default();
+    for range in frozen.clears() {
+        let (from, to) = row::value_bounds(range);
+        let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        while !engine.clear_range(space, keys, clear_rows)?.done {}
+    }
+    let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+    let mut changes = frozen.rows().iter().map(change).peekable();
+    while changes.peek().is_some() {
+        engine.write(&next_part(&mut changes, write_rows_max))?;
+    }
+    Ok(())
 }
 
 /// The changes that bring rows to the engine, in order of key as far as they are a memtable's. What is a page of a copy goes to `pages` as

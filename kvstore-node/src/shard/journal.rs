@@ -141,8 +141,10 @@ impl Journal {
                 store::put_epoch(batch, placement, epoch);
                 store::put_position(batch, placement, store::META_BASE, base);
                 store::put_position(batch, placement, store::META_COMPLETE, base);
+                store::put_position(batch, placement, store::META_COMMIT, base);
             }
             LogWrite::Complete(at) => store::put_position(batch, placement, store::META_COMPLETE, at),
+            LogWrite::Commit(at) => store::put_position(batch, placement, store::META_COMMIT, at),
             LogWrite::Base(at) => store::put_position(batch, placement, store::META_BASE, at),
             LogWrite::Drop => {
                 batch.drop_stream(store::stream(placement));
@@ -199,10 +201,10 @@ impl Journal {
                 }
                 entry.state = State::Unsent;
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
-            }
-            Err(error) => {
                 // Behind a batch for which the queue had no room, others are out of sequence.
                 self.is_refused |= matches!(error, WalError::NoSpace { .. });
+            }
+            Err(error) => {
                 entry.state = State::Unsent;
                 self.failed.get_or_insert(error);
             }
@@ -437,8 +439,6 @@ mod tests {
     }
 
     #[test]
-    fn only_lack_of_space_is_waited_for_and_what_follows_from_it() {
-    #[test]
     fn busy_log_is_not_refusing_log() {
         let config = WalConfig { queue_bytes_max: 64 * 1024, ..WalConfig::default() };
         let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config.clone()).unwrap();
@@ -477,6 +477,8 @@ mod tests {
         }
     }
 
+    #[test]
+    fn only_lack_of_space_is_waited_for_and_what_follows_from_it() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));

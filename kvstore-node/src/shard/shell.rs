@@ -145,6 +145,10 @@ impl Shell for ShardShell {
         &self.context.dedup
     }
 
+    fn engine_lags(&self) -> bool {
+        self.context.budget.is_full() && self.context.flusher.is_at_work()
+    }
+
     fn budget(&self) -> MemtableBudget {
         self.context.budget.clone()
     }

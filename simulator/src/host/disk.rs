@@ -199,6 +199,6 @@ fn store(stream: &mut Stream, write: &LogWrite) {
             while stream.entries.pop_front_if(|entry| entry.at.seq <= at.seq).is_some() {}
             stream.base = *at;
         }
-        LogWrite::Base(_) | LogWrite::Open(_) | LogWrite::Drop => {}
+        LogWrite::Commit(_) | LogWrite::Base(_) | LogWrite::Open(_) | LogWrite::Drop => {}
     }
 }

@@ -136,7 +136,11 @@ impl MachineShell {
             LogWrite::Entries(entries) => known.extend(entries.iter().cloned()),
             LogWrite::Cut { after } => while known.pop_back_if(|entry| entry.at.seq > *after).is_some() {},
             LogWrite::Begin { .. } | LogWrite::Drop => known.clear(),
-            LogWrite::Open(_) | LogWrite::Epoch(_) | LogWrite::Complete(_) | LogWrite::Base(_) => {}
+            LogWrite::Open(_)
+            | LogWrite::Epoch(_)
+            | LogWrite::Complete(_)
+            | LogWrite::Commit(_)
+            | LogWrite::Base(_) => {}
         }
     }
 
@@ -219,6 +223,10 @@ impl Shell for MachineShell {
 
     fn dedup(&self) -> &DedupLimits {
         &self.settings.dedup
+    }
+
+    fn engine_lags(&self) -> bool {
+        false // the engine takes everything at once
     }
 
     fn budget(&self) -> MemtableBudget {
@@ -327,6 +335,7 @@ impl Shell for MachineShell {
 
     fn form(&mut self, job: FormJob) -> bool {
         self.forming.insert(job.to, Forming::new(job));
+        true
     }
 
     fn end_form(&mut self, _: PlacementId, to: PlacementId, end: Position) {
@@ -335,7 +344,6 @@ impl Shell for MachineShell {
         }
     }
 
-        true
     fn stop_form(&mut self, placement: PlacementId) {
         self.forming.remove(&placement);
     }

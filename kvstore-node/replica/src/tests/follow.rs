@@ -34,6 +34,23 @@ fn entries_are_acknowledged_when_durable_and_committed_when_told() {
 }
 
 #[test]
+fn follower_with_lagging_engine_leaves_entries_unanswered() {
+    let mut script = Script::new(2, recovered(1, &[], 0));
+    script.hear(1, 1, append(Position::ZERO, vec![entry(1, 1), entry(1, 2)], 0, 0));
+    let ack = script.send(1, 1, Body::Ack { held: Seq::new(2) });
+    assert_eq!(script.persisted(1), [ack.clone()]);
+    script.one(Input::EngineLags(true));
+    // Only what is committed leaves memory, so that is taken in.
+    let out = script.hear(1, 1, append(at(1, 2), vec![entry(1, 3)], 0, 2));
+    assert_eq!(out, [Output::Commit { upto: Seq::new(2) }]);
+    // The leader hears that the follower is there, and what it holds.
+    assert_eq!(script.hear(1, 1, append(at(1, 2), vec![], 0, 2)), [ack]);
+    script.one(Input::EngineLags(false));
+    let out = script.hear(1, 1, append(at(1, 2), vec![entry(1, 3)], 0, 2));
+    assert_eq!(out, [Output::Persist { token: 2, records: vec![Record::Entries(vec![entry(1, 3)])] }]);
+}
+
+#[test]
 fn a_gap_is_refused_with_a_hint() {
     let mut script = Script::new(2, recovered(1, &[1, 1], 0));
     let out = script.hear(1, 1, append(at(1, 4), vec![entry(1, 5)], 0, 0));
