@@ -2,6 +2,7 @@
 
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
+use crate::relocate::RelocationLimits;
 use crate::segment_pool::RESERVE;
 
 /// Smallest segment that is accepted; only tests want segments this small.
@@ -30,6 +31,10 @@ pub struct WalConfig {
     /// than `spare_segments`: under load none needs to be filled then. Without need of them one goes
     /// every minute. Default 16, which is 272 MiB with the reserve.
     pub recycled_segments_max: usize,
+    /// Bytes of segments, without the newest, that old records may keep. Beyond it, and on a full disk at once, the
+    /// streams that hold the oldest segment are written again at the end of the log, as far as that frees twice what it
+    /// writes. At least twice the segment. Default 512 MiB.
+    pub kept_bytes_max: u64,
     /// When true, [`Wal::open`](crate::Wal::open) refuses a damaged log with
     /// [`WalError::Corrupt`] and changes nothing; when false it opens, and the streams that
     /// may have lost something are reported and closed for writing. Default false.
@@ -44,6 +49,7 @@ impl Default for WalConfig {
             write_bytes_max: 4 * 1024 * 1024,
             spare_segments: 1,
             recycled_segments_max: 16,
+            kept_bytes_max: 512 * 1024 * 1024,
             refuse_damage: false,
         }
     }
@@ -59,12 +65,22 @@ impl WalConfig {
         within("queue_bytes_max", self.queue_bytes_max as u64, 4096, QUEUE_BYTES_MAX as u64)?;
         within("write_bytes_max", self.write_bytes_max as u64, 1, QUEUE_BYTES_MAX as u64)?;
         within("spare_segments", self.spare_segments as u64, 1, 64)?;
-        within("recycled_segments_max", self.recycled_segments_max as u64, 0, 64)
+        within("recycled_segments_max", self.recycled_segments_max as u64, 0, 64)?;
+        within("kept_bytes_max", self.kept_bytes_max, 2 * SEGMENT_BYTES_MIN, u64::MAX)
     }
 
     /// Most files that are kept beside the segments in use.
     pub(crate) fn spares_max(&self) -> usize {
         RESERVE + self.spare_segments.max(self.recycled_segments_max)
+    }
+
+    /// Bounds of one relocation of old records; `kept_bytes_max` bytes of segments may stay as they are.
+    pub(crate) fn relocation(&self, kept_bytes_max: u64) -> RelocationLimits {
+        RelocationLimits {
+            kept_bytes_max,
+            moved_bytes_max: self.segment_bytes / 2,
+            stream_bytes_max: (2 * self.segment_bytes).min(self.queue_bytes_max as u64 / 2),
+        }
     }
 
     /// Largest batch, as it is encoded, that an append accepts.

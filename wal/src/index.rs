@@ -23,11 +23,33 @@ pub(crate) struct Location {
 /// One durable step, ready to be applied.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    Put { stream: u64, seq: u64, location: Location },
-    Cut { stream: u64, from: u64 },
-    Meta { stream: u64, key: u32, data: Bytes },
-    Drop { stream: u64 },
-    Trim { stream: u64, floor: u64 },
+    Put {
+        stream: u64,
+        seq: u64,
+        location: Location,
+    },
+    Cut {
+        stream: u64,
+        from: u64,
+    },
+    Meta {
+        stream: u64,
+        key: u32,
+        data: Bytes,
+    },
+    Drop {
+        stream: u64,
+    },
+    Trim {
+        stream: u64,
+        floor: u64,
+    },
+    /// All records of the stream, from `first` on, lie elsewhere now.
+    Move {
+        stream: u64,
+        first: u64,
+        locations: VecDeque<Location>,
+    },
 }
 
 /// One stream.
@@ -137,6 +159,17 @@ impl Index {
                     entry.metas.remove(&key);
                 } else {
                     entry.metas.insert(key, data);
+                }
+                entry.touched = batch;
+            }
+            Change::Move { stream, first, locations } => {
+                let entry = self.streams.entry(stream).or_default();
+                debug_assert_eq!((entry.base, entry.entries.len()), (first, locations.len()), "all records are moved");
+                std::mem::replace(&mut entry.entries, locations).into_iter().for_each(&mut gone);
+                for location in &entry.entries {
+                    if let Some(segment) = segments.get_mut(&location.segment) {
+                        segment.live += 1;
+                    }
                 }
                 entry.touched = batch;
             }

@@ -30,6 +30,8 @@
 //!   the power failed before the system brought the note to the disk. Anything else that fails its
 //!   checksum is [`Damage`]: the log opens, and the streams that are not proven whole are closed for
 //!   writing until they are dropped.
+//! * Records that their owner may not forget do not keep the whole log: beyond
+//!   [`kept_bytes_max`](WalConfig::kept_bytes_max) the oldest are written again at its end.
 //! * Memory and queue are bounded; a full disk makes the log read-only until space returns, with a
 //!   reserve for [`urgent`](WalBatch::urgent) batches.
 //!
@@ -43,6 +45,7 @@
 //! | `index`, `tail` | what is durable; the pure rules of a stream's numbers |
 //! | `format`, `mark` | the bytes on disk; the note of what was durable |
 //! | `recover`, `replay`, `report` | recovery: reading and writing, its pure part, what it found |
+//! | `relocate` | choice of old records that are written again at the end |
 //! | `blocks` | the memory that is written from: whole blocks, the last one again and again |
 //! | `segment`, `spare`, `shortage`, [`disk`] | the files; those made ready; why there are none; the file system behind a trait |
 //! | `config`, `error`, `progress` | what can be tuned, what goes wrong, what a watchdog sees |
@@ -59,6 +62,7 @@ mod progress;
 mod queue;
 mod read;
 mod recover;
+mod relocate;
 mod replay;
 mod report;
 mod segment;

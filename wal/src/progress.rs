@@ -14,6 +14,8 @@ pub struct Progress {
     pub batches: u64,
     /// Durable writes of segment files that completed, whether by one call or by a write and a sync.
     pub fsyncs: u64,
+    /// Bytes of old records written again at the end of the log, to free the segments behind them.
+    pub relocated: u64,
     /// When the write or sync now under way began; `None` while the writer waits for work.
     pub outstanding_since: Option<Instant>,
 }
@@ -26,6 +28,7 @@ pub(crate) struct Counters {
     bytes: AtomicU64,
     batches: AtomicU64,
     fsyncs: AtomicU64,
+    relocated: AtomicU64,
     /// Nanoseconds after `opened`, plus one; zero for none.
     outstanding: AtomicU64,
     observer: OnceLock<SyncObserver>,
@@ -38,6 +41,7 @@ impl Counters {
             bytes: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             fsyncs: AtomicU64::new(0),
+            relocated: AtomicU64::new(0),
             outstanding: AtomicU64::new(0),
             observer: OnceLock::new(),
         }
@@ -63,12 +67,17 @@ impl Counters {
         }
     }
 
+    pub(crate) fn relocated(&self, bytes: usize) {
+        self.relocated.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Progress {
         let outstanding = self.outstanding.load(Ordering::Acquire);
         Progress {
             bytes: self.bytes.load(Ordering::Relaxed),
             batches: self.batches.load(Ordering::Relaxed),
             fsyncs: self.fsyncs.load(Ordering::Relaxed),
+            relocated: self.relocated.load(Ordering::Relaxed),
             outstanding_since: outstanding.checked_sub(1).map(|nanos| self.opened + Duration::from_nanos(nanos)),
         }
     }

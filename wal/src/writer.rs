@@ -1,6 +1,6 @@
 //! The one that writes: takes what is queued, one durable write, completes. A thread of its own, or for one batch a caller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,8 @@ use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
+use crate::read::Plan;
+use crate::relocate::plan_relocation;
 use crate::segment::{ActivateError, Active, Beginning, activate};
 use crate::segment_pool::SegmentPool;
 use crate::tail::{Refusal, Tail};
@@ -86,6 +88,10 @@ pub(crate) struct Writer {
     owed: HashMap<u32, u64>,
     /// The simulated power went off while a caller wrote.
     halted: bool,
+    /// Old records may keep more than they should: a segment was begun, or a batch refused for lack of space.
+    relocation_due: bool,
+    /// Streams whose records cannot be read.
+    immovable: BTreeSet<u64>,
 }
 
 /// The writer thread: runs until the queue is closed and drained, and then takes the writer with it.
@@ -95,7 +101,8 @@ pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
         // Before anything is taken, so that what is written first was queued first.
         let mut held = place.lock();
         let Some(writer) = held.as_mut().filter(|writer| !writer.halted) else { break };
-        if writer.turn(shared.queue.take(bytes_max)).is_err() {
+        // Only here, since a caller that writes must not wait for it.
+        if writer.turn(shared.queue.take(bytes_max)).and_then(|()| writer.relocate()).is_err() {
             break;
         }
     }
@@ -130,6 +137,8 @@ impl Writer {
             scratch: HashMap::new(),
             owed: HashMap::new(),
             halted: false,
+            relocation_due: true,
+            immovable: BTreeSet::new(),
         }
     }
 
@@ -175,6 +184,58 @@ impl Writer {
             }
         }
         self.flush()
+    }
+
+    /// Writes old records again at the end of the log where they keep too much of it. Nothing is under construction.
+    fn relocate(&mut self) -> Result<(), Halt> {
+        if !std::mem::take(&mut self.relocation_due) {
+            return Ok(());
+        }
+        let config = &self.shared.config;
+        // On a full disk whatever comes free lets writes go on.
+        let kept_bytes_max = if self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
+        let limits = config.relocation(kept_bytes_max);
+        let plan = plan_relocation(&self.shared.index.read(), limits, |stream| !self.immovable.contains(&stream));
+        for stream in plan {
+            let records = {
+                let index = self.shared.index.read();
+                let first = index.streams.get(&stream).map_or(0, |entry| entry.tail.first);
+                Plan::new(&index, StreamId(stream), first, usize::MAX)
+            };
+            let records = match records.and_then(Plan::fetch) {
+                Ok(records) => records,
+                Err(error) => {
+                    tracing::warn!(%error, stream, "old records of the log cannot be read, and keep all segments behind them");
+                    self.immovable.insert(stream);
+                    return Ok(());
+                }
+            };
+            let Some(first) = records.first().map(|record| record.seq) else { continue };
+            let mut batch = WalBatch::new();
+            batch.cut_all(StreamId(stream));
+            for record in records {
+                batch.put(StreamId(stream), record.seq, record.data);
+            }
+            // It frees more than it takes.
+            batch.urgent();
+            if let Err(error) = self.take(&batch)? {
+                tracing::debug!(%error, stream, "old records of the log stay where they are");
+                return Ok(());
+            }
+            let steps = self.changes.split_off(self.changes.len() - batch.len());
+            let number = self.next_batch - 1;
+            let locations: VecDeque<Location> = steps
+                .into_iter()
+                .filter_map(|(_, change)| match change {
+                    Change::Put { location, .. } => Some(location),
+                    _ => None,
+                })
+                .collect();
+            self.changes.push((number, Change::Move { stream, first, locations }));
+            self.shared.counters.relocated(batch.bytes());
+            self.flush()?;
+        }
+        Ok(())
     }
 
     fn write_trims(&mut self, trims: BTreeMap<u64, u64>) -> Result<(), Halt> {
@@ -225,6 +286,7 @@ impl Writer {
         if !batch.urgent
             && let Some(error) = self.shared.pool.refusal()
         {
+            self.relocation_due = true;
             return Ok(Err(error));
         }
         if !self.active.fits(self.blocks.len() + need) {
@@ -339,7 +401,7 @@ impl Writer {
             match &change {
                 Change::Cut { stream, from } => self.shared.queue.limit_trim(*stream, *from),
                 Change::Drop { stream } => self.shared.queue.limit_trim(*stream, 0),
-                Change::Put { .. } | Change::Meta { .. } | Change::Trim { .. } => {}
+                Change::Put { .. } | Change::Meta { .. } | Change::Trim { .. } | Change::Move { .. } => {}
             }
             let applied = index.apply(batch, change);
             debug_assert!(applied.is_ok(), "{applied:?}");
@@ -379,11 +441,13 @@ impl Writer {
                 self.shared.active_left.store(self.active.left(), Ordering::Release);
                 // The segment left behind may already hold nothing live.
                 self.retire_unneeded();
+                self.relocation_due = true;
                 Ok(())
             }
             Err(ActivateError::Refused(error)) => {
                 Halt::check(&*self.shared.disk)?;
                 self.shared.counters.end(0, 0);
+                self.relocation_due = true;
                 Err(error)
             }
             Err(ActivateError::Fatal(action, error)) => return self.fatal(action, &error),

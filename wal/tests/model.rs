@@ -19,7 +19,13 @@ enum Action {
 }
 
 fn config() -> WalConfig {
-    WalConfig { segment_bytes: 4096, queue_bytes_max: 1 << 20, write_bytes_max: 2048, ..WalConfig::default() }
+    WalConfig {
+        segment_bytes: 4096,
+        queue_bytes_max: 1 << 20,
+        write_bytes_max: 2048,
+        kept_bytes_max: 8192,
+        ..WalConfig::default()
+    }
 }
 
 fn step() -> impl Strategy<Value = Step> {

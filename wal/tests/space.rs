@@ -167,6 +167,71 @@ fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
     });
 }
 
+/// Writes so many records of stream 1, which is trimmed all the time.
+fn churn(wal: &Wal, from: u64, records: u64) -> u64 {
+    for seq in from..from + records {
+        put(wal, 1, seq, &[1; 300]).unwrap();
+        wal.trim(StreamId(1), seq);
+    }
+    from + records
+}
+
+#[test]
+fn old_records_are_moved_forward_beyond_the_bound() {
+    let memory = MemoryDisk::new();
+    let config = WalConfig { kept_bytes_max: 8 * 4096, ..config() };
+    let (wal, _) = Wal::open_on(Arc::new(memory.clone()), config.clone()).unwrap();
+    let mut next = churn(&wal, 1, 20);
+    for (stream, records) in [(8, 1), (9, 3)] {
+        (1..=records).for_each(|seq| put(&wal, stream, seq, format!("{stream}/{seq}").as_bytes()).unwrap());
+        next = churn(&wal, next, 20);
+    }
+    for _ in 0..20 {
+        next = churn(&wal, next, 50);
+        // The bound, the newest segment, files made ready, and what is on its way back.
+        assert!(wal.disk_bytes() <= (8 + 1 + 4 + 4) * 4096, "{} bytes before record {next}", wal.disk_bytes());
+    }
+    assert!(wal.progress().relocated > 0);
+    let check = |wal: &Wal| {
+        for (stream, records) in [(8, 1), (9, 3)] {
+            let found = read_all(wal, stream).unwrap();
+            let expected = (1..=records).map(|seq| (seq, format!("{stream}/{seq}").into_bytes()));
+            assert_eq!(found, expected.collect());
+        }
+    };
+    check(&wal);
+    // They go on as streams that were never moved.
+    put(&wal, 8, 2, b"8/2").unwrap();
+    wal.trim(StreamId(8), 1);
+    wal.close(TIMEOUT).unwrap();
+    let (wal, recovered) = Wal::open_on(Arc::new(memory), config).unwrap();
+    assert!(recovered.damaged.is_empty() && recovered.damaged_streams().is_empty(), "{recovered:?}");
+    assert_eq!(read_all(&wal, 8).unwrap().into_values().collect::<Vec<_>>(), [b"8/2"]);
+    assert_eq!(read_all(&wal, 9).unwrap().len(), 3);
+}
+
+#[test]
+fn a_full_disk_is_freed_by_moving_the_records_that_keep_it() {
+    let (_memory, disk, wal) = ready_log();
+    put(&wal, 9, 1, b"may not be forgotten").unwrap();
+    let next = churn(&wal, 2, 300);
+    assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
+    disk.set_full(true);
+    let mut seq = next;
+    wait_for("more than all that is made ready is written", || {
+        match put(&wal, 1, seq, &[1; 300]) {
+            Ok(()) => {
+                wal.trim(StreamId(1), seq);
+                seq += 1;
+            }
+            Err(WalError::NoSpace { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if seq >= next + 500 { Ok(()) } else { Err(format!("{} records", seq - next)) }
+    });
+    assert_eq!(read_all(&wal, 9).unwrap()[&1], b"may not be forgotten");
+}
+
 #[test]
 fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_comes_again() {
     let (_memory, disk, wal, last) = full_log();
