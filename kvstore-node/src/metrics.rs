@@ -144,6 +144,10 @@ metrics! {
             "archon_node_copy_rest_seconds_total",
             "how long copies to and from this node rested because clients used it"
         );
+        logs_not_kept: Metric = Definition::counter(
+            "archon_node_logs_not_kept_total",
+            "times that the log was no longer kept for a copy that was away, which is then loaded again"
+        );
         copies_restarted: Metric = Definition::counter(
             "archon_node_copies_restarted_total",
             "copies begun again from the start"

@@ -89,7 +89,7 @@ pub use partitions::{Completes, Partitions};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request, WaitsFor};
-pub use retention::{Pin, Retention, RetentionLimits};
+pub use retention::{LogClock, Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
 pub use snapshot::SnapshotStart;
 pub use split_off::FormedCopy;

@@ -209,6 +209,7 @@ impl<S: Shell> Partitions<S> {
                 }
             }
             local.learn_engine_ahead();
+            self.turn.review_retention(local);
             self.turn.shell.ticked(local, self.turn.now);
             self.turn.release_held(local);
             self.turn.unpark(local);

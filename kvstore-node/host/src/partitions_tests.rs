@@ -1,6 +1,6 @@
 use super::*;
-use crate::Refusal;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, get, put, request, row, serving, settle};
+use crate::{LogWrite, Refusal};
 use archon_kv::engine::{Change, Row};
 use archon_replica::{Body, Input, Message, Position, ReplicaAddress};
 use archon_types::{
@@ -65,6 +65,54 @@ fn a_write_is_answered_once_the_disk_has_it_and_is_read_after() {
     partitions.operate(request(get("key"), "read"));
     let answers = &partitions.shell().answers;
     assert!(matches!(&answers[..], [("write", Ok(_)), ("read", Ok(Answer::Value(Some(_))))]), "{answers:?}");
+}
+
+/// One write while a copy is away, and none after it: the engine has no more syncs of this partition.
+fn after_a_quiet_write() -> Partitions<crate::test_shell::TestShell> {
+    let mut partitions = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
+    partitions.operate(request(put("key"), "write"));
+    settle(&mut partitions);
+    let end = partitions.copies()[&OWN].replica.last().seq;
+    partitions.each(|_, local| local.freeze());
+    partitions.synced(OWN, end);
+    settle(&mut partitions);
+    assert_eq!(bases(&partitions), 0, "the log is kept for the copy that is away");
+    partitions
+}
+
+fn bases(partitions: &Partitions<crate::test_shell::TestShell>) -> usize {
+    partitions.shell().writes.iter().filter(|write| matches!(write, LogWrite::Base(_))).count()
+}
+
+fn tick_at(partitions: &mut Partitions<crate::test_shell::TestShell>, ms: u64) {
+    partitions.begin(Millis::new(ms));
+    partitions.tick(false, 1);
+    settle(partitions);
+}
+
+#[test]
+fn a_quiet_log_is_forgotten_once_the_node_has_logged_enough() {
+    let mut partitions = after_a_quiet_write();
+    let distance = crate::RetentionLimits::of_node(1).lagging_distance_max;
+    partitions.shell_mut().log_written = distance;
+    tick_at(&mut partitions, 3_000);
+    assert_eq!(bases(&partitions), 0);
+    partitions.shell_mut().log_written = distance + 1;
+    tick_at(&mut partitions, 4_000);
+    assert_eq!(bases(&partitions), 1);
+    assert_eq!(partitions.copies()[&OWN].replica.base().seq, partitions.copies()[&OWN].replica.last().seq);
+    tick_at(&mut partitions, 5_000);
+    assert_eq!(bases(&partitions), 1, "there is nothing left to forget");
+}
+
+#[test]
+fn a_quiet_log_is_forgotten_once_the_absent_copy_is_removed() {
+    let mut partitions = after_a_quiet_write();
+    let row = archon_types::Partition { version: archon_types::Version::new(9), ..row(9, &[]) };
+    assert!(partitions.duties(LIFE.incarnation, vec![crate::Action::Configure { partition: row, placement: OWN }]));
+    settle(&mut partitions);
+    tick_at(&mut partitions, 3_000);
+    assert_eq!(bases(&partitions), 1);
 }
 
 #[test]

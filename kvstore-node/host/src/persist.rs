@@ -2,6 +2,7 @@
 
 use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
+use crate::retention::LogClock;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{Effect, row};
@@ -86,10 +87,31 @@ impl<S: Shell> Turn<S> {
     /// The engine holds everything up to `upto`, on its disk.
     pub(crate) fn synced(&mut self, local: &mut LocalCopy<S>, upto: Seq) {
         let Some(complete) = local.replica.position_at(upto.min(local.memtable.committed())) else { return };
-        let limits = self.shell.retention_limits();
-        let noted = local.retention.completed(local.placement, &local.replica, complete, limits);
+        let (limits, at) = (self.shell.retention_limits(), self.log_clock());
+        let noted = local.retention.completed(local.placement, &local.replica, complete, limits, at);
         let Some(base) = noted else { return };
         self.shell.log(local.placement, LogWrite::Complete(complete));
+        self.forget_log(local, base);
+    }
+
+    /// Looks again at how much of a copy's log is kept for others.
+    pub(crate) fn review_retention(&mut self, local: &mut LocalCopy<S>) {
+        if !local.retention.is_review_due(self.now) {
+            return;
+        }
+        let (limits, at) = (self.shell.retention_limits(), self.log_clock());
+        let base = local.retention.review(local.placement, &local.replica, limits, at);
+        self.forget_log(local, base);
+    }
+
+    fn log_clock(&self) -> LogClock {
+        LogClock { now: self.now, written: self.shell.log_written() }
+    }
+
+    fn forget_log(&mut self, local: &mut LocalCopy<S>, base: Option<Position>) {
+        for copy in local.retention.take_given_up() {
+            self.shell.observe(local.at(), Observed::LogNotKept(copy));
+        }
         if let Some(base) = base {
             // The mark is durable before anything is forgotten, so that recovery knows where the log begins.
             self.shell.log(local.placement, LogWrite::Base(base));

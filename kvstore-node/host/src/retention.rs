@@ -1,11 +1,13 @@
-//! How much of a copy's log is kept: what the engine does not hold yet, and what other copies still need.
+//! Retention: how much of a copy's log is kept for what the engine does not hold yet, and for other copies.
 //!
-//! A loader that pulls a copy needs the log from where the copy began (its leader *pins* that), a follower that was away for
-//! a moment should not have to be copied whole when it comes back. Neither is waited for without bound: the log is small
-//! beside the data.
+//! A loader that pulls a copy needs the log from where the copy began (its leader *pins* that), and a follower that was away
+//! for a moment should not have to be copied whole when it comes back. Both are bounded by what the copy itself has logged,
+//! by what the whole node has logged meanwhile, and absent copies by time as well: the log is one per node, and an old record
+//! keeps everything behind it. The bounds are looked at after syncs of the engine and on ticks, since a copy that is not
+//! written has no syncs.
 
 use archon_replica::{Position, Replica};
-use archon_types::{Epoch, Partition, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, Millis, Partition, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How much log is kept for others.
@@ -13,17 +15,29 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct RetentionLimits {
     /// Bytes of log that one copy being pulled may keep from being forgotten; beyond, it begins anew.
     pub pinned_bytes_max: u64,
-    /// Bytes of log that are kept for a copy that is away.
+    /// Bytes that the node logs meanwhile, all partitions together, until a copy being pulled begins anew.
+    pub pinned_distance_max: u64,
+    /// Bytes of log that are kept for a copy that is away. Zero keeps none.
     pub lagging_bytes_max: u64,
+    /// Bytes that the node logs meanwhile, all partitions together, until nothing is kept for a copy that is away.
+    pub lagging_distance_max: u64,
+    /// Milliseconds after which nothing is kept for a copy that is away.
+    pub lagging_ms_max: u64,
 }
 
 impl RetentionLimits {
     /// Bytes of log that one copy being pulled may keep.
     const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+    /// Bytes logged by the node while one copy is pulled.
+    const PINNED_DISTANCE_MAX: u64 = 4 * 1024 * 1024 * 1024;
+    /// The same on a full disk; so little is moved forward in the log.
+    const PINNED_FULL_BYTES_MAX: u64 = 8 * 1024 * 1024;
     /// Bytes of log that a node keeps for copies that are away, all partitions together: some minutes of small writes.
     const LAGGING_BYTES_MAX: u64 = 256 * 1024 * 1024;
     /// The share of one partition in that.
     const LAGGING_SHARE: std::ops::RangeInclusive<u64> = 1024 * 1024..=32 * 1024 * 1024;
+    /// A day: longer than maintenance takes.
+    const LAGGING_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
     /// The limits of each copy on a node that holds `placements` copies.
     pub fn of_node(placements: usize) -> Self {
@@ -31,10 +45,32 @@ impl RetentionLimits {
         let share = Self::LAGGING_BYTES_MAX / placements;
         Self {
             pinned_bytes_max: Self::PINNED_BYTES_MAX,
+            pinned_distance_max: Self::PINNED_DISTANCE_MAX,
             lagging_bytes_max: share.clamp(*Self::LAGGING_SHARE.start(), *Self::LAGGING_SHARE.end()),
+            lagging_distance_max: Self::LAGGING_BYTES_MAX,
+            lagging_ms_max: Self::LAGGING_MS_MAX,
         }
     }
+
+    /// The limits while the disk is full: nothing is kept for copies that are away, little for those being pulled.
+    #[must_use]
+    pub fn on_full_disk(self) -> Self {
+        let pinned_bytes_max = self.pinned_bytes_max.min(Self::PINNED_FULL_BYTES_MAX);
+        Self { pinned_bytes_max, lagging_bytes_max: 0, ..self }
+    }
 }
+
+/// Where the node and its log stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogClock {
+    /// The local clock.
+    pub now: Millis,
+    /// Bytes that the node has written to its log since it started, all partitions together.
+    pub written: u64,
+}
+
+/// How often the bounds of a copy's log are looked at without news of its engine, in milliseconds.
+const REVIEW_MS: u64 = 1_000;
 
 /// A copy that this leader gives: the log is kept for it, and its pages may be read, as long as this stands.
 #[derive(Debug)]
@@ -57,17 +93,46 @@ pub struct Retention<G> {
     /// The copies given, per loader.
     pins: BTreeMap<PlacementId, Pin<G>>,
     /// Up to where other copies were last known to hold the log.
-    lagging: BTreeMap<PlacementId, Seq>,
-    /// Bytes ever logged, and how many at some positions: to bound what is kept.
+    lagging: BTreeMap<PlacementId, Lagging>,
+    /// Copies for which the log is no longer kept, to be reported.
+    given_up: Vec<PlacementId>,
+    /// Bytes ever logged.
     logged_bytes: u64,
-    marks: VecDeque<(Seq, u64)>,
+    /// Where everything stood at some positions: to bound what is kept.
+    marks: VecDeque<Mark>,
+    /// When the bounds were last looked at.
+    reviewed: Millis,
+}
+
+/// A copy that may need the log.
+#[derive(Clone, Copy, Debug)]
+struct Lagging {
+    held: Seq,
+    /// The log is kept for it.
+    kept: bool,
+}
+
+/// Where everything stood when the log ended with `seq`, or soon after.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    seq: Seq,
+    logged_bytes: u64,
+    at: LogClock,
 }
 
 impl<G> Retention<G> {
     /// The retention of a log that begins after `trimmed`, over an engine that is complete up to `complete`.
     pub fn new(complete: Position, trimmed: Seq) -> Self {
-        let (pins, lagging) = (BTreeMap::new(), BTreeMap::new());
-        Self { complete, trimmed, pins, lagging, logged_bytes: 0, marks: VecDeque::new() }
+        Self {
+            complete,
+            trimmed,
+            pins: BTreeMap::new(),
+            lagging: BTreeMap::new(),
+            given_up: Vec::new(),
+            logged_bytes: 0,
+            marks: VecDeque::new(),
+            reviewed: Millis::ZERO,
+        }
     }
 
     /// The log begins anew after `base`: a copy has taken the place of what was there.
@@ -120,19 +185,60 @@ impl<G> Retention<G> {
         replica: &Replica,
         complete: Position,
         limits: RetentionLimits,
+        at: LogClock,
     ) -> Option<Option<Position>> {
         if complete.seq <= self.complete.seq {
             return None;
         }
         self.complete = complete;
-        self.mark(replica.last().seq);
+        self.mark(replica.last().seq, at);
+        Some(self.advance(placement, replica, limits, at))
+    }
+
+    /// Whether the bounds are due to be looked at.
+    pub fn is_review_due(&self, now: Millis) -> bool {
+        now.since(self.reviewed) >= REVIEW_MS
+    }
+
+    /// Looks at the bounds without news of the engine: copies come back and go, and the node's log grows by what other
+    /// partitions write. Returns after which position the log may begin now, which is to be durable before anything is forgotten.
+    pub fn review(
+        &mut self,
+        placement: PlacementId,
+        replica: &Replica,
+        limits: RetentionLimits,
+        at: LogClock,
+    ) -> Option<Position> {
+        self.reviewed = at.now;
+        if self.complete.seq <= self.trimmed {
+            return None;
+        }
+        if self.marks.is_empty() {
+            // As after a start, where nothing is known of when it was logged.
+            self.mark(replica.last().seq, at);
+        }
+        self.advance(placement, replica, limits, at)
+    }
+
+    /// Takes the copies for which the log is no longer kept since the last call: they are loaded when they return.
+    pub fn take_given_up(&mut self) -> Vec<PlacementId> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    fn advance(
+        &mut self,
+        placement: PlacementId,
+        replica: &Replica,
+        limits: RetentionLimits,
+        at: LogClock,
+    ) -> Option<Position> {
         let row = replica.configuration().map(|configuration| &configuration.row);
-        let floor = row.map_or(self.trimmed, |row| self.floor(placement, row, |id| replica.held_by(id), limits));
+        let floor = row.map_or(self.trimmed, |row| self.floor(placement, row, |id| replica.held_by(id), limits, at));
         let base = (floor > self.trimmed).then(|| replica.position_at(floor)).flatten();
         if base.is_some() {
             self.trimmed = floor;
         }
-        Some(base)
+        base
     }
 
     /// The last position up to which the log may be forgotten: what the engine has, except what a copy or a follower
@@ -144,6 +250,7 @@ impl<G> Retention<G> {
         row: &Partition,
         held_by: impl Fn(PlacementId) -> Option<Seq>,
         limits: RetentionLimits,
+        at: LogClock,
     ) -> Seq {
         let loads = |id: &PlacementId| row.placement(*id).is_some_and(|row| row.state == ReplicaState::Load);
         let mut pins: Vec<(PlacementId, Seq)> =
@@ -155,39 +262,66 @@ impl<G> Retention<G> {
             let Some(held) = held_by(other.id) else {
                 // A follower keeps nothing for those that count: they hold everything.
                 if other.state == ReplicaState::Load || (leads && other.state == ReplicaState::Live) {
-                    let held = *self.lagging.entry(other.id).or_insert(self.trimmed);
-                    if held >= self.trimmed && self.bytes_since(held) <= limits.lagging_bytes_max {
+                    let known = self.lagging.get(&other.id).copied();
+                    let Lagging { held, kept: was_kept } = known.unwrap_or(Lagging { held: self.trimmed, kept: true });
+                    let is_kept = held >= self.trimmed && self.keeps_lagging(held, limits, at);
+                    if is_kept {
                         kept = kept.min(held);
+                    } else if was_kept && held < self.complete.seq {
+                        self.given_up.push(other.id);
                     }
+                    self.lagging.insert(other.id, Lagging { held, kept: is_kept });
                 } else {
                     self.lagging.remove(&other.id);
                 }
                 continue;
             };
-            self.lagging.insert(other.id, held);
+            self.lagging.insert(other.id, Lagging { held, kept: true });
             match pins.iter_mut().find(|(id, _)| *id == other.id) {
                 Some((_, seq)) => *seq = held.max(*seq),
                 None => pins.push((other.id, held)),
             }
         }
-        pins.retain(|(_, seq)| self.bytes_since(*seq) <= limits.pinned_bytes_max);
+        pins.retain(|(_, seq)| {
+            self.bytes_since(*seq) <= limits.pinned_bytes_max && self.distance(*seq, at) <= limits.pinned_distance_max
+        });
         self.pins.retain(|id, _| pins.iter().any(|(pinned, _)| pinned == id));
         pins.into_iter().map(|(_, seq)| seq).fold(kept, Seq::min)
     }
 
-    /// Notes how many bytes were logged by now.
-    fn mark(&mut self, at: Seq) {
+    fn keeps_lagging(&self, held: Seq, limits: RetentionLimits, at: LogClock) -> bool {
+        let since = self.mark_after(held).map_or(at.now, |mark| mark.at.now);
+        limits.lagging_bytes_max > 0
+            && self.bytes_since(held) <= limits.lagging_bytes_max
+            && self.distance(held, at) <= limits.lagging_distance_max
+            && at.now.since(since) <= limits.lagging_ms_max
+    }
+
+    /// Notes where everything stands.
+    fn mark(&mut self, seq: Seq, at: LogClock) {
         const MARKS_MAX: usize = 4_096;
-        self.marks.push_back((at, self.logged_bytes));
-        while self.marks.len() > MARKS_MAX || self.marks.get(1).is_some_and(|(seq, _)| *seq <= self.trimmed) {
+        self.marks.push_back(Mark { seq, logged_bytes: self.logged_bytes, at });
+        while self.marks.len() > MARKS_MAX || self.marks.get(1).is_some_and(|mark| mark.seq <= self.trimmed) {
             self.marks.pop_front();
         }
     }
 
     /// Bytes logged since `seq`, by the marks.
     fn bytes_since(&self, seq: Seq) -> u64 {
-        let before = self.marks.iter().rev().find(|(at, _)| *at <= seq).or_else(|| self.marks.front());
-        self.logged_bytes - before.map_or(self.logged_bytes, |(_, bytes)| *bytes)
+        let before = self.marks.iter().rev().find(|mark| mark.seq <= seq).or_else(|| self.marks.front());
+        self.logged_bytes - before.map_or(self.logged_bytes, |mark| mark.logged_bytes)
+    }
+
+    /// Bytes that the node has logged since the first record after `seq`, all partitions together, by the marks: never
+    /// more than it is.
+    fn distance(&self, seq: Seq, at: LogClock) -> u64 {
+        self.mark_after(seq).map_or(0, |mark| at.written.saturating_sub(mark.at.written))
+    }
+
+    /// The first mark at which a record after `seq` was there. A mark before it may be much older than the record.
+    fn mark_after(&self, seq: Seq) -> Option<&Mark> {
+        let index = self.marks.partition_point(|mark| mark.seq <= seq);
+        self.marks.get(index)
     }
 }
 
@@ -219,19 +353,24 @@ mod tests {
     /// A log of ten entries of ten bytes, all of which the engine holds.
     fn retention() -> Retention<()> {
         let mut retention = Retention::new(Position::new(Epoch::new(1), Seq::new(10)), Seq::ZERO);
-        retention.mark(Seq::ZERO);
+        retention.mark(Seq::ZERO, LogClock::default());
         retention.logged(100);
         retention
     }
 
     fn limits(pinned_bytes_max: u64, lagging_bytes_max: u64) -> RetentionLimits {
-        RetentionLimits { pinned_bytes_max, lagging_bytes_max }
+        RetentionLimits { pinned_bytes_max, lagging_bytes_max, ..RetentionLimits::of_node(1) }
+    }
+
+    fn clock(now: u64, written: u64) -> LogClock {
+        LogClock { now: Millis::new(now), written }
     }
 
     #[test]
     fn the_log_is_kept_for_a_copy_that_is_away_but_not_for_ever() {
         let mut retention = retention();
-        let mut floor = |other, lagging| retention.floor(OWN, &row(other), |_| None, limits(1_000, lagging));
+        let mut floor =
+            |other, lagging| retention.floor(OWN, &row(other), |_| None, limits(1_000, lagging), LogClock::default());
         assert_eq!(floor(ReplicaState::Live, 1_000), Seq::new(10), "whoever counts holds everything");
         assert_eq!(floor(ReplicaState::Load, 1_000), Seq::ZERO, "it is away");
         assert_eq!(floor(ReplicaState::Load, 99), Seq::new(10), "it has been away for too long");
@@ -245,8 +384,8 @@ mod tests {
         retention.pin(loader, Pin { seq: Seq::new(4), epoch: Epoch::new(1), guard: () });
         let loading = row(ReplicaState::Load);
         let none = |_| None;
-        assert_eq!(retention.floor(OWN, &loading, none, limits(100, 0)), Seq::new(4));
-        assert_eq!(retention.floor(OWN, &loading, none, limits(99, 0)), Seq::new(10));
+        assert_eq!(retention.floor(OWN, &loading, none, limits(100, 0), LogClock::default()), Seq::new(4));
+        assert_eq!(retention.floor(OWN, &loading, none, limits(99, 0), LogClock::default()), Seq::new(10));
         assert_eq!(retention.pinned(loader), None, "its copy begins anew");
     }
 
@@ -260,5 +399,58 @@ mod tests {
             retention.pinned(loader).is_some()
         };
         assert_eq!([Some(Epoch::new(1)), Some(Epoch::new(2)), None].map(&mut pin), [true, false, false]);
+    }
+
+    /// One entry of a quiet partition, written long after those before it, while the other copy is away.
+    fn quiet() -> Retention<()> {
+        let mut retention = retention();
+        retention.marks.clear();
+        retention.mark(Seq::new(9), clock(0, 0));
+        retention.trimmed = Seq::new(9);
+        retention.lagging.insert(PlacementId::new(2), Lagging { held: Seq::new(9), kept: true });
+        retention.mark(Seq::new(10), clock(50_000, 10_000));
+        retention
+    }
+
+    #[test]
+    fn a_quiet_log_is_kept_up_to_a_distance_in_the_log_of_the_node() {
+        let limits = RetentionLimits { lagging_distance_max: 500, ..limits(1_000, 1_000) };
+        let floor =
+            |retention: &mut Retention<()>, at| retention.floor(OWN, &row(ReplicaState::Load), |_| None, limits, at);
+        let mut retention = quiet();
+        assert_eq!(floor(&mut retention, clock(60_000, 10_500)), Seq::new(9), "it was logged 500 bytes ago");
+        assert!(retention.take_given_up().is_empty());
+        assert_eq!(floor(&mut retention, clock(60_000, 10_501)), Seq::new(10));
+        assert_eq!(retention.take_given_up(), [PlacementId::new(2)]);
+        assert_eq!(floor(&mut retention, clock(60_000, 10_501)), Seq::new(10));
+        assert!(retention.take_given_up().is_empty(), "that is reported once");
+    }
+
+    #[test]
+    fn a_quiet_log_is_kept_for_a_day_at_most() {
+        let day = RetentionLimits::of_node(1).lagging_ms_max;
+        let mut retention = quiet();
+        let mut floor = |at| retention.floor(OWN, &row(ReplicaState::Load), |_| None, limits(1_000, 1_000), at);
+        assert_eq!(floor(clock(day, 10_000)), Seq::new(9));
+        assert_eq!(floor(clock(50_001 + day, 10_000)), Seq::new(10));
+    }
+
+    #[test]
+    fn a_full_disk_keeps_nothing_for_copies_that_are_away() {
+        let mut retention = quiet();
+        let full = limits(1_000, 1_000).on_full_disk();
+        assert_eq!(retention.floor(OWN, &row(ReplicaState::Load), |_| None, full, clock(60_000, 10_000)), Seq::new(10));
+    }
+
+    #[test]
+    fn a_pin_is_given_up_beyond_a_distance_in_the_log_of_the_node() {
+        let mut retention = retention();
+        retention.mark(Seq::new(10), clock(0, 0));
+        let loader = PlacementId::new(2);
+        retention.pin(loader, Pin { seq: Seq::new(4), epoch: Epoch::new(1), guard: () });
+        let limits = RetentionLimits { pinned_distance_max: 500, ..limits(1_000, 0) };
+        let mut floor = |written| retention.floor(OWN, &row(ReplicaState::Load), |_| None, limits, clock(0, written));
+        assert_eq!([500, 501].map(&mut floor), [Seq::new(4), Seq::new(10)]);
+        assert_eq!(retention.pinned(loader), None);
     }
 }

@@ -120,6 +120,8 @@ pub enum Observed<'a> {
     Copied(Seq),
     /// The copy under way is of no use any more.
     CopyStopped,
+    /// The log is no longer kept for this absent copy, which is loaded again when it returns.
+    LogNotKept(PlacementId),
     /// Two copies disagree about what is committed.
     Alarm(&'a Alarm),
 }
@@ -166,6 +168,10 @@ pub trait Shell: Sized {
     fn budget(&self) -> MemtableBudget;
     /// How much log is kept for copies that are behind.
     fn retention_limits(&self) -> RetentionLimits;
+    /// Bytes that the node has written to its log since it started, all partitions together.
+    fn log_written(&self) -> u64 {
+        0
+    }
     /// The log time of a copy that holds nothing.
     fn log_time(&self) -> LogTime {
         LogTime::default()

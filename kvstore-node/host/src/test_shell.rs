@@ -74,6 +74,8 @@ pub(crate) struct TestShell {
     pub(crate) refuses_forms: bool,
     /// Memtables are full of rows that wait for the engine.
     pub(crate) engine_lags: bool,
+    /// Bytes that the node has logged.
+    pub(crate) log_written: u64,
 }
 
 impl Default for TestShell {
@@ -108,6 +110,7 @@ impl Default for TestShell {
             engine_busy: false,
             refuses_forms: false,
             engine_lags: false,
+            log_written: 0,
         }
     }
 }
@@ -168,6 +171,9 @@ impl Shell for TestShell {
     }
     fn retention_limits(&self) -> RetentionLimits {
         RetentionLimits::of_node(1)
+    }
+    fn log_written(&self) -> u64 {
+        self.log_written
     }
     fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
         Replica::new(identity, recovered, Limits::default())

@@ -22,6 +22,8 @@ const HERE_MAX: Duration = Duration::from_millis(2);
 const HERE_BYTES_MAX: usize = 2 * 1024;
 /// Batches of which it is remembered when they were durable.
 const REMEMBERED_MAX: usize = 4_096;
+/// Bytes of data before a trim that may use the log's reserve with it: little of it, since other journals have as much.
+const BEFORE_TRIM_BYTES_MAX: usize = 1024 * 1024;
 /// How many batches go to the log's own thread after one that took longer.
 const AWAY: u32 = 64;
 
@@ -253,7 +255,14 @@ impl Journal {
     fn send_unsent(&mut self, here: bool) {
         // An epoch must not wait for space behind data: the little data before it, which is all there is since new
         // data is refused while the disk is full, may use the reserve as well.
-        if let Some(last) = self.waiting.iter().rposition(|entry| entry.has_epoch && entry.state == State::Unsent) {
+        // So may little data before a trim, which frees more than that.
+        let mut bytes = 0;
+        let last = self.waiting.iter().enumerate().fold(None, |last, (at, entry)| {
+            bytes += entry.batch.bytes();
+            let frees = !entry.completes.trims.is_empty() && bytes <= BEFORE_TRIM_BYTES_MAX;
+            if entry.state == State::Unsent && (entry.has_epoch || frees) { Some(at) } else { last }
+        });
+        if let Some(last) = last {
             for entry in self.waiting.iter_mut().take(last + 1) {
                 entry.batch.urgent();
             }
@@ -293,7 +302,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::TableId;
+    use archon_types::{Seq, TableId};
     use archon_wal::disk::{FaultDisk, MemoryDisk};
     use archon_wal::{StreamId, WalConfig};
     use bytes::Bytes;
@@ -436,6 +445,41 @@ mod tests {
         }
         assert!(journal.take_failure().is_none());
         assert_eq!(stored(&wal), (Some(Bytes::from_static(b"complete")), Some(seq)));
+    }
+
+    /// The trim would else wait for the space that it frees.
+    #[test]
+    fn a_trim_behind_little_data_uses_the_reserve_of_a_full_disk() {
+        let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
+        let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
+        let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+        let mut journal = Journal::new(wal.clone(), 3, notify);
+        disk.set_full(true);
+        for seq in 1.. {
+            token(&mut journal, seq);
+            let (number, result) = receiver.recv().unwrap();
+            let refused = result.is_err();
+            let _ = journal.logged(number, result);
+            if refused {
+                break;
+            }
+        }
+        journal.batch.meta(StreamId(1), 7, Bytes::from_static(b"base"));
+        journal.completes.trims.push((PlacementId::new(1), Seq::new(1)));
+        assert!(journal.submit(false));
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut trims = Vec::new();
+        while trims.is_empty() {
+            assert!(Instant::now() < until, "the trim waits although there is a reserve");
+            if let Ok((number, result)) = receiver.recv_timeout(Duration::from_millis(20)) {
+                trims.extend(journal.logged(number, result).into_iter().flat_map(|done| done.trims));
+            }
+            journal.retry();
+        }
+        assert_eq!(trims, [(PlacementId::new(1), Seq::new(1))]);
+        assert!(journal.is_idle() && wal.read_only());
     }
 
     #[test]

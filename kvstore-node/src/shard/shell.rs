@@ -154,7 +154,15 @@ impl Shell for ShardShell {
     }
 
     fn retention_limits(&self) -> RetentionLimits {
-        RetentionLimits::of_node(self.context.holdings.len())
+        let limits = RetentionLimits::of_node(self.context.holdings.len());
+        match self.context.flusher.is_disk_full() || self.context.wal.read_only() {
+            true => limits.on_full_disk(),
+            false => limits,
+        }
+    }
+
+    fn log_written(&self) -> u64 {
+        self.context.wal.progress().bytes
     }
 
     fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
@@ -372,6 +380,10 @@ impl Shell for ShardShell {
                 shared.load.copy(placement, None);
             }
             Observed::CopyStopped => shared.load.copy(placement, None),
+            Observed::LogNotKept(copy) => {
+                metrics.logs_not_kept.add(1);
+                tracing::warn!(%partition, %placement, absent = %copy, "the log is no longer kept for a copy that is away; it is loaded again when it returns");
+            }
             Observed::Alarm(alarm) => {
                 metrics.alarms.add(1);
                 tracing::error!(%partition, %placement, %alarm, "alarm");

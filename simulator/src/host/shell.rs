@@ -430,6 +430,7 @@ impl Shell for MachineShell {
             | Observed::Unheld(_)
             | Observed::SetAside
             | Observed::PullingAgain
+            | Observed::LogNotKept(_)
             | Observed::CopyStopped => {}
         }
     }

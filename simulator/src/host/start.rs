@@ -139,6 +139,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool) -> Settings {
         retention: RetentionLimits {
             pinned_bytes_max: plan.pinned_bytes_max,
             lagging_bytes_max: plan.lagging_bytes_max,
+            ..RetentionLimits::of_node(1)
         },
         mutant,
         traced,
