@@ -1,6 +1,6 @@
 //! Whether this node makes progress: what a heartbeat rests on.
 
-use crate::engine::free_bytes;
+use crate::engine::disk_full;
 use crate::flusher::FlusherHandle;
 use crate::shared::Shared;
 use archon_session::Clock;
@@ -74,10 +74,8 @@ impl Health {
     /// How much space the disk lacks, if the engine or the log takes nothing new for want of it.
     pub(crate) fn disk_full(&self, shared: &Shared) -> Option<DiskFull> {
         self.flusher.disk_full().or_else(|| {
-            shared.load.is_log_refused(self.clock.now()).then(|| DiskFull {
-                free_bytes: free_bytes(&shared.config.data_dir).unwrap_or(0),
-                needed_bytes: shared.config.wal_segment_bytes,
-            })
+            let is_refused = shared.load.is_log_refused(self.clock.now());
+            is_refused.then(|| disk_full(&shared.config.data_dir, shared.config.wal_segment_bytes))
         })
     }
 

@@ -4,6 +4,7 @@
 //! is created, and what the coordinator told it since. It is replaced whole (temporary file, fsync, rename, fsync of the
 //! directory), so that a crash leaves the old or the new one.
 
+use crate::engine::is_full;
 use archon_durable::{LOCK_FILE, Lock, LockError};
 use archon_types::{
     ClusterId, GenerationKey, Incarnation, NodeId, PROTOCOL_FIRST, ProtocolRange, StorageId, generation_of,
@@ -184,6 +185,13 @@ pub enum IdentityError {
         /// The incarnation told.
         incarnation: Incarnation,
     },
+}
+
+impl IdentityError {
+    /// Whether a full disk is why: space, inodes or a quota.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source.kind()))
+    }
 }
 
 /// A locked data directory.

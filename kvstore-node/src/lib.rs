@@ -70,6 +70,9 @@ pub use memory::MEMORY_BYTES_MIN;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Every metric that a node tells.
@@ -77,9 +80,13 @@ pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::D
     stats::definitions()
 }
 
+/// How often a node that cannot start for want of disk space tries again.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
 /// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order, within
 /// [`NodeConfig::stop_deadline`]) or until it fails. Once it listens, `listening` gets what asks whether it takes part in
-/// its cluster.
+/// its cluster. A full disk ends no node: one that cannot start for it waits for space, and one whose engine met it starts
+/// again once there is space.
 ///
 /// # Errors
 /// [`NodeError`]: the node could not start, was refused by the coordinator, or failed beyond repair.
@@ -88,11 +95,49 @@ pub async fn run(
     stop: CancellationToken,
     listening: impl FnOnce(AskReady),
 ) -> Result<(), NodeError> {
-    let node = Node::start(config).await?;
-    listening(node.ask_ready());
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = node.ended() => {}
+    let current: Arc<Mutex<Option<AskReady>>> = Arc::default();
+    let mut listening = Some(listening);
+    loop {
+        let Some(node) = start(&config, &stop).await? else { return Ok(()) };
+        *current.lock() = Some(node.ask_ready());
+        if let Some(listening) = listening.take() {
+            let current = Arc::clone(&current);
+            let starting = || Err("the node starts again".to_owned());
+            listening(Box::new(move || current.lock().as_ref().map_or_else(starting, |ask| ask())));
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = node.ended() => {}
+        }
+        match node.stop().await {
+            Err(NodeError::FailedForSpace) if !stop.is_cancelled() => {
+                *current.lock() = None;
+                tracing::warn!("the disk has space again: the node starts again and recovers from its log");
+            }
+            ended => return ended,
+        }
     }
-    node.stop().await
+}
+
+/// Starts a node, once there is space for it. `None` if it is to stop before.
+async fn start(config: &NodeConfig, stop: &CancellationToken) -> Result<Option<Node>, NodeError> {
+    let mut waits = false;
+    loop {
+        match Node::start(config.clone()).await {
+            Err(error) if error.is_disk_full() => {
+                if !std::mem::replace(&mut waits, true) {
+                    let directory = config.data_dir.display();
+                    tracing::error!(
+                        %error, %directory,
+                        "the disk is full (bytes, inodes or a quota): the node waits for space and starts by itself"
+                    );
+                }
+            }
+            started => return started.map(Some),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(None),
+            () = tokio::time::sleep(START_AGAIN_AFTER) => {}
+        }
+    }
 }

@@ -19,7 +19,7 @@ impl From<Shortage> for Lack {
     fn from(shortage: Shortage) -> Self {
         if shortage.is_full() {
             let (free_bytes, needed_bytes) = (shortage.free_bytes.unwrap_or(0), shortage.needed_bytes);
-            Self::Full(DiskFull { free_bytes, needed_bytes })
+            Self::Full(DiskFull::new(free_bytes, needed_bytes, None))
         } else {
             Self::Fails
         }
@@ -70,9 +70,9 @@ pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::CoordinatorRole;
+    use archon_types::{CoordinatorRole, DiskLimit};
 
-    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24 });
+    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });
 
     fn voters(of: [(CoordinatorRole, Option<Lack>); 3]) -> Vec<VoterView> {
         let ids = [1, 2, 3].into_iter().zip(of);

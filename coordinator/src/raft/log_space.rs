@@ -218,10 +218,10 @@ pub(super) fn batch_bytes_max(wal: &Wal) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::DiskFull;
+    use archon_types::{DiskFull, DiskLimit};
 
     const SIZES: Sizes = Sizes::of(16_384);
-    const LACK: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 16_384 });
+    const LACK: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 16_384, limit: DiskLimit::Bytes });
 
     fn available(any: u64) -> Available {
         Available { any, small: any + 4_096 }

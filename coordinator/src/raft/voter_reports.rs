@@ -91,9 +91,9 @@ impl VoterReports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::DiskFull;
+    use archon_types::{DiskFull, DiskLimit};
 
-    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24 });
+    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });
 
     #[test]
     fn another_clusters_coordinator_in_place_of_a_voter_was_called_one_that_does_not_answer() {

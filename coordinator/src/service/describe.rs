@@ -8,8 +8,8 @@ use archon_coordinator_core::{
 use archon_proto::v1;
 use archon_types::subject::Subject;
 use archon_types::{
-    DEFAULT_TABLE, DiskFull, Holds, Millis, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, ReasonCode,
-    Table,
+    DEFAULT_TABLE, DiskFull, DiskLimit, Holds, Millis, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus,
+    ReasonCode, Table,
 };
 use std::collections::BTreeSet;
 
@@ -178,7 +178,12 @@ pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> O
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
-    let remedy = format!("free disk space on {name}; writes resume by themselves, reads go on meanwhile");
+    let free = match lack.limit {
+        DiskLimit::Bytes => "free disk space on",
+        DiskLimit::Inodes => "remove files, of which there are too many, on the disk of",
+        DiskLimit::Quota => "raise the quota of the user or directory of",
+    };
+    let remedy = format!("{free} {name}; writes resume by themselves, reads go on meanwhile");
     Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
 }
 

@@ -147,7 +147,7 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     }
     let assigned = || async { table(&leader, 0).await.map_err(|error| error.to_string()) };
     wait_for("the first assignment", SOON, assigned).await;
-    let disk_full = Some(v1::DiskFull { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
+    let disk_full = Some(v1::DiskFull { free_bytes: 5 << 20, needed_bytes: 64 << 20, limit: 0 });
     let placements = vec![v1::PlacementLoad { placement: 1, bytes: 7, keys: 3 }];
     let full =
         v1::NodeLoad { disk_full, bytes_stored: 7, operations_per_second: 9, placements, ..v1::NodeLoad::default() };

@@ -179,6 +179,15 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Frees the space held in reserve and writes a file: after a failed write, which may have met a limit of which
+    /// [`Engine::check_disk`] knows nothing, such as a quota.
+    ///
+    /// # Errors
+    /// [`DiskFull`], as [`Engine::check_disk`].
+    fn probe_disk(&self) -> Result<(), DiskFull> {
+        self.check_disk()
+    }
+
     /// Whether there is so much more space than [`Engine::check_disk`] demands that what nobody waits for may be written, too.
     fn has_space_to_spare(&self) -> bool {
         true

@@ -2,15 +2,19 @@
 //! disk is asked for free space before the engine is written to, and a reserve is given up to bring what it has taken to
 //! the disk.
 
-use archon_types::DiskFull;
+use archon_types::{DiskFull, DiskLimit};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::{FallocateFlags, StatVfs, fallocate, statvfs};
 use std::fs;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Space held in reserve, enough for everything that the engine may have taken and not yet written.
 const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 const RESERVE_FILE: &str = "archon-reserve";
+/// Written and removed to find limits that the system does not report.
+const PROBE_FILE: &str = "archon-probe";
+const PROBE_BYTES: usize = 1024 * 1024;
 
 /// The disk space of one engine's directory.
 pub(super) struct DiskSpace {
@@ -35,33 +39,66 @@ impl DiskSpace {
     /// # Errors
     /// [`DiskFull`]: what is free, and with how much the engine is written to again.
     pub(super) fn look(&self) -> Result<(), DiskFull> {
-        let Some(free) = free_bytes(&self.directory) else { return Ok(()) };
-        let needed_bytes = self.free_bytes_min + RESERVE_BYTES;
+        let Ok(found) = statvfs(&self.directory) else { return Ok(()) };
+        let lacks_inodes = inodes_free(&found).is_some_and(DiskFull::lacks_inodes);
+        let needed_bytes = self.needed_bytes();
         let mut held = self.held.lock();
         if *held {
-            if free >= self.free_bytes_min {
+            if available(&found) >= self.free_bytes_min && !lacks_inodes {
                 return Ok(());
             }
-            if let Err(error) = fs::remove_file(self.reserve()) {
-                tracing::error!(%error, directory = %self.directory.display(), "the disk is full and the engine's reserve cannot be freed");
-            }
-            *held = false;
-            return Err(DiskFull { free_bytes: free_bytes(&self.directory).unwrap_or(free), needed_bytes });
+            self.free_reserve(&mut held);
+            return Err(disk_full(&self.directory, needed_bytes));
         }
-        if free < needed_bytes {
-            return Err(DiskFull { free_bytes: free, needed_bytes });
+        if available(&found) < needed_bytes || lacks_inodes {
+            return Err(disk_full(&self.directory, needed_bytes));
         }
         match self.take_reserve() {
             Ok(()) => *held = true,
+            // There is space, and a limit of which the figures say nothing.
+            Err(error) if is_full(error.kind()) => return Err(disk_full(&self.directory, needed_bytes)),
             // A file system that cannot reserve has space all the same.
             Err(error) => tracing::debug!(%error, "no space is held in reserve for the engine"),
         }
         Ok(())
     }
 
+    /// Frees the reserve and writes a file: after a write of the engine failed, which may have met a limit that the system
+    /// does not report.
+    ///
+    /// # Errors
+    /// [`DiskFull`], as [`look`](Self::look).
+    pub(super) fn probe(&self) -> Result<(), DiskFull> {
+        self.free_reserve(&mut self.held.lock());
+        let path = self.directory.join(PROBE_FILE);
+        let written = archon_durable::private()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(&vec![0; PROBE_BYTES]).and_then(|()| file.sync_data()));
+        // It may not be there.
+        let _ = fs::remove_file(&path);
+        match written {
+            Err(error) if is_full(error.kind()) => Err(disk_full(&self.directory, self.needed_bytes())),
+            _ => Ok(()),
+        }
+    }
+
+    const fn needed_bytes(&self) -> u64 {
+        self.free_bytes_min.saturating_add(RESERVE_BYTES)
+    }
+
+    fn free_reserve(&self, held: &mut bool) {
+        if *held && let Err(error) = fs::remove_file(self.reserve()) {
+            tracing::error!(%error, directory = %self.directory.display(), "the disk is full and the engine's reserve cannot be freed");
+        }
+        *held = false;
+    }
+
     /// Whether twice as much is free as what the engine is written to again with.
     pub(super) fn has_some_to_spare(&self) -> bool {
-        let spare = self.free_bytes_min.saturating_add(RESERVE_BYTES).saturating_mul(2);
+        let spare = self.needed_bytes().saturating_mul(2);
         free_bytes(&self.directory).is_none_or(|free| free >= spare)
     }
 
@@ -80,9 +117,30 @@ impl DiskSpace {
 }
 
 /// Bytes that this process may still write to the disk of `directory`, if the system says.
-pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
-    let found = statvfs(directory).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
+fn free_bytes(directory: &Path) -> Option<u64> {
+    Some(available(&statvfs(directory).ok()?))
+}
+
+/// The shortage of a disk that refuses to take `needed_bytes` in `directory`.
+pub(crate) fn disk_full(directory: &Path, needed_bytes: u64) -> DiskFull {
+    match statvfs(directory) {
+        Ok(found) => DiskFull::new(available(&found), needed_bytes, inodes_free(&found)),
+        Err(_) => DiskFull { free_bytes: 0, needed_bytes, limit: DiskLimit::Bytes },
+    }
+}
+
+fn available(found: &StatVfs) -> u64 {
+    found.f_bavail.saturating_mul(found.f_frsize)
+}
+
+/// Files that may still be made, where their number is fixed.
+fn inodes_free(found: &StatVfs) -> Option<u64> {
+    (found.f_files > 0).then_some(found.f_favail)
+}
+
+/// Whether an error says that there is no space, or no right to more of it.
+pub(crate) const fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]

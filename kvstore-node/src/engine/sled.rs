@@ -360,6 +360,10 @@ impl Engine for SledEngine {
         self.disk.look()
     }
 
+    fn probe_disk(&self) -> Result<(), DiskFull> {
+        self.disk.probe()
+    }
+
     fn has_space_to_spare(&self) -> bool {
         self.disk.has_some_to_spare()
     }

@@ -157,6 +157,11 @@ impl FlusherHandle {
         self.shared.is_disk_full.load(Ordering::Acquire)
     }
 
+    /// Whether the engine failed because the disk was full, and works once it is opened again.
+    pub(crate) fn has_failed_for_space(&self) -> bool {
+        self.shared.failed_for_space.load(Ordering::Acquire)
+    }
+
     /// How much space the disk lacks, if everything waits for it.
     pub(crate) fn disk_full(&self) -> Option<DiskFull> {
         *self.shared.disk_full.lock()

@@ -271,6 +271,8 @@ struct Shared {
     config: FlusherConfig,
     /// The disk has too little space for the engine: what is queued waits.
     is_disk_full: AtomicBool,
+    /// The engine failed because the disk was full, and works once it is opened again.
+    failed_for_space: AtomicBool,
     /// How much it lacks, as last seen.
     disk_full: Mutex<Option<DiskFull>>,
     /// Since when the engine has been at work for the turn under way.
@@ -315,6 +317,7 @@ impl Flusher {
             end: Condvar::new(),
             config,
             is_disk_full: AtomicBool::new(false),
+            failed_for_space: AtomicBool::new(false),
             disk_full: Mutex::new(None),
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),

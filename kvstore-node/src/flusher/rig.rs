@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{Between, Cleared, MemoryEngine, Page, PageLimit};
-use archon_types::{DiskFull, PlacementId, ScanOrder};
+use archon_types::{DiskFull, DiskLimit, PlacementId, ScanOrder};
 use bytes::Bytes;
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
@@ -32,6 +32,8 @@ pub(super) struct State {
     /// After so many steps of clearing the next is held up.
     pub(super) clear_steps: Option<usize>,
     pub(super) fail_sync: bool,
+    /// A write meets a limit that nobody saw before.
+    pub(super) over_quota: bool,
     pub(super) panic: bool,
     pub(super) full: bool,
     /// Rows of this space cannot be read.
@@ -101,7 +103,7 @@ impl Rig {
     }
 }
 
-pub(super) const DISK_FULL: DiskFull = DiskFull { free_bytes: 5, needed_bytes: 9 };
+pub(super) const DISK_FULL: DiskFull = DiskFull { free_bytes: 5, needed_bytes: 9, limit: DiskLimit::Bytes };
 
 impl Engine for Rig {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -126,6 +128,11 @@ impl Engine for Rig {
         self.state.1.wait_while(&mut state, |state| state.held);
         state.waiting = false;
         assert!(!state.panic, "injected");
+        if state.over_quota {
+            state.full = true;
+            let source = std::io::ErrorKind::QuotaExceeded.into();
+            return Err(EngineError::Io { directory: "rig".into(), what: "write a row", source });
+        }
         state.journal.push(Note::Write(changes.len()));
         drop(state);
         self.inner.write(changes)

@@ -232,6 +232,38 @@ fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engi
 }
 
 #[test]
+fn an_engine_that_met_a_quota_fails_once_there_is_space() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.over_quota = true);
+    put(&handle, 1, 1, 0, "over the quota");
+    let until = Instant::now() + TIMEOUT;
+    while handle.disk_full().is_none() {
+        assert!(Instant::now() < until, "the disk does not count as full");
+        std::thread::yield_now();
+    }
+    assert!(handle.is_disk_full() && handle.has_failed_for_space() && handle.busy_for() == Duration::ZERO);
+    assert_eq!(rig.journal(), [], "the node goes on, and takes no writes");
+    rig.set(|state| state.full = false);
+    rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
+    let _ = flusher.shutdown(TIMEOUT);
+}
+
+#[test]
+fn an_engine_that_fails_for_another_reason_fails_at_once() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.fail_sync = true);
+    put(&handle, 1, 1, 0, "a");
+    handle.barrier(Box::new(|| ())).unwrap();
+    rig.wait_for("the end of the engine", |state| state.journal.contains(&Note::Failed));
+    assert!(!handle.has_failed_for_space());
+    let _ = flusher.shutdown(TIMEOUT);
+}
+
+#[test]
 fn a_flusher_that_waits_for_disk_space_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());

@@ -3,7 +3,7 @@
 use super::copied::{Copied, WrittenPages};
 use super::jobs::{Job, Jobs};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, FlusherConfig, Shared, Work, size};
-use crate::engine::{Change, Engine, EngineError, PageLimit};
+use crate::engine::{Change, Engine, EngineError, PageLimit, is_full};
 use archon_host::{FormJob, FormedPart, Forming};
 use archon_kv::{Frozen, RowChange, row};
 use archon_types::{PlacementId, Seq};
@@ -98,6 +98,7 @@ impl Writer {
                 // Rows that were not written are recovered from the log.
                 Ok(_) => return,
                 Err(error) => {
+                    self.await_space_after(&error);
                     tracing::error!(%error, "engine failed, flusher stops");
                     (self.on_event)(FlushEvent::Failed(Arc::new(error)));
                     return;
@@ -204,6 +205,29 @@ impl Writer {
         *self.shared.disk_full.lock() = None;
         tracing::info!("the disk has space for the engine again");
         Ok(true)
+    }
+
+    /// Waits for space if that is why the engine failed, which must be opened again then: meanwhile the node is read-only.
+    fn await_space_after(&self, error: &EngineError) {
+        let EngineError::Io { source, .. } = error else { return };
+        let is_full = is_full(source.kind());
+        let mut probed = self.engine.probe_disk();
+        if probed.is_ok() && !is_full {
+            return;
+        }
+        tracing::error!(%error, "the engine met a full disk; it is opened again once there is space");
+        self.shared.failed_for_space.store(true, Ordering::Release);
+        self.shared.is_disk_full.store(true, Ordering::Release);
+        while let Err(lack) = probed {
+            *self.shared.disk_full.lock() = Some(lack);
+            let mut queue = self.shared.queue.lock();
+            if queue.stopping {
+                return;
+            }
+            self.shared.wake.wait_for(&mut queue, DISK_SPACE_INTERVAL);
+            drop(queue);
+            probed = self.engine.probe_disk();
+        }
     }
 
     /// Does a turn's work. Returns whether it did it all: not if the flusher was stopped while the disk was full.

@@ -1,7 +1,7 @@
 //! Why a node cannot start or go on.
 
 use crate::config::ConfigError;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, is_full};
 use crate::flusher::FlusherError;
 use crate::identity::IdentityError;
 use crate::session::SessionError;
@@ -52,7 +52,49 @@ pub enum NodeError {
     /// The gRPC server ended by itself.
     #[error("the gRPC server failed: {0}")]
     Server(String),
+    /// The engine met a full disk, which has space again: the node is to be started again.
+    #[error("the disk was full and has space again; start the node again, and it recovers from its log")]
+    FailedForSpace,
     /// A part failed beyond repair; the log says which. Nothing acknowledged is lost.
     #[error("a part of the node failed beyond repair; start it again, and it recovers from its log")]
     Failed,
+}
+
+impl NodeError {
+    /// Whether a full disk is why the node cannot start: space, inodes or a quota.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        if matches!(self, Self::Wal(WalError::NoSpace { .. })) {
+            return true;
+        }
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if error.downcast_ref::<std::io::Error>().is_some_and(|error| is_full(error.kind())) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn space_and_quotas_are_told_from_other_refusals() {
+        let engine = |kind: ErrorKind| {
+            NodeError::from(EngineError::Io { directory: "d".into(), what: "open", source: kind.into() })
+        };
+        let identity = |kind: ErrorKind| {
+            NodeError::from(IdentityError::Io { directory: "d".into(), what: "write", source: kind.into() })
+        };
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            assert!(engine(kind).is_disk_full() && identity(kind).is_disk_full());
+        }
+        assert!(!engine(ErrorKind::PermissionDenied).is_disk_full());
+        assert!(NodeError::from(WalError::NoSpace { bytes: 1 }).is_disk_full());
+        assert!(!NodeError::Failed.is_disk_full());
+    }
 }

@@ -44,6 +44,7 @@ impl Node {
     /// Why the node had ended by itself, or what could not be ended in order; nothing acknowledged is lost either way.
     pub async fn stop(mut self) -> Result<(), NodeError> {
         let failed = self.shared.failed().is_cancelled();
+        let failed_for_space = self.stats.flusher.has_failed_for_space();
         if !failed && !self.ended.is_cancelled() {
             self.hand_over().await;
         }
@@ -94,7 +95,7 @@ impl Node {
         }
         drop(self.directory);
         if failed {
-            return Err(NodeError::Failed);
+            return Err(if failed_for_space { NodeError::FailedForSpace } else { NodeError::Failed });
         }
         if let Ok(Ok(Err(error))) = session {
             return Err(Box::new(error).into());

@@ -28,6 +28,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+/// How often a registration that a full disk refuses is stored again.
+const STORE_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// How often it is looked whether the coordinators refuse this node for good.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -203,7 +205,16 @@ impl Session {
             return Err(self.refused(detail));
         }
         let name = self.shared.config.name.clone();
-        self.home.store(&registered).map_err(|why| SessionError::NotStored { name, why })?;
+        while let Err(why) = self.home.store(&registered) {
+            if !why.is_disk_full() {
+                return Err(SessionError::NotStored { name, why });
+            }
+            tracing::error!(%why, "the disk is full: the registration waits for space");
+            tokio::select! {
+                () = self.end.cancelled() => return Ok(None),
+                () = tokio::time::sleep(STORE_AGAIN_AFTER) => {}
+            }
+        }
         Ok(Some((registered, BeatKey::new(storage, boot))))
     }
 

@@ -17,7 +17,7 @@ fn beat() -> Beat {
             operations_per_second: 2,
             placements: vec![PlacementLoad { placement, bytes: 3, keys: 4 }],
             copies: vec![CopyProgress { placement, bytes_done: 5, bytes_total: 6 }],
-            disk_full: Some(archon_types::DiskFull { free_bytes: 7, needed_bytes: 8 }),
+            disk_full: Some(archon_types::DiskFull::new(7, 8, Some(0))),
             certificate: Some(archon_types::MemberCertificate {
                 begins_at: archon_types::Millis::new(1),
                 expires_at: archon_types::Millis::new(2),

@@ -3,7 +3,7 @@
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
 use crate::v1;
-use archon_types::{AuthorityPrint, DiskFull, MemberCertificate, Millis, PlacementId};
+use archon_types::{AuthorityPrint, DiskFull, DiskLimit, MemberCertificate, Millis, PlacementId};
 
 /// Bytes and keys of one placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,13 +46,23 @@ pub struct Load {
 
 impl From<DiskFull> for v1::DiskFull {
     fn from(lack: DiskFull) -> Self {
-        Self { free_bytes: lack.free_bytes, needed_bytes: lack.needed_bytes }
+        let limit = match lack.limit {
+            DiskLimit::Bytes => v1::DiskLimit::Bytes,
+            DiskLimit::Inodes => v1::DiskLimit::Inodes,
+            DiskLimit::Quota => v1::DiskLimit::Quota,
+        };
+        Self { free_bytes: lack.free_bytes, needed_bytes: lack.needed_bytes, limit: limit.into() }
     }
 }
 
 impl From<v1::DiskFull> for DiskFull {
     fn from(wire: v1::DiskFull) -> Self {
-        Self { free_bytes: wire.free_bytes, needed_bytes: wire.needed_bytes }
+        let limit = match wire.limit() {
+            v1::DiskLimit::Bytes => DiskLimit::Bytes,
+            v1::DiskLimit::Inodes => DiskLimit::Inodes,
+            v1::DiskLimit::Quota => DiskLimit::Quota,
+        };
+        Self { free_bytes: wire.free_bytes, needed_bytes: wire.needed_bytes, limit }
     }
 }
 

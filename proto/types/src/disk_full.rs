@@ -1,9 +1,11 @@
-//! A disk that is too full for writes, as a node tells it.
+//! Shortage of disk space, as members report it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 const MIB: u64 = 1024 * 1024;
+/// Fewer free inodes than this count as none: an engine makes several files at a time.
+const INODES_MIN: u64 = 64;
 
 /// A disk has too little space left for a node to take writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -12,13 +14,49 @@ pub struct DiskFull {
     pub free_bytes: u64,
     /// Bytes that must be free before writes are taken again.
     pub needed_bytes: u64,
+    /// What is used up.
+    #[serde(default)]
+    pub limit: DiskLimit,
+}
+
+/// What is used up on a full disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum DiskLimit {
+    /// Bytes of the disk.
+    #[default]
+    Bytes,
+    /// Inodes: the number of files that the file system can hold.
+    Inodes,
+    /// A quota, or another limit that the system enforces and does not report.
+    Quota,
+}
+
+impl DiskFull {
+    /// The shortage of a disk that refuses writes. `inodes_free` is known where their number is fixed.
+    pub fn new(free_bytes: u64, needed_bytes: u64, inodes_free: Option<u64>) -> Self {
+        let limit = match inodes_free {
+            Some(free) if Self::lacks_inodes(free) => DiskLimit::Inodes,
+            _ if free_bytes >= needed_bytes => DiskLimit::Quota,
+            _ => DiskLimit::Bytes,
+        };
+        Self { free_bytes, needed_bytes, limit }
+    }
+
+    /// Whether so few free inodes count as none.
+    pub const fn lacks_inodes(free: u64) -> bool {
+        free < INODES_MIN
+    }
 }
 
 impl fmt::Display for DiskFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Rounded so that what is free never looks like enough.
         let (free, needed) = (self.free_bytes / MIB, self.needed_bytes.div_ceil(MIB));
-        write!(f, "{free} MiB are free, {needed} MiB are needed")
+        match self.limit {
+            DiskLimit::Bytes => write!(f, "{free} MiB are free, {needed} MiB are needed"),
+            DiskLimit::Inodes => write!(f, "{free} MiB are free, but no inodes: remove files"),
+            DiskLimit::Quota => write!(f, "{free} MiB are free, but the system takes no more: a quota is used up"),
+        }
     }
 }
 
@@ -28,7 +66,18 @@ mod tests {
 
     #[test]
     fn what_is_free_never_looks_like_enough() {
-        let lack = DiskFull { free_bytes: 64 * MIB - 1, needed_bytes: 63 * MIB + 1 };
+        let lack = DiskFull::new(64 * MIB - 1, 63 * MIB + 1, None);
         assert_eq!(lack.to_string(), "63 MiB are free, 64 MiB are needed");
+    }
+
+    #[test]
+    fn inodes_and_quotas_are_named() {
+        let limit = |free, inodes| DiskFull::new(free, 64 * MIB, inodes).limit;
+        assert_eq!(limit(MIB, Some(1_000)), DiskLimit::Bytes);
+        assert_eq!(limit(MIB, Some(0)), DiskLimit::Inodes);
+        assert_eq!(limit(100 * MIB, Some(0)), DiskLimit::Inodes);
+        assert_eq!(limit(100 * MIB, Some(1_000)), DiskLimit::Quota);
+        assert!(DiskFull::new(0, MIB, Some(0)).to_string().contains("inodes"));
+        assert!(DiskFull::new(MIB, MIB, None).to_string().contains("quota"));
     }
 }

@@ -59,7 +59,7 @@ pub mod word;
 pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX, client_text, denial};
 pub use backoff::Backoff;
 pub use condition::Condition;
-pub use disk_full::DiskFull;
+pub use disk_full::{DiskFull, DiskLimit};
 pub use doors::{
     DOORS_SINCE, DoorFailure, DoorReport, DoorState, SHUT_DOORS_MAX, ShutDoor, doors_of, keeper_count, keepers,
     keepers_of,
