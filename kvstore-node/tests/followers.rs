@@ -99,7 +99,7 @@ fn entries(before: u64, last: u64) -> Said {
         let key = rows::value_key(format!("key-{number}").as_bytes());
         let value = rows::encode_value(Revision::new(number), b"value");
         let effect = Effect::new(Millis::new(number), vec![RowChange::set(key, value)]);
-        (1, effect.encode())
+        (1, effect.encode().unwrap())
     };
     let entries = (before + 1..=last).map(entry).collect();
     Said::Append { before: (u64::from(before > 0), before), start: 0, commit: last, entries }
@@ -199,7 +199,7 @@ async fn a_leader_that_lacks_what_was_committed_is_refused_and_reported_in_this_
 
     // One that has everything is followed: nothing was cut.
     fake.host("athens", &led(&fake, 3, 4, LIVE)).await;
-    let entries = vec![(3, Effect::new(Millis::new(9), vec![]).encode())];
+    let entries = vec![(3, Effect::new(Millis::new(9), vec![]).encode().unwrap())];
     leader.send(3, &[Said::Append { before: (1, ENTRIES), start: ENTRIES, commit: ENTRIES + 1, entries }]).await;
     committed(&node, ENTRIES + 1).await;
     node.stop().await.unwrap();

@@ -23,7 +23,7 @@ fn entry(before: u64) -> Said {
     let number = before + 1;
     let value = rows::encode_value(Revision::new(number), b"value");
     let effect = Effect::new(Millis::new(number), vec![RowChange::set(rows::value_key(b"key"), value)]);
-    let entries = vec![(1, effect.encode())];
+    let entries = vec![(1, effect.encode().unwrap())];
     Said::Append { before: (u64::from(before > 0), before), start: 0, commit: number, entries }
 }
 

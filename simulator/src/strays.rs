@@ -47,7 +47,7 @@ impl World {
             // A stranger, which is no placement of the row, would have everything begin anew.
             let stranger = ReplicaAddress { placement: PlacementId::new(u64::MAX), ..from };
             let at = Position::new(epoch, Seq::new(1));
-            let bytes = Effect::new(Millis::ZERO, Vec::new()).encode();
+            let bytes = Effect::new(Millis::ZERO, Vec::new()).encode().expect("an empty effect");
             let entries = vec![Entry { at, bytes }];
             let body = Body::Append { before: Position::ZERO, entries, start: Seq::ZERO, commit: Seq::ZERO };
             return self.stray_message(row.id, (stranger, to), epoch, body);

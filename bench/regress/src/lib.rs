@@ -122,7 +122,7 @@ fn evaluate_put(count: u64) -> u64 {
         let request = Request { op: &op, id: Some(&id) };
         let Ok(evaluation) = evaluate(request, &rows, at, revision, &DedupLimits::DEFAULT) else { continue };
         let Some(effect) = evaluation.effect else { continue };
-        let Ok(read) = Effect::decode(&effect.encode()) else { continue };
+        let Ok(read) = effect.encode().and_then(|entry| Effect::decode(&entry)) else { continue };
         for change in read.rows() {
             match change.value {
                 Some(value) => drop(rows.0.insert(change.key, value)),

@@ -44,7 +44,7 @@ impl Leader {
         let request = Request { op: &op, id: Some(&id) };
         let evaluated = evaluate(request, &self.view(Reader::Newest), AT, Revision::new(number), &DedupLimits::DEFAULT);
         if let Some(effect) = evaluated.ok().and_then(|evaluation| evaluation.effect) {
-            let (_, effect) = effect.into_entry();
+            let (_, effect) = effect.into_entry().expect("an effect within bounds");
             // A position that is not the next one would leave the sum of the path too small.
             let _ = self.memtable.push(Seq::new(number), effect);
         }

@@ -10,6 +10,7 @@ use crate::partitions::Partitions;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use crate::yielding::{YieldAsk, YieldPage};
+use archon_kv::engine::PageLimit;
 use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape};
 use archon_types::{Fact, Incarnation, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Seq, Version};
 use bytes::Bytes;
@@ -146,26 +147,40 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Writes a page into the log, and with the last one that all is there.
-    fn take_page(&mut self, local: &mut LocalCopy<S>, attempt: Version, from: Bytes, page: YieldPage) {
-        let bytes: u64 = page.rows.iter().map(|row| (row.key.len() + row.value.len()) as u64).sum();
-        let last = page.rows.last().map(|row| row.key.clone());
-        let rows = page.rows.iter().map(|row| RowChange::set(row.key.clone(), row.value.clone())).collect();
-        let at = local.log_time.stamp(self.shell.wall());
-        if !page.rows.is_empty() && self.note(local, Effect::new(at, rows)).is_err() {
-            if let Some(under_way) = &mut local.absorb.under_way {
-                under_way.page = Some(page);
-            }
-            return;
+    /// How many rows of a page go into one entry.
+    fn absorb_limit(&self) -> PageLimit {
+        match self.broken.breaks(Mutant::PageUncut) {
+            true => PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX }, // rule 46
+            false => self.shell.page_limit(),
         }
-        let Some(under_way) = &mut local.absorb.under_way else { return };
-        under_way.bytes += bytes;
-        under_way.after = last.or(under_way.after.take());
-        let too_large = under_way.bytes > MERGE_BYTES_MAX;
-        self.shell.observe(local.at(), Observed::Absorbing(bytes));
+    }
+
+    /// Writes a page into the log, in entries of bounded size whatever the size of the page, and after the last page an entry
+    /// that says that all rows are there.
+    fn take_page(&mut self, local: &mut LocalCopy<S>, attempt: Version, from: Bytes, mut page: YieldPage) {
+        while !page.rows.is_empty() {
+            let count = self.absorb_limit().count(&page.rows);
+            let rows = &page.rows[..count];
+            let bytes: u64 = rows.iter().map(|row| (row.key.len() + row.value.len()) as u64).sum();
+            let last = rows.last().map(|row| row.key.clone());
+            let changes = rows.iter().map(|row| RowChange::set(row.key.clone(), row.value.clone())).collect();
+            let at = local.log_time.stamp(self.shell.wall());
+            let written = self.note(local, Effect::new(at, changes)).is_ok();
+            let Some(under_way) = &mut local.absorb.under_way else { return };
+            if !written {
+                under_way.page = Some(page);
+                return;
+            }
+            page.rows.drain(..count);
+            under_way.bytes += bytes;
+            under_way.after = last;
+            self.shell.observe(local.at(), Observed::Absorbing(bytes));
+        }
+        let too_large = local.absorb.under_way.as_ref().is_none_or(|under_way| under_way.bytes > MERGE_BYTES_MAX);
         if page.more || too_large {
             return;
         }
+        let at = local.log_time.stamp(self.shell.wall());
         let Some(position) = local.replica.next_position() else { return };
         let highest = if self.broken.breaks(Mutant::RevisionFalls) { Revision::ZERO } else { page.revision }; // rule 49
         let merged = Merged::next(local.absorb.merged.as_ref(), attempt, from, highest, position.seq, at);

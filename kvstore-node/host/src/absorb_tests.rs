@@ -1,4 +1,5 @@
 use super::*;
+use crate::log_write::LogWrite;
 use crate::mutant::Broken;
 use crate::reconcile::Action;
 use crate::refusal::Refusal;
@@ -20,6 +21,7 @@ const ATTEMPT: Version = Version::new(2);
 archon_types::shown_by! {
     PullUnsealed => nothing_is_given_before_the_log_has_given_it_away,
     AbsorbOverRemains => nothing_of_an_earlier_time_is_among_what_was_absorbed,
+    PageUncut => page_of_any_size_becomes_entries_that_copies_read,
     AbsorbedEarly => it_is_not_said_before_it_is_committed,
     WidenUnabsorbed => keys_are_served_once_the_row_gives_them,
     StaleUnabsorbed => a_copy_does_not_show_what_its_log_has_not_got,
@@ -105,9 +107,13 @@ fn said(node: &Partitions<TestShell>) -> Vec<Fact> {
 }
 
 fn value(node: &Partitions<TestShell>, key: &str) -> Option<Bytes> {
+    stored(node, &row::value_key(key.as_bytes()))
+}
+
+fn stored(node: &Partitions<TestShell>, key: &[u8]) -> Option<Bytes> {
     let local = &node.copies()[&OWN];
     let view = PartitionView::new(&local.memtable, node.shell().engine(), OWN, Reader::Newest);
-    view.get(&row::value_key(key.as_bytes())).expect("readable")
+    view.get(key).expect("readable")
 }
 
 #[test]
@@ -265,6 +271,66 @@ fn nothing_of_an_earlier_time_is_among_what_was_absorbed(mutant: Option<Mutant>)
     configure(&mut node, Partition { merge: Some(Box::new(merge)), ..narrow(6) });
     give(&mut node, Some(page(&[], false, 1_000)));
     value(&node, "n").is_none()
+}
+
+/// Rows of keys and values of these sizes, numbered.
+fn rows(count: usize, value: usize) -> Vec<Row> {
+    let value = row::encode_value(Revision::new(3), &vec![b'1'; value]);
+    let key = |number: usize| row::value_key(format!("n{number:06}").as_bytes());
+    (0..count).map(|number| Row { key: key(number), value: value.clone() }).collect()
+}
+
+/// The entries that the log was given, in order.
+fn entries(node: &Partitions<TestShell>) -> Vec<Bytes> {
+    let of = |write: &LogWrite| match write {
+        LogWrite::Entries(entries) => entries.iter().map(|entry| entry.bytes.clone()).collect(),
+        _ => Vec::new(),
+    };
+    node.shell().writes.iter().flat_map(of).collect()
+}
+
+/// A page of the right partition's leader, which may be of an earlier version: many tiny rows, a few huge ones, or sizes just
+/// at, below and above what one entry takes.
+fn page_of_any_size_becomes_entries_that_copies_read(mutant: Option<Mutant>) -> bool {
+    let (most, bytes) = (PageLimit::PAGE.rows_max, PageLimit::PAGE.bytes_max);
+    let pages = [
+        rows(10_485, 1),
+        rows(20_000, 1),
+        rows(most - 1, 1),
+        rows(most, 1),
+        rows(most + 1, 1),
+        rows(9, 1024 * 1024),
+        rows(2, bytes / 2 - 1),
+        rows(2, bytes / 2 + 1),
+    ];
+    pages.into_iter().all(|rows| {
+        let mut node = leader(mutant, narrow(1));
+        configure(&mut node, absorbing(2));
+        let before = entries(&node).len();
+        give(&mut node, Some(YieldPage { rows: rows.clone(), more: false, revision: Revision::new(9) }));
+        let fits = |effect: &Effect| {
+            let bytes: usize = effect.changes.iter().map(|change| change.key.len()).sum();
+            effect.changes.len() <= most && (effect.changes.len() == 1 || bytes <= PageLimit::PAGE.bytes_max)
+        };
+        let read = entries(&node).split_off(before).iter().map(Effect::decode).collect::<Result<Vec<_>, _>>();
+        let written =
+            said(&node) == [Fact::Absorbed { attempt: ATTEMPT }] && read.is_ok_and(|all| all.iter().all(fits));
+        written && rows.iter().all(|row| stored(&node, &row.key).as_ref() == Some(&row.value))
+    })
+}
+
+#[test]
+fn page_that_is_cut_goes_on_where_the_log_had_no_room() {
+    let mut node = leader(None, narrow(1));
+    configure(&mut node, absorbing(2));
+    node.shell_mut().is_full = true;
+    let all = rows(10_000, 1);
+    give(&mut node, Some(YieldPage { rows: all.clone(), more: false, revision: Revision::new(9) }));
+    assert_eq!((said(&node), stored(&node, &all[0].key)), (vec![], None));
+    node.shell_mut().is_full = false;
+    tick(&mut node, 1_030);
+    assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
+    assert!(all.iter().all(|row| stored(&node, &row.key).is_some()));
 }
 
 fn it_is_not_said_before_it_is_committed(mutant: Option<Mutant>) -> bool {

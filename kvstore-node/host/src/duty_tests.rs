@@ -17,7 +17,7 @@ fn a_copy_that_told_where_its_log_ends_takes_nothing_in(mutant: Option<Mutant>) 
         before: position(before),
         entries: vec![Entry {
             at: position(before + 1),
-            bytes: archon_kv::Effect::new(Default::default(), vec![]).encode(),
+            bytes: archon_kv::Effect::new(Default::default(), vec![]).encode().unwrap(),
         }],
         start: Seq::ZERO,
         commit: Seq::ZERO,

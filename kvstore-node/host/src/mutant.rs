@@ -55,6 +55,8 @@ archon_types::mutants! {
     PullUnsealed = 45,
     /// Keys are absorbed over what an earlier attempt left.
     AbsorbOverRemains = 46,
+    /// A page is written into the log as one entry, however many rows it has.
+    PageUncut = 46,
     /// It is said that keys were absorbed before that is committed.
     AbsorbedEarly = 47,
     /// A copy shows keys that its row gives it before its log has them.

@@ -12,7 +12,7 @@ use archon_kv::{
     evaluate_merged, row,
 };
 use archon_replica::{Input, Output, ReplicaStatus};
-use archon_types::{Answer, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
+use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
@@ -167,7 +167,14 @@ impl<S: Shell> Turn<S> {
         let Some(entry) = evaluation.effect else {
             return self.answer_after(local, request, evaluation.answer);
         };
-        let (entry, recorded) = entry.into_entry();
+        let (entry, recorded) = match entry.into_entry() {
+            Ok(written) => written,
+            Err(error) => {
+                self.shell.observe(local.at(), Observed::EntryRefused(&error));
+                let detail = ErrorDetail::new(ErrorKind::Internal, format!("the write was not made: {error}"));
+                return self.refuse(local, request.reply, Refusal::Detail(detail));
+            }
+        };
         match self.propose(local, entry) {
             Ok((ticket, seq)) => {
                 if let Err(error) = local.memtable.push(seq, recorded) {
@@ -204,7 +211,10 @@ impl<S: Shell> Turn<S> {
     /// Writes an entry that nobody waits for.
     pub(crate) fn note(&mut self, local: &mut LocalCopy<S>, effect: Effect) -> Result<(), ErrorKind> {
         let at = effect.at;
-        let (entry, effect) = effect.into_entry();
+        let (entry, effect) = effect.into_entry().map_err(|error| {
+            self.shell.observe(local.at(), Observed::EntryRefused(&error));
+            ErrorKind::Internal
+        })?;
         let (ticket, seq) = self.propose(local, entry)?;
         if let Err(error) = local.memtable.push(seq, effect) {
             self.damaged.push((local.placement, error.to_string()));

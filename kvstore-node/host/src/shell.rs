@@ -13,7 +13,8 @@ use crate::retention::RetentionLimits;
 use crate::split_off::FormedCopy;
 use crate::split_point::SplitSearch;
 use crate::yielding::YieldAsk;
-use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
+use archon_kv::engine::PageLimit;
+use archon_kv::{DedupLimits, EffectError, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, ReplicaAddress,
     Timing,
@@ -122,6 +123,8 @@ pub enum Observed<'a> {
     CopyStopped,
     /// The log is no longer kept for this absent copy, which is loaded again when it returns.
     LogNotKept(PlacementId),
+    /// An entry was not written: no copy could read it.
+    EntryRefused(&'a EffectError),
     /// Two copies disagree about what is committed.
     Alarm(&'a Alarm),
 }
@@ -199,6 +202,10 @@ pub trait Shell: Sized {
     /// # Errors
     /// The kind of the lack; every kind is retryable.
     fn room(&self) -> Result<(), ErrorKind>;
+    /// The rows that one entry of the log takes from a page.
+    fn page_limit(&self) -> PageLimit {
+        PageLimit::PAGE
+    }
     /// What an entry takes in the log, in bytes, about.
     fn logged_bytes(&self, entry: &Entry) -> u64;
     /// Writes to the log, with everything else of this turn.

@@ -18,7 +18,7 @@ fn entry(seq: u64) -> Entry {
         0 => RowChange::remove(row::value_key(KEY.as_bytes())),
         _ => RowChange::set(row::value_key(KEY.as_bytes()), value),
     };
-    Entry { at: position(seq), bytes: Effect::new(Millis::new(seq), vec![change]).encode() }
+    Entry { at: position(seq), bytes: Effect::new(Millis::new(seq), vec![change]).encode().unwrap() }
 }
 
 fn expected(commit: u64) -> StaleRow {
@@ -118,7 +118,7 @@ fn a_copy_whose_row_is_older_than_its_log_showed_no_key_where_another_partition_
     ];
     let first = entry(1); // Writes "key".
     let entries = std::iter::once(first)
-        .chain((2..).zip(effects).map(|(seq, effect)| Entry { at: position(seq), bytes: effect.encode() }))
+        .chain((2..).zip(effects).map(|(seq, effect)| Entry { at: position(seq), bytes: effect.encode().unwrap() }))
         .collect();
     hear(&mut follower, Body::Append { before: position(0), entries, start: Seq::ZERO, commit: Seq::new(3) });
     // The push of the row by which this partition ends at "k" is still on its way.

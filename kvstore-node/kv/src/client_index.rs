@@ -5,8 +5,8 @@
 //! operation is *applied* is decided by the rows alone ([`super::dedup`]): an index that is lost with a leadership costs
 //! the reading of it, and never an operation applied twice.
 
-use super::dedup::{DedupLimits, forget};
-use super::effect::Effect;
+use super::dedup::{DedupLimits, OUTCOMES_MAX, forget};
+use super::effect::{EFFECT_CHANGES_MAX, Effect};
 use super::row::{
     CLIENT_HEAD_KEY_BYTES, ClientHead, KIND_CLIENT, client_head_bytes, client_head_key, decode_client_key,
 };
@@ -28,6 +28,8 @@ const PAGE_ROWS: usize = 32;
 const FORGET_CLIENTS_MAX: usize = 64;
 /// Rows after which an effect forgets no further client.
 const FORGET_ROWS_MAX: usize = 1_024;
+// An effect that forgets clients is one that is written: the last client may bring all its rows.
+const _: () = assert!(FORGET_ROWS_MAX + OUTCOMES_MAX as usize + 2 <= EFFECT_CHANGES_MAX);
 /// Which part of the clients is forgotten at once when there are too many.
 const FORGET_PART: usize = 64;
 const RETRY_AFTER_MS: u64 = 20;

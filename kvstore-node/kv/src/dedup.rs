@@ -24,6 +24,8 @@ use std::ops::Bound;
 /// Outcomes of a client from which on those it is done with are looked for, and how many of them there may be at least: so not every
 /// operation must look, also not those of a client that has hundreds under way.
 const PURGE_FROM: u32 = 64;
+/// Most outcomes that may be kept per client.
+pub const OUTCOMES_MAX: u32 = 4_096;
 /// Rows read at once.
 const PAGE_ROWS: usize = 1_024;
 const RETRY_AFTER_MS: u64 = 20;
@@ -31,7 +33,7 @@ const RETRY_AFTER_MS: u64 = 20;
 /// How much is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupLimits {
-    /// Outcomes kept per client, at least 64 and at most 4,096; beyond, its operations are refused until it is done with
+    /// Outcomes kept per client, at least 64 and at most [`OUTCOMES_MAX`]; beyond, its operations are refused until it is done with
     /// some.
     pub outcomes_max: u32,
     /// Clients remembered per partition, at least 1; the least recently used are forgotten before another one is taken.

@@ -9,16 +9,25 @@
 use super::clears::clears;
 use super::row;
 use crate::engine::ENGINE_KEY_BYTES_MAX;
+use archon_types::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
 use archon_types::{KeyRange, Millis};
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 1;
 /// The format of an effect that clears a range.
 const FORMAT_CLEAR: u8 = 2;
-/// Most changes in one effect: forgetting a client with all its outcomes, and some.
+/// Most changes that an effect is written with: what every earlier version reads. Reading is bounded by the entry's bytes alone,
+/// since earlier versions wrote entries with more.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
-/// Longest encoded effect, in bytes.
+/// Longest encoded effect, in bytes; written and read.
 pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that a change takes at least when it is encoded: two lengths and the kind of its key.
+const CHANGE_BYTES_MIN: usize = 3;
+
+// A page of rows fits into one effect, with the lengths of its keys and values.
+const _: () = assert!(PAGE_ROWS_MAX <= EFFECT_CHANGES_MAX);
+const _: () =
+    assert!(PAGE_BYTES_MAX + ENGINE_KEY_BYTES_MAX + 2 * VALUE_BYTES_MAX + 16 * PAGE_ROWS_MAX <= EFFECT_BYTES_MAX);
 
 /// A row set, or removed if `value` is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +61,7 @@ pub struct Effect {
     pub changes: Vec<RowChange>,
 }
 
-/// Bytes that are no effect.
+/// Bytes that are no effect, or an effect that cannot be written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EffectError {
     /// Written by a newer version.
@@ -83,12 +92,12 @@ pub enum EffectError {
         /// What the number is of.
         what: &'static str,
     },
-    /// Names something out of bounds.
-    #[error("a log entry has a {what} of {found}, the limit is {limit}; the log is damaged")]
+    /// Something is out of bounds.
+    #[error("a log entry has a {what} of {found}, the limit is {limit}")]
     Limit {
         /// What is too large.
         what: &'static str,
-        /// How large it says it is.
+        /// How large it is.
         found: u64,
         /// How large it may be.
         limit: u64,
@@ -104,7 +113,34 @@ impl Effect {
     /// The encoded form: format, time, the range to clear if the format says that there is one (length of its begin, begin,
     /// length of its end + 1 (0: none), end), number of changes, and per change key length, key, value length + 1 (0:
     /// remove), value; numbers as LEB128 in as few bytes as there can be.
-    pub fn encode(&self) -> Bytes {
+    ///
+    /// # Errors
+    /// [`EffectError`] for anything that [`Effect::decode`] refuses, here or in an earlier version: an entry that cannot be read
+    /// must not reach a log.
+    pub fn encode(&self) -> Result<Bytes, EffectError> {
+        self.check()?;
+        let out = self.put();
+        limit("length", out.len() as u64, EFFECT_BYTES_MAX as u64)?;
+        Ok(out)
+    }
+
+    /// Checks what every reader refuses, the length in bytes aside.
+    fn check(&self) -> Result<(), EffectError> {
+        limit("number of changes", self.changes.len() as u64, EFFECT_CHANGES_MAX as u64)?;
+        if let Some(KeyRange { begin, end }) = &self.clear {
+            limit("begin", begin.len() as u64, ENGINE_KEY_BYTES_MAX as u64)?;
+            limit("end", end.as_ref().map_or(0, |end| end.len() as u64), ENGINE_KEY_BYTES_MAX as u64)?;
+        }
+        for RowChange { key, .. } in &self.changes {
+            limit("key", key.len() as u64, ENGINE_KEY_BYTES_MAX as u64)?;
+            if key.is_empty() {
+                return Err(EffectError::Short { bytes: self.bytes(), what: "kind byte" });
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(16 + self.bytes() + 6 * self.changes.len());
         out.put_u8(if self.clear.is_some() { FORMAT_CLEAR } else { FORMAT });
         out.put_u64(self.at.get());
@@ -120,8 +156,11 @@ impl Effect {
 
     /// The encoded form, and the effect with keys and values that share its memory: who keeps rows of it keeps one piece of
     /// memory, and the pieces it was made of are let go of.
-    pub fn into_entry(mut self) -> (Bytes, Self) {
-        let entry = self.encode();
+    ///
+    /// # Errors
+    /// As [`Effect::encode`].
+    pub fn into_entry(mut self) -> Result<(Bytes, Self), EffectError> {
+        let entry = self.encode()?;
         let mut at = 9;
         if let Some(KeyRange { begin, end }) = &mut self.clear {
             at = share_pair(&entry, at, begin, end);
@@ -130,13 +169,14 @@ impl Effect {
         for RowChange { key, value } in &mut self.changes {
             at = share_pair(&entry, at, key, value);
         }
-        (entry, self)
+        Ok((entry, self))
     }
 
-    /// Reads an encoded effect; keys and values share the memory of `bytes`.
+    /// Reads an encoded effect; keys and values share the memory of `bytes`. Any number of changes is read: earlier versions wrote
+    /// more than [`EFFECT_CHANGES_MAX`] into one entry when they merged partitions of small rows.
     ///
     /// # Errors
-    /// [`EffectError`] for anything [`Effect::encode`] does not write.
+    /// [`EffectError`] for anything [`Effect::encode`] does not write, more changes aside.
     pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
@@ -153,9 +193,10 @@ impl Effect {
             }
             _ => None,
         };
-        let count = limit("number of changes", reader.number("number of changes")?, EFFECT_CHANGES_MAX as u64)?;
-        // A change takes two bytes at least, so a lying count cannot make us reserve more than the entry's length.
-        let mut changes = Vec::with_capacity(count.min(bytes.len() / 2));
+        let found = reader.number("number of changes")?;
+        // No more than the rest has room for, so that a lying count reserves no memory.
+        let count = limit("number of changes", found, ((bytes.len() - reader.at) / CHANGE_BYTES_MIN) as u64)?;
+        let mut changes = Vec::with_capacity(count);
         for _ in 0..count {
             let (key, value) = reader.pair(("key", ENGINE_KEY_BYTES_MAX), ("value", EFFECT_BYTES_MAX))?;
             if key.is_empty() {
@@ -307,13 +348,13 @@ mod tests {
     proptest! {
         #[test]
         fn effects_round_trip(effect in effect()) {
-            prop_assert_eq!(Effect::decode(&effect.encode()).unwrap(), effect);
+            prop_assert_eq!(Effect::decode(&effect.encode().unwrap()).unwrap(), effect);
         }
 
         #[test]
         fn an_entry_and_its_rows_are_one_piece_of_memory(effect in effect()) {
-            let encoded = effect.encode();
-            let (entry, shared) = effect.clone().into_entry();
+            let encoded = effect.encode().unwrap();
+            let (entry, shared) = effect.clone().into_entry().unwrap();
             prop_assert_eq!((&entry, &shared), (&encoded, &effect));
             let within = |part: &Bytes| entry.as_ptr_range().contains(&part.as_ptr()) || part.is_empty();
             prop_assert!(shared.changes.iter().all(|change| within(&change.key) && change.value.iter().all(within)));
@@ -322,7 +363,7 @@ mod tests {
 
         #[test]
         fn every_cut_is_noticed(effect in effect(), part in 0.0..1.0_f64) {
-            let whole = effect.encode();
+            let whole = effect.encode().unwrap();
             let length = ((whole.len() - 1) as f64 * part) as usize;
             prop_assert!(Effect::decode(&whole.slice(..length)).is_err());
         }
@@ -332,12 +373,12 @@ mod tests {
             if format > 0 && !bytes.is_empty() {
                 bytes[0] = format;
             }
-            let mut damaged = effect.encode().to_vec();
+            let mut damaged = effect.encode().unwrap().to_vec();
             let length = damaged.len();
             damaged[at.index(length)] = byte;
             for bytes in [bytes, damaged].map(Bytes::from) {
                 if let Ok(effect) = Effect::decode(&bytes) {
-                    prop_assert_eq!(effect.encode(), bytes);
+                    prop_assert_eq!(effect.encode().unwrap(), bytes);
                 }
             }
         }
@@ -346,7 +387,7 @@ mod tests {
     #[test]
     fn foreign_bytes_are_named() {
         assert_eq!(Effect::decode(&Bytes::from_static(&[9, 0])), Err(EffectError::Format { found: 9 }));
-        let mut long = Effect::new(Millis::new(1), vec![]).encode().to_vec();
+        let mut long = Effect::new(Millis::new(1), vec![]).encode().unwrap().to_vec();
         long.push(0);
         assert_eq!(Effect::decode(&Bytes::from(long)), Err(EffectError::Extra { bytes: 11, extra: 1 }));
         let lying = [&[FORMAT][..], &[0; 8], &[0xFF; 9], &[0x01]].concat();
@@ -359,7 +400,52 @@ mod tests {
     fn an_ordinary_effect_is_written_as_before_there_were_others() {
         let change = RowChange::set(Bytes::from_static(b"k"), Bytes::from_static(b"v"));
         let written = [&[1][..], &[0, 0, 0, 0, 0, 0, 0, 9], &[1, 1, b'k', 2, b'v']].concat();
-        assert_eq!(Effect::new(Millis::new(9), vec![change]).encode(), written);
+        assert_eq!(Effect::new(Millis::new(9), vec![change]).encode().unwrap(), written);
+    }
+
+    /// Changes of `key` bytes each, numbered, and of `value` bytes.
+    fn changes(count: usize, key: usize, value: usize) -> Vec<RowChange> {
+        let value = Bytes::from(vec![b'v'; value]);
+        let key = |number: usize| Bytes::from(format!("{number:0key$}"));
+        (0..count).map(|number| RowChange::set(key(number), value.clone())).collect()
+    }
+
+    /// Whether an effect is written, and read as it was.
+    fn is_written(effect: Effect) -> bool {
+        let Ok(entry) = effect.encode() else {
+            assert!(effect.into_entry().is_err());
+            return false;
+        };
+        assert_eq!(Effect::decode(&entry).as_ref(), Ok(&effect));
+        true
+    }
+
+    #[test]
+    fn encode_rejects_what_decode_rejects_at_each_bound() {
+        let of = |changes| Effect::new(Millis::new(1), changes);
+        let at_bound = |bound: usize, make: &dyn Fn(usize) -> Effect| {
+            assert_eq!([bound - 1, bound, bound + 1].map(|size| is_written(make(size))), [true, true, false]);
+        };
+        at_bound(EFFECT_CHANGES_MAX, &|count| of(changes(count, 5, 1)));
+        at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| of(changes(1, bytes, 1)));
+        let bytes = |length: usize| Bytes::from(vec![b'k'; length]);
+        let clear = |begin: usize, end: usize| KeyRange { begin: bytes(begin), end: Some(bytes(end)) };
+        at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| Effect { clear: Some(clear(bytes, 1)), ..of(vec![]) });
+        at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| Effect { clear: Some(clear(1, bytes)), ..of(vec![]) });
+        // Format, time, count, and two lengths beside the key of one byte.
+        let overhead = 1 + 8 + 1 + 1 + 1 + 4;
+        at_bound(EFFECT_BYTES_MAX, &|bytes| of(changes(1, 1, bytes - overhead)));
+        let huge = changes(8, 3, EFFECT_BYTES_MAX / 8);
+        assert!(!is_written(of(huge)));
+        assert!(!is_written(of(vec![RowChange::remove(Bytes::new())])));
+    }
+
+    #[test]
+    fn decode_reads_more_changes_than_encode_writes() {
+        // A page of an earlier version: 256 KiB of rows of 25 bytes.
+        let effect = Effect::new(Millis::new(1), changes(10_485, 14, 11));
+        assert!(effect.encode().is_err());
+        assert_eq!(Effect::decode(&effect.put()), Ok(effect));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! holds, or torn by a crash: replaying the log from the known-complete position heals both, since effects are blind.
 //! It may never be *behind* that position, which is why [`Engine::sync`] must reach the disk and not only the kernel.
 
+use archon_types::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -76,9 +77,25 @@ pub struct PageLimit {
 }
 
 impl PageLimit {
-    /// A limit on bytes alone.
+    /// What travels between nodes, or goes into the log, at once.
+    pub const PAGE: Self = Self::bytes(PAGE_BYTES_MAX);
+
+    /// A limit on bytes, and on rows as on those of any page: rows may be as small as a byte.
     pub const fn bytes(bytes_max: usize) -> Self {
-        Self { rows_max: usize::MAX, bytes_max }
+        Self { rows_max: PAGE_ROWS_MAX, bytes_max }
+    }
+
+    /// How many of the first of these rows fit into a page.
+    pub fn count(&self, rows: &[Row]) -> usize {
+        let mut bytes = 0;
+        for (number, row) in rows.iter().enumerate() {
+            let size = row.key.len() + row.value.len();
+            if self.is_full(number, bytes, size) {
+                return number;
+            }
+            bytes += size;
+        }
+        rows.len()
     }
 
     /// Whether a page of `rows` rows and `bytes` bytes has no room for another row of `next` bytes.

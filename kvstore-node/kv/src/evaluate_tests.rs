@@ -25,7 +25,7 @@ impl Partition {
         let done = evaluate(request, &self.rows, at, revision, &DedupLimits::default()).unwrap();
         if let Some(effect) = done.effect {
             assert!(done.answer.is_ok(), "an error must change nothing");
-            let effect = Effect::decode(&effect.encode()).unwrap();
+            let effect = Effect::decode(&effect.encode().unwrap()).unwrap();
             self.rows.apply(&effect);
             self.position += 1;
         }

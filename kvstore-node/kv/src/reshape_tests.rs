@@ -103,7 +103,7 @@ fn shown(memtable: &Memtable, engine: &MemoryEngine) -> BTreeMap<Bytes, Bytes> {
 
 fn replay(memtable: &mut Memtable, log: &[Effect], after: usize) {
     for (seq, effect) in (1..).zip(log).skip(after) {
-        let effect = Effect::decode(&effect.encode()).unwrap();
+        let effect = Effect::decode(&effect.encode().unwrap()).unwrap();
         memtable.push(Seq::new(seq), effect).unwrap();
     }
     memtable.commit(Seq::new(log.len() as u64));

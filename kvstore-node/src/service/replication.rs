@@ -14,7 +14,7 @@ use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
 use archon_security::{Caller, Role};
-use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX};
+use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, Over, PartitionId, PlacementId, ScanOrder, Seq, Version,
 };
@@ -215,12 +215,7 @@ impl ReplicationService {
                 let (engine, after) = (Arc::clone(&self.engine), after.clone());
                 move || {
                     let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&after[..]) };
-                    engine.page(
-                        source,
-                        (from, Bound::Unbounded),
-                        ScanOrder::Ascending,
-                        PageLimit::bytes(PAGE_BYTES_MAX),
-                    )
+                    engine.page(source, (from, Bound::Unbounded), ScanOrder::Ascending, PageLimit::PAGE)
                 }
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));
@@ -352,6 +347,7 @@ impl Replication for ReplicationService {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::limits::PAGE_BYTES_MAX;
 
     #[test]
     fn a_copy_at_one_byte_a_second_took_days() {

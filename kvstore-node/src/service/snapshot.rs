@@ -13,7 +13,6 @@ use archon_kv::row;
 use archon_proto::convert::key_range::range_field;
 use archon_proto::v1;
 use archon_security::Caller;
-use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::packed_entries::pack_entry;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Op, PartitionId, ScanOrder};
 use bytes::BytesMut;
@@ -116,7 +115,7 @@ impl KvService {
         loop {
             let next = {
                 let (engine, rows): (Arc<dyn Engine>, _) = (Arc::clone(&self.engine), Arc::clone(&rows));
-                tokio::task::spawn_blocking(move || page_of(rows.next(&*engine, PageLimit::bytes(PAGE_BYTES_MAX))?))
+                tokio::task::spawn_blocking(move || page_of(rows.next(&*engine, PageLimit::PAGE)?))
             };
             let next = next.await.unwrap_or_else(|_| Err(SnapshotError::Unreadable("reading a page failed".into())));
             let mut page = next.map_err(|error| over(&error))?;

@@ -41,7 +41,6 @@ use archon_host::{CopyAsk, Partitions};
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_replica::Input;
 use archon_telemetry::Histogram;
-use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, Millis};
 use archon_wal::Wal;
 use backlog::Backlog;
@@ -202,7 +201,7 @@ impl Shard {
             ShardMessage::YieldAsked { right, attempt, after, answer } => {
                 // A leader that gave up does not want the answer.
                 if !answer.is_closed() {
-                    let limit = PageLimit::bytes(PAGE_BYTES_MAX);
+                    let limit = PageLimit::PAGE;
                     let _ = answer.send(partitions.yielded(right, attempt, after.as_ref(), limit));
                     budget.spend(true, std::time::Instant::now);
                 }

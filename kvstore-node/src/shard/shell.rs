@@ -384,6 +384,10 @@ impl Shell for ShardShell {
                 metrics.logs_not_kept.add(1);
                 tracing::warn!(%partition, %placement, absent = %copy, "the log is no longer kept for a copy that is away; it is loaded again when it returns");
             }
+            Observed::EntryRefused(error) => {
+                metrics.alarms.add(1);
+                tracing::error!(%partition, %placement, %error, "an entry was not written: no replica could read it");
+            }
             Observed::Alarm(alarm) => {
                 metrics.alarms.add(1);
                 tracing::error!(%partition, %placement, %alarm, "alarm");

@@ -30,8 +30,10 @@ pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest address, in bytes: a DNS name, a colon and a port.
 pub const ADDRESS_BYTES_MAX: usize = 260;
-/// Largest page of a copy, in bytes.
+/// Largest page of a copy, a merge or a snapshot, in bytes of keys and values; a page holds one row in any case.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// Most rows in such a page.
+pub const PAGE_ROWS_MAX: usize = 4_096;
 /// What a piece of a table holds at most, unless one row alone is larger, in bytes.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// What the answer to a heartbeat brings of tables and nodes at most, in bytes: no lease waits for it. More is pushed.

@@ -16,7 +16,7 @@ fn text(seq: u64) -> Bytes {
 fn entry(epoch: u64, seq: u64) -> Entry {
     let row = encode_value(Revision::new(seq), &text(seq));
     let effect = Effect::new(Millis::ZERO, vec![RowChange::set(value_key(b"k"), row)]);
-    Entry { at: Position::new(Epoch::new(epoch), Seq::new(seq)), bytes: effect.encode() }
+    Entry { at: Position::new(Epoch::new(epoch), Seq::new(seq)), bytes: effect.encode().expect("a small effect") }
 }
 
 fn commit(era: &mut Era, entry: &Entry) -> Result<(), Violation> {

@@ -34,7 +34,7 @@ fn seal(attempt: u64, seq: u64) -> RowChange {
 }
 
 fn commit(checks: &mut Checks, partition: PartitionId, seq: u64, effect: &Effect) {
-    let entry = Entry { at: position(seq), bytes: effect.encode() };
+    let entry = Entry { at: position(seq), bytes: effect.encode().expect("a small effect") };
     checks.commit(partition, EPOCH, PlacementId::new(7), &entry).expect("a right entry");
 }
 

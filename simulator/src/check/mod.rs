@@ -15,7 +15,9 @@ mod merged;
 mod one_leader;
 mod quorum;
 
+use crate::host::yielding::ENTRY_ROWS_MAX;
 use archon_kv::Effect;
+use archon_kv::row::KIND_VALUE;
 use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, leader_holds_acknowledged};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
@@ -205,6 +207,12 @@ impl Checks {
             return Ok(());
         }
         let effect = Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
+        let rows = effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)).count();
+        if rows > ENTRY_ROWS_MAX {
+            let detail =
+                format!("an entry of {partition} writes {rows} rows; no copy reads more than {ENTRY_ROWS_MAX}");
+            return Err(Violation::Prefix { detail });
+        }
         let (own, name) = known.takes(entry.at.seq, effect)?;
         self.keeps_off_what_it_gave_up(partition, entry.at.seq, &own)?;
         self.writes_nothing_after_its_end(partition, entry)?;

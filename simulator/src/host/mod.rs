@@ -16,6 +16,6 @@ mod rounds;
 mod session;
 mod start;
 mod step;
-mod yielding;
+pub(crate) mod yielding;
 
 pub(crate) use drive::covers;

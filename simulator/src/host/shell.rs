@@ -5,6 +5,7 @@ use super::copying::Puller;
 use super::disk::{Batch, Disk, Write};
 use super::effect::Effect;
 use super::start::new_replica;
+use super::yielding::ENTRY_ROWS_MAX;
 use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
@@ -12,7 +13,7 @@ use archon_host::{
     At, Completes, CopyJob, FormJob, FormedCopy, Forming, Life, LocalCopy, LogWrite, Observed, Offered, Outcome,
     Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
 };
-use archon_kv::engine::{Change, Engine, Row};
+use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
 use archon_member::Grants;
 use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
@@ -264,6 +265,10 @@ impl Shell for MachineShell {
         Ok(())
     }
 
+    fn page_limit(&self) -> PageLimit {
+        PageLimit { rows_max: ENTRY_ROWS_MAX, bytes_max: usize::MAX }
+    }
+
     fn logged_bytes(&self, entry: &Entry) -> u64 {
         entry.bytes.len() as u64
     }
@@ -425,6 +430,7 @@ impl Shell for MachineShell {
             }
             Observed::Pulling(_) => seen.copies += 1,
             Observed::Copied(_) => seen.copies_done += 1,
+            Observed::EntryRefused(error) => self.effects.push(Effect::Alarm(at.partition, error.to_string())),
             Observed::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
             Observed::Resting
             | Observed::Unheld(_)

@@ -5,8 +5,11 @@ use crate::world::World;
 use archon_host::{Life, YieldAsk};
 use archon_kv::engine::PageLimit;
 
-/// Rows of a page: few, so that it takes several.
+/// Rows of a page: few, so that a merge takes several pages, and more than one entry takes (`ENTRY_ROWS_MAX`), as in pages of a
+/// leader with other bounds.
 const PAGE_ROWS: usize = 2;
+/// Users' rows that one entry of a log writes at most: what a copy reads.
+pub(crate) const ENTRY_ROWS_MAX: usize = 1;
 
 impl World {
     /// Asks who leads the partition, as far as anybody knows, for a page.
