@@ -12,7 +12,7 @@ use crate::service::session::Sessions;
 use crate::service::stats::StatsService;
 use crate::service::table::Tables;
 use crate::stats::Stats;
-use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
+use archon_frames::{BoundedResponses, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
@@ -21,6 +21,7 @@ use archon_proto::v1::admin_server::AdminServer;
 use archon_proto::v1::session_server::SessionServer;
 use archon_proto::v1::stats_server::StatsServer;
 use archon_proto::v1::table_server::TableServer;
+use archon_security::{UNREAD_BYTES_MAX, UnreadBudget};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::io;
@@ -34,7 +35,9 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 
 /// Most requests at once on one connection.
-const STREAMS_MAX: u32 = 1_024;
+const STREAMS_MAX: u32 = 128;
+/// Prefix of the calls that other coordinators make.
+const MEMBERS_CALL: &str = "/archon.v1.Raft/";
 /// Connections of gRPC that were sorted out and not yet taken by its server.
 const ACCEPTED_MAX: usize = 64;
 
@@ -77,11 +80,13 @@ pub(crate) fn serve(
         .max_encoding_message_size(usize::MAX);
     let tables = TableServer::new(Tables::new(context.clone())).max_encoding_message_size(usize::MAX);
     let partial = PartialBudget::new(PARTIAL_BYTES_MAX);
-    let partial = PartialBodies::new(partial, PartialBudget::new(PARTIAL_BYTES_MAX), "/archon.v1.Raft/");
+    let partial = PartialBodies::new(partial, PartialBudget::new(PARTIAL_BYTES_MAX), MEMBERS_CALL);
+    let unread = || UnreadBudget::new(UNREAD_BYTES_MAX);
     let server = Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .layer(BoundedResponses::new(unread(), unread(), MEMBERS_CALL))
         .layer(Traced)
         .layer(Authority::of(&context.transport))
         .layer(partial)

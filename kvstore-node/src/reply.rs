@@ -82,12 +82,28 @@ impl Connection {
 /// What became of an operation.
 pub(crate) type Outcome = Result<Answer, ErrorDetail>;
 
+/// The answer to an operation of a plain call.
+pub(crate) struct CallReply {
+    /// The partition's log time; zero if there is none.
+    pub(crate) log_time: Millis,
+    pub(crate) outcome: Outcome,
+    /// The share of admission that the call holds until its response is encoded.
+    pub(crate) permit: Option<Permit>,
+}
+
+impl CallReply {
+    /// A refusal before the partition was reached.
+    pub(crate) const fn refusal(detail: ErrorDetail) -> Self {
+        Self { log_time: Millis::ZERO, outcome: Err(detail), permit: None }
+    }
+}
+
 /// Who waits for the answer to one operation.
 pub(crate) enum ReplyTo {
     /// An operation in a stream.
     Stream { connection: Arc<Connection>, tag: u64, asked: Option<Asked>, permit: Permit },
-    /// A plain call; it also gets the partition's log time.
-    Call { sender: oneshot::Sender<(Millis, Outcome)>, asked: Option<Asked>, permit: Permit },
+    /// A plain call.
+    Call { sender: oneshot::Sender<CallReply>, asked: Option<Asked>, permit: Permit },
 }
 
 impl ReplyTo {
@@ -182,11 +198,14 @@ impl Replies {
     pub(crate) fn add(&mut self, to: ReplyTo, log_time: Millis, outcome: Outcome) {
         let asked = to.asked();
         match to {
-            ReplyTo::Call { sender, permit, .. } => {
+            ReplyTo::Call { sender, mut permit, .. } => {
+                let mut outcome = outcome;
+                if let Err(detail) = permit.answered(weight(&outcome)) {
+                    outcome = Err(detail);
+                }
                 self.note(asked, &outcome);
                 // A caller that is gone does not want the answer.
-                let _ = sender.send((log_time, outcome));
-                drop(permit);
+                let _ = sender.send(CallReply { log_time, outcome, permit: Some(permit) });
             }
             ReplyTo::Stream { connection, tag, mut permit, .. } => {
                 let mut bytes = weight(&outcome);
@@ -305,5 +324,22 @@ mod tests {
         replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value, Revision::new(1))))));
         replies.send();
         assert_eq!((admission.bytes_used(), stream.ops_used()), (0, 0), "what nobody takes is given back");
+    }
+
+    #[tokio::test]
+    async fn answer_of_a_plain_call_is_admitted_until_it_is_encoded() {
+        let admission = NodeAdmission::default();
+        let permit = admission.client(FROM).try_admit(1_000).unwrap();
+        let (sender, answer) = oneshot::channel();
+        let mut replies = Replies::default();
+        let value = Bytes::from(vec![0; 1024 * 1024]);
+        let to = ReplyTo::Call { sender, asked: asked(), permit };
+        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value.clone(), Revision::new(1))))));
+        replies.send();
+        assert!(admission.bytes_used() >= value.len(), "{}", admission.bytes_used());
+        let reply = answer.await.unwrap();
+        assert!(reply.outcome.is_ok() && admission.bytes_used() >= value.len());
+        drop(reply);
+        assert_eq!(admission.bytes_used(), 0);
     }
 }

@@ -14,12 +14,13 @@ use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use archon_frames::{Incoming, PartialBodies, PartialBudget};
+use archon_frames::{BoundedResponses, Incoming, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::trace::Traced;
 use archon_proto::v1;
+use archon_security::UnreadBudget;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -36,7 +37,9 @@ use tonic::service::Routes;
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 /// Most requests at once on one gRPC connection.
-const STREAMS_MAX: u32 = 1_024;
+const STREAMS_MAX: u32 = 128;
+/// Prefix of the calls that other members make.
+const MEMBERS_CALL: &str = "/archon.v1.Control/";
 
 /// What the services need.
 pub(crate) struct Services {
@@ -65,7 +68,9 @@ pub(crate) async fn serve(
     let routes = routes(services, &streams);
     // What is partly here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
     let pushes = PartialBudget::new(shared.memory.partial_bytes);
-    let partial = PartialBodies::new(streams.partial_of_clients.clone(), pushes, "/archon.v1.Control/");
+    let partial = PartialBodies::new(streams.partial_of_clients.clone(), pushes, MEMBERS_CALL);
+    let unread = || UnreadBudget::new(shared.memory.partial_bytes);
+    let responses = BoundedResponses::new(unread(), unread(), MEMBERS_CALL);
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {
@@ -78,6 +83,7 @@ pub(crate) async fn serve(
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
             .max_concurrent_streams(STREAMS_MAX)
+            .layer(responses.clone())
             .layer(Traced)
             .layer(Authority::of(&shared.config.transport))
             .layer(partial.clone())

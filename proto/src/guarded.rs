@@ -1,10 +1,11 @@
 //! Connections of gRPC that the limit of connections let in, and what those hear that did not.
 
 use crate::connection_limit::Entry;
-use archon_security::{Caller, Stream};
+use archon_security::{Caller, Stream, UnreadResponses, UnreadWatch};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -21,30 +22,45 @@ const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// What a client of HTTP/2 says first; frames follow.
 const PREFACE_BYTES: usize = 24;
 
-/// A connection with its place.
+/// A connection with its place. It is closed if its peer does not read its responses.
 #[derive(Debug)]
 pub struct Guarded {
     stream: Stream,
     entry: Entry,
+    watch: UnreadWatch,
 }
 
 impl Guarded {
     /// A connection that was let in.
-    pub const fn new(stream: Stream, entry: Entry) -> Self {
-        Self { stream, entry }
+    pub fn new(stream: Stream, entry: Entry) -> Self {
+        Self { stream, entry, watch: UnreadWatch::default() }
     }
 }
 
-impl Connected for Guarded {
-    type ConnectInfo = Caller;
+/// The connection of a request.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The caller that opened it.
+    pub caller: Caller,
+    /// Its responses that the caller has not read.
+    pub unread: Arc<UnreadResponses>,
+}
 
-    fn connect_info(&self) -> Caller {
-        self.entry.caller(self.stream.peer().cloned())
+impl Connected for Guarded {
+    type ConnectInfo = Connection;
+
+    fn connect_info(&self) -> Connection {
+        let caller = self.entry.caller(self.stream.peer().cloned());
+        Connection { caller, unread: Arc::clone(self.watch.responses()) }
     }
 }
 
 impl AsyncRead for Guarded {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.watch.poll_stalled(context).is_ready() {
+            tracing::debug!(from = %self.entry.from(), "a connection is closed: its peer does not read its responses");
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }

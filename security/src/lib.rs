@@ -30,6 +30,7 @@ mod shut_out;
 mod stream;
 mod tls;
 mod transport;
+mod unread;
 mod verified_peer;
 mod withdrawn;
 
@@ -53,4 +54,5 @@ pub use rights::{callers, known_calls, known_commands};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;
 pub use transport::{Connector, Transport};
+pub use unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadWatch};
 pub use withdrawn::{Revoked, WithdrawnCertificates, withdrawn_certificates};

@@ -3,9 +3,10 @@
 
 use super::kv::KvService;
 use super::overloaded;
+use crate::admit::Permit;
 use crate::asked::Asked;
 use crate::inbox::PushError;
-use crate::reply::{Outcome, ReplyTo};
+use crate::reply::{CallReply, Outcome, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use crate::shared::shutting_down;
 use archon_host::{Origin, StaleRow};
@@ -49,8 +50,8 @@ impl KvService {
         check_named(&table, None, id.as_ref(), &op)?;
         self.check_right(caller, table.id, &op)?;
         let partition = self.of_key(&table, &op)?;
-        let (log_time, outcome) = self.operate(caller, partition, op, id).await;
-        Ok((log_time, outcome?))
+        let reply = self.operate(caller, partition, op, id).await;
+        Ok((reply.log_time, reply.outcome?))
     }
 
     /// Reads a page of one partition.
@@ -61,8 +62,8 @@ impl KvService {
         op.check()?;
         self.check_right(caller, table.id, &op)?;
         let partition = self.of_scan(&table, &request, &op)?;
-        let (log_time, outcome) = self.operate(caller, partition, op, None).await;
-        Ok((log_time, outcome?))
+        let reply = self.operate(caller, partition, op, None).await;
+        Ok((reply.log_time, reply.outcome?))
     }
 
     /// Reads a key at the copy on this node, whether it leads or not.
@@ -90,16 +91,26 @@ impl KvService {
         let table = self.table(&request.table)?;
         let budget = AnswerBudget::default();
         let replies = stream::iter(request.ops).map(|op| self.one_of_several(caller, &table, op, &budget));
-        Ok(replies.buffered(BATCH_CONCURRENT_MAX).collect().await)
+        // Answers hold their shares of admission until all of them are there.
+        let replies: Vec<(v1::Reply, Option<Permit>)> = replies.buffered(BATCH_CONCURRENT_MAX).collect().await;
+        Ok(replies.into_iter().map(|(reply, _)| reply).collect())
     }
 
-    async fn one_of_several(&self, caller: &Caller, table: &Table, op: v1::Op, budget: &AnswerBudget) -> v1::Reply {
+    async fn one_of_several(
+        &self,
+        caller: &Caller,
+        table: &Table,
+        op: v1::Op,
+        budget: &AnswerBudget,
+    ) -> (v1::Reply, Option<Permit>) {
         let tag = op.tag;
-        let (log_time, outcome) = match self.placed(caller, table, op, budget) {
+        let CallReply { log_time, outcome, permit } = match self.placed(caller, table, op, budget) {
             Ok((partition, op, id)) => self.operate(caller, partition, op, id).await,
-            Err(detail) => (Millis::ZERO, Err(detail)),
+            Err(detail) => CallReply::refusal(detail),
         };
-        TaggedReply { tag, log_time, outcome: outcome.and_then(|answer| budget.admit(answer)) }.into()
+        let outcome = outcome.and_then(|answer| budget.admit(answer));
+        let permit = permit.filter(|_| outcome.is_ok());
+        (TaggedReply { tag, log_time, outcome }.into(), permit)
     }
 
     fn placed(
@@ -171,7 +182,7 @@ impl KvService {
         self.shared.tables.table(name).ok_or_else(|| self.shared.tables.unknown(name))
     }
 
-    async fn operate(&self, caller: &Caller, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
+    async fn operate(&self, caller: &Caller, partition: PartitionId, op: Op, id: Option<OpId>) -> CallReply {
         self.operate_as(caller, partition, op, id, Origin::AnyNodeClient).await
     }
 
@@ -183,11 +194,11 @@ impl KvService {
         op: Op,
         id: Option<OpId>,
         origin: Origin,
-    ) -> (Millis, Outcome) {
+    ) -> CallReply {
         let admission = self.shared.admission.client(caller.from);
         let permit = match admission.try_admit(op.cost()) {
             Ok(permit) => permit,
-            Err(detail) => return (Millis::ZERO, Err(detail)),
+            Err(detail) => return CallReply::refusal(detail),
         };
         let asked = Some(Asked::new(&op, partition, Instant::now()));
         let (sender, answer) = oneshot::channel();
@@ -203,9 +214,9 @@ impl KvService {
             reply: ReplyTo::Call { sender, asked, permit },
         };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {
-            Ok(()) => answer.await.unwrap_or_else(|_| (Millis::ZERO, Err(shutting_down()))),
-            Err(PushError::Full(_)) => (Millis::ZERO, Err(overloaded())),
-            Err(PushError::Closed(_)) => (Millis::ZERO, Err(shutting_down())),
+            Ok(()) => answer.await.unwrap_or_else(|_| CallReply::refusal(shutting_down())),
+            Err(PushError::Full(_)) => CallReply::refusal(overloaded()),
+            Err(PushError::Closed(_)) => CallReply::refusal(shutting_down()),
         }
     }
 }

@@ -63,7 +63,7 @@ impl KvService {
         // was acknowledged before.
         let read = Op::Scan { keys: keys.clone(), order: ScanOrder::Ascending, limit: 1 };
         self.check_right(caller, table.id, &read)?;
-        self.operate_as(caller, partition, read, None, Origin::RoutingClient).await.1?;
+        self.operate_as(caller, partition, read, None, Origin::RoutingClient).await.outcome?;
         let (answer, offer) = oneshot::channel();
         let ask = SnapshotAsk { partition, keys, owner: SnapshotOwner::of(caller), answer };
         match self.shards.of(partition).try_push(ShardMessage::SnapshotAsked(ask)) {

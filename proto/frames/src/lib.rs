@@ -22,6 +22,7 @@ mod handshake;
 mod keepalive;
 mod partial;
 mod reader;
+mod responses;
 mod sort;
 mod writer;
 
@@ -33,5 +34,6 @@ pub use handshake::{HANDSHAKE_BYTES, Opening, StreamKind, accept, connect, turn_
 pub use keepalive::Keepalive;
 pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
+pub use responses::{BoundedResponses, Counted};
 pub use sort::{Incoming, route, sort, turn_away_in_its_words};
 pub use writer::FrameWriter;

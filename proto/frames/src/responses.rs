@@ -1,0 +1,145 @@
+//! Responses of gRPC: counted from the end of a call until the caller has read them.
+
+use archon_proto::convert::error::status_of;
+use archon_proto::guarded::Connection;
+use archon_security::{ResponseSlices, UnreadBudget};
+use archon_types::ErrorDetail;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tower_layer::Layer;
+
+/// Calls with streamed responses. Their callers can pause for longer, since they do other work between messages.
+const STREAMING: [&str; 3] = [
+    "/archon.v1.Kv/Snapshot",
+    "/grpc.health.v1.Health/Watch",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+];
+
+/// Bounds the responses that a gRPC server holds because their callers do not read them. Calls between members have a
+/// budget of their own, as with [`PartialBodies`](crate::PartialBodies). This is the outermost layer: it also gives each
+/// request the [`Caller`](archon_security::Caller) of its connection.
+#[derive(Clone, Debug)]
+pub struct BoundedResponses {
+    others: UnreadBudget,
+    members: UnreadBudget,
+    /// Prefix of the paths that members call.
+    members_call: &'static str,
+}
+
+impl BoundedResponses {
+    /// `members` is the budget of calls whose path begins with `members_call` (`/package.Service/`), `others` of all others.
+    pub const fn new(others: UnreadBudget, members: UnreadBudget, members_call: &'static str) -> Self {
+        Self { others, members, members_call }
+    }
+}
+
+impl<S> Layer<S> for BoundedResponses {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted { inner, responses: self.clone() }
+    }
+}
+
+/// A service whose responses are counted.
+#[derive(Clone, Debug)]
+pub struct Counted<S> {
+    inner: S,
+    responses: BoundedResponses,
+}
+
+impl<S> Service<http::Request<Body>> for Counted<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let Some(connection) = request.extensions_mut().remove::<Connection>() else {
+            // A server of tests whose connections have no place.
+            return Box::pin(self.inner.call(request));
+        };
+        let path = request.uri().path();
+        let ours = path.starts_with(self.responses.members_call);
+        let budget = if ours { &self.responses.members } else { &self.responses.others }.clone();
+        if let Err(detail) = budget.check(connection.caller.from) {
+            return Box::pin(std::future::ready(Ok(status_of(&detail).into_http())));
+        }
+        let streamed = STREAMING.contains(&path);
+        request.extensions_mut().insert(connection.caller.clone());
+        let response = self.inner.call(request);
+        Box::pin(async move {
+            let response = response.await?;
+            Ok(response.map(|body| Body::new(CountedBody { body, connection, budget, streamed, slices: None })))
+        })
+    }
+}
+
+/// The body of a response. It ends with a status of its own if the budget has no room for a message.
+struct CountedBody {
+    body: Body,
+    connection: Connection,
+    budget: UnreadBudget,
+    streamed: bool,
+    /// The rest of a message.
+    slices: Option<ResponseSlices>,
+}
+
+impl CountedBody {
+    fn hold(&self, message: Bytes) -> Result<ResponseSlices, ErrorDetail> {
+        self.connection.unread.hold(&self.budget, self.connection.caller.from, message, self.streamed)
+    }
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        loop {
+            if let Some(slice) = self.slices.as_mut().and_then(Iterator::next) {
+                return Poll::Ready(Some(Ok(Frame::data(slice))));
+            }
+            self.slices = None;
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                ended => return Poll::Ready(ended),
+            };
+            match frame.into_data() {
+                Ok(message) if message.is_empty() => {}
+                Ok(message) => match self.hold(message) {
+                    Ok(slices) => self.slices = Some(slices),
+                    Err(detail) => {
+                        self.body = Body::empty();
+                        let (status, mut trailers) = (status_of(&detail), http::HeaderMap::new());
+                        let added = status.add_header(&mut trailers);
+                        return Poll::Ready(Some(added.map(|()| Frame::trailers(trailers))));
+                    }
+                },
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.slices.as_ref().is_none_or(ResponseSlices::is_empty) && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // A refused message shortens the body: its length is known only for one that is empty.
+        if self.is_end_stream() { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+}
