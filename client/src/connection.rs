@@ -3,7 +3,7 @@
 
 use crate::retry::Backoff;
 use crate::shared::Shared;
-use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
@@ -16,7 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// Bytes of operations under way in one connection, as nodes admit them. Half of what a node takes from one stream, so
 /// that clients wait here, in order, instead of being refused there.
@@ -25,8 +25,6 @@ const CONNECTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 const OP_BYTES_MIN: usize = CONNECTION_BYTES_MAX / CONNECTION_OPS_MAX;
 /// Operations under way in one connection.
 const CONNECTION_OPS_MAX: usize = 4_096;
-/// How long a node may take to accept a stream.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often operations whose caller gave up are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -256,42 +254,36 @@ impl Task {
     async fn open(shared: Arc<Shared>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
         let transport = shared.links.transport();
         transport.check(&address)?;
-        let opening = async {
-            let (kind, connect_timeout) = (StreamKind::Exchange, shared.links.connect_timeout());
-            let expected = shared.expected(node);
-            let connected = connect(transport, &address, &expected, kind, MESSAGE_BYTES_MAX, connect_timeout).await;
-            let (mut reader, mut writer) = connected?;
-            let cluster = shared.cluster_ref();
-            writer.push(&v1::OpBatch {
-                cluster,
-                node: node.map_or(0, NodeId::get),
-                pass_on: node.is_none(),
-                ..v1::OpBatch::default()
-            });
-            writer.flush().await?;
-            let accepted: v1::ReplyBatch = reader.next().await?;
-            shared.hint(Version::new(accepted.table_version));
-            Ok((reader, writer))
+        let greeting = v1::OpBatch {
+            cluster: shared.cluster_ref(),
+            node: node.map_or(0, NodeId::get),
+            pass_on: node.is_none(),
+            ..v1::OpBatch::default()
         };
-        match timeout(OPEN_TIMEOUT, opening).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => {
-                // Whoever does not even speak our language is not the node: it is elsewhere, or gone.
-                let foreign = matches!(error, FrameError::Unreadable(_));
-                let mut detail = of_node(&address, error);
-                if foreign {
-                    detail.kind = ErrorKind::Unreachable;
-                } else if is_refused_for_good(&detail.message) {
-                    detail.kind = ErrorKind::Refused;
-                }
-                Err(detail)
+        let (kind, expected) = ((StreamKind::Exchange, MESSAGE_BYTES_MAX), shared.expected(node));
+        let connect_timeout = shared.links.connect_timeout();
+        let greet = |mut reader: FrameReader, mut writer: FrameWriter| {
+            writer.push(&greeting);
+            async move {
+                writer.flush().await?;
+                let accepted: v1::ReplyBatch = reader.next().await?;
+                Ok((reader, writer, Version::new(accepted.table_version)))
             }
-            Err(_) => {
-                let limit_ms = OPEN_TIMEOUT.as_millis();
-                let message = format!("the node at {address} did not accept a stream within {limit_ms} ms");
-                Err(ErrorDetail::new(ErrorKind::Unreachable, message))
+        };
+        let opened = connect_and_greet(transport, &address, &expected, kind, connect_timeout, greet).await;
+        let (reader, writer, version) = opened.map_err(|error| {
+            // Whoever does not even speak our language is not the node: it is elsewhere, or gone.
+            let foreign = matches!(error, FrameError::Unreadable(_));
+            let mut detail = of_node(&address, error);
+            if foreign {
+                detail.kind = ErrorKind::Unreachable;
+            } else if is_refused_for_good(&detail.message) {
+                detail.kind = ErrorKind::Refused;
             }
-        }
+            detail
+        })?;
+        shared.hint(version);
+        Ok((reader, writer))
     }
 
     /// Carries operations and answers until the stream ends. Answers are taken while a message waits to leave, so that

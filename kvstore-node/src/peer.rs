@@ -6,7 +6,7 @@ use crate::wire::Part;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
-use archon_security::Expected;
+use archon_security::{CONNECT_TIMEOUT, Expected};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, Over};
 use bytes::Bytes;
@@ -25,8 +25,6 @@ const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Longest pause before a peer that could not be reached is tried again: what it missed meanwhile holds up writes.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// How long a peer may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a stream holds that is worth being opened anew at once.
 const STEADY: Duration = Duration::from_secs(1);
 

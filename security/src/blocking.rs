@@ -1,12 +1,8 @@
-//! Threads for blocking work: runtimes that always keep one, and name lookups that fail instead of panicking.
+//! Threads for blocking work: runtimes that always keep one.
 
 use std::io;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
-use tokio::net::lookup_host;
 use tokio::runtime::{Builder, Runtime};
 
 /// Most threads for blocking work in one runtime. Further work waits for one of them.
@@ -32,20 +28,7 @@ pub fn build_runtime(builder: &mut Builder) -> io::Result<Runtime> {
     started.unwrap_or_else(|_| Err(no_thread("a runtime")))
 }
 
-/// Looks up the addresses of `host:port`.
-///
-/// # Errors
-/// If the lookup fails, or the runtime of the caller gets no thread for it.
-pub(crate) async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
-    let mut lookup = pin!(lookup_host(address));
-    let found = std::future::poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| lookup.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(no_thread(address))))
-    });
-    Ok(found.await?.collect())
-}
-
-fn no_thread(purpose: &str) -> io::Error {
+pub(crate) fn no_thread(purpose: &str) -> io::Error {
     let what = format!(
         "the system refuses a thread for {purpose}; raise the limit of threads (ulimit -u, TasksMax, pids.max)"
     );
@@ -58,15 +41,6 @@ mod tests {
 
     /// More than any address space holds, so that no thread with such a stack starts.
     const STACK_TOO_LARGE: usize = 1 << 50;
-
-    #[test]
-    fn lookup_without_threads_returns_error() {
-        let runtime = Builder::new_current_thread().enable_all().thread_stack_size(STACK_TOO_LARGE).build().unwrap();
-        let found = runtime.block_on(look_up("localhost:1"));
-        assert_eq!(found.map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
-        let literal = runtime.block_on(look_up("127.0.0.1:1"));
-        assert_eq!(literal.unwrap(), [SocketAddr::from(([127, 0, 0, 1], 1))], "an address needs no thread");
-    }
 
     #[test]
     fn runtime_without_threads_returns_error() {

@@ -1,8 +1,9 @@
 //! How a process reaches others and is reached: in plaintext on this machine or on a network that is trusted, or by TLS.
 
-use crate::blocking::look_up;
+use crate::dial::Dial;
 use crate::expected::Expected;
 use crate::identity::{Identity, Role};
+use crate::names::{NAMES, Seconds};
 use crate::reached::{UnnamedAddress, host_of};
 use crate::stream::{Protocol, Stream};
 use crate::tls::Tls;
@@ -11,13 +12,20 @@ use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, TransportKind};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
+
+/// Deadline of TCP and of TLS, each, among members: three round trips of 300 ms.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Deadline of the look-up of a name. The look-up goes on behind it, for the next attempt.
+pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a process talks to others.
 #[derive(Clone, Debug)]
@@ -125,7 +133,7 @@ impl Transport {
         self.tls().map(|tls| tls.identity())
     }
 
-    /// Connects to `address`, `host:port`, within `timeout`.
+    /// Connects to `address`, `host:port`. TCP and TLS may take `timeout` each; the name may take [`LOOKUP_TIMEOUT`].
     ///
     /// # Errors
     /// If there is nobody, or not who is expected, or plaintext must not go there.
@@ -136,28 +144,75 @@ impl Transport {
         protocol: Protocol,
         timeout: Duration,
     ) -> io::Result<Stream> {
+        let greet = |stream| std::future::ready(Ok::<_, io::Error>(stream));
+        self.connect_and_greet(address, expected, protocol, timeout, greet).await
+    }
+
+    /// Connects as [`connect`](Self::connect) and passes the connection to `greet`. The addresses of a name are tried side by side, and a
+    /// connection that TLS or `greet` refuses is followed by the next address.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); the error of `greet` for the last address that got so far.
+    pub async fn connect_and_greet<T, E: From<io::Error>, F: Future<Output = Result<T, E>>>(
+        &self,
+        address: &str,
+        expected: &Expected,
+        protocol: Protocol,
+        timeout: Duration,
+        greet: impl Fn(Stream) -> F,
+    ) -> Result<T, E> {
         self.check(address).map_err(|refused| io::Error::other(refused.message))?;
-        let connecting = async {
-            let stream = reach(address, timeout).await?;
-            stream.set_nodelay(true)?;
-            match self {
-                Self::Plaintext { .. } => Ok(stream.into()),
-                Self::Tls(tls) => match tls.connect(stream, host_of(address), expected, protocol).await {
-                    Ok(mut stream) => {
-                        stream.set_dialled(tls, address);
-                        Ok(stream)
-                    }
-                    Err(error) => {
-                        tls.complain(address, &error);
-                        Err(io::Error::other(error))
-                    }
+        let (host, port) = (host_of(address), port_of(address)?);
+        let addresses = NAMES.addresses(host, LOOKUP_TIMEOUT).await?;
+        let mut dial = Dial::new(&addresses, port, timeout);
+        // The failure that got furthest says most.
+        let mut failed: Option<(Stage, E)> = None;
+        while let Some((socket, dialled)) = dial.next().await {
+            let (stage, error) = match dialled {
+                Err(error) => (Stage::Tcp, at(host, socket, error).into()),
+                Ok(stream) => match self.secure(stream, address, socket, expected, protocol, timeout).await {
+                    Err(error) => (Stage::Tls, error.into()),
+                    Ok(stream) => match greet(stream).await {
+                        Err(error) => (Stage::Greeting, error),
+                        Ok(greeted) => return Ok(greeted),
+                    },
                 },
+            };
+            if failed.as_ref().is_none_or(|(furthest, _)| stage >= *furthest) {
+                failed = Some((stage, error));
             }
-        };
-        tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| {
-            let why = format!("no connection within {} ms", timeout.as_millis());
-            Err(io::Error::new(io::ErrorKind::TimedOut, why))
-        })
+        }
+        let none = || io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address")).into();
+        Err(failed.map_or_else(none, |(_, error)| error))
+    }
+
+    /// Completes the TLS handshake on a connection that was made to `socket`; plaintext needs none.
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        address: &str,
+        socket: SocketAddr,
+        expected: &Expected,
+        protocol: Protocol,
+        timeout: Duration,
+    ) -> io::Result<Stream> {
+        stream.set_nodelay(true)?;
+        let Self::Tls(tls) = self else { return Ok(stream.into()) };
+        let host = host_of(address);
+        match tokio::time::timeout(timeout, tls.connect(stream, host, expected, protocol)).await {
+            Ok(Ok(mut stream)) => {
+                stream.set_dialled(tls, address);
+                Ok(stream)
+            }
+            Ok(Err(error)) => {
+                tls.complain(address, &error);
+                Err(io::Error::other(error))
+            }
+            Err(_) => {
+                let why = format!("no TLS handshake within {}", Seconds(timeout));
+                Err(at(host, socket, io::Error::new(io::ErrorKind::TimedOut, why)))
+            }
+        }
     }
 
     /// A channel that connects to `address` when it is first used, and again when it must.
@@ -165,26 +220,31 @@ impl Transport {
         endpoint.connect_with_connector_lazy(self.connector(address, expected, timeout))
     }
 
-    /// What makes a channel's connections, each within `timeout`. The channel is to have no such deadline of its own: whoever has called
+    /// What makes a channel's connections, as [`connect`](Self::connect) does. The channel is to have no such deadline of its own: whoever has called
     /// would not know that nothing was sent.
     pub fn connector(&self, address: &str, expected: Expected, timeout: Duration) -> Connector {
         Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), timeout }
     }
 }
 
-/// Connects to the first address of a name that answers; each has its share of the time.
-async fn reach(address: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let addresses = look_up(address).await?;
-    let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
-    for address in addresses {
-        match tokio::time::timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failed = error,
-            Err(_) => failed = io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer")),
-        }
-    }
-    Err(failed)
+/// The port of `host:port`.
+fn port_of(address: &str) -> io::Result<u16> {
+    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is no address; write it as host:port"))
+    })
+}
+
+/// Adds the address that was dialled to an error, unless the caller has named that one.
+fn at(host: &str, socket: SocketAddr, error: io::Error) -> io::Error {
+    if host.parse::<IpAddr>().is_ok() { error } else { io::Error::new(error.kind(), format!("{socket}: {error}")) }
+}
+
+/// The stages of a connection to an address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stage {
+    Tcp,
+    Tls,
+    Greeting,
 }
 
 /// Makes the connections of one channel.
@@ -208,8 +268,12 @@ impl Service<Uri> for Connector {
     fn call(&mut self, _: Uri) -> Self::Future {
         let Self { transport, address, expected, timeout } = self.clone();
         Box::pin(async move {
-            let connected = transport.connect(&address, &expected, Protocol::Grpc, timeout).await;
-            connected.map(TokioIo::new)
+            // A channel polls this while a call waits. In a task of its own the connection is made though that call gives up, and serves
+            // the next one.
+            let mut connecting = JoinSet::new();
+            connecting.spawn(async move { transport.connect(&address, &expected, Protocol::Grpc, timeout).await });
+            let connected = connecting.join_next().await.unwrap_or_else(|| Ok(Err(io::ErrorKind::NotConnected.into())));
+            connected.map_err(io::Error::other)?.map(TokioIo::new)
         })
     }
 }

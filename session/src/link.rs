@@ -1,13 +1,12 @@
 //! Channels to other processes: connected when first used, kept, with a time-out.
 
-use archon_security::{Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Channels kept at once; more than a cluster has members means that addresses changed many times.

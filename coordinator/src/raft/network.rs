@@ -8,7 +8,7 @@ use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
-use archon_security::{Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
 use archon_types::Backoff as Pauses;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use crc32c::crc32c;
@@ -45,7 +45,6 @@ const ANSWER_CHECK: Duration = Duration::from_millis(100);
 /// when the stream asks for the first request, which never happens while there is no connection.
 const REOPEN_MIN: Duration = Duration::from_millis(25);
 const REOPEN_MAX: Duration = Duration::from_millis(200);
-const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
 const SNAPSHOT_CHUNK_BYTES: usize = 1024 * 1024;
 /// A replication message holds up to a batch of entries plus what surrounds it.
 pub(crate) const PEER_MESSAGE_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
@@ -112,7 +111,7 @@ pub(crate) fn connect(transport: &Transport, address: &str, expected: Expected) 
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let endpoint =
         endpoint.http2_keep_alive_interval(Duration::from_secs(2)).keep_alive_timeout(Duration::from_secs(2));
-    Some(transport.channel(&endpoint, address, expected, CONNECT_DEADLINE))
+    Some(transport.channel(&endpoint, address, expected, CONNECT_TIMEOUT))
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {

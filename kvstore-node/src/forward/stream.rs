@@ -4,22 +4,18 @@ use super::Forwards;
 use super::link::Link;
 use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::shard::OpRequest;
-use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_host::PassedOn;
 use archon_proto::convert::kv::FORWARDED;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
-use archon_security::Expected;
+use archon_security::{CONNECT_TIMEOUT, Expected};
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ClientId, ErrorKind, Millis, NodeId, PartitionId, Version};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
-/// How long a peer may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long it may take to accept a stream.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often operations are looked for whose caller gave up, or whose partition another node leads by now.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -51,8 +47,7 @@ impl<'a> Carrier<'a> {
 
     /// Opens a stream and carries what is queued, until it breaks. Returns why it did.
     pub(super) async fn stream(&mut self) -> String {
-        let opened = timeout(OPEN_TIMEOUT, self.open()).await;
-        match opened.unwrap_or(Err(FrameError::Silent(OPEN_TIMEOUT))) {
+        match self.open().await {
             Ok((mut reader, mut writer)) => match self.carry(&mut reader, &mut writer).await {
                 Ok(()) => String::new(),
                 Err(error) => error.to_string(),
@@ -74,18 +69,22 @@ impl<'a> Carrier<'a> {
         self.address.clone_from(&peer.address);
         let (transport, expected) = (&shared.config.transport, Expected::Node(peer.name.clone()));
         transport.check(&peer.address).map_err(FrameError::Refused)?;
-        let (mut reader, mut writer) =
-            connect(transport, &peer.address, &expected, StreamKind::Exchange, MESSAGE_BYTES_MAX, CONNECT_TIMEOUT)
-                .await?;
-        writer.push(&v1::OpBatch {
+        let greeting = v1::OpBatch {
             cluster: Some(life.member.cluster.into()),
             node: self.node.get(),
             hops: FORWARDED,
             ..v1::OpBatch::default()
-        });
-        writer.flush().await?;
-        let _: v1::ReplyBatch = reader.next().await?;
-        Ok((reader, writer))
+        };
+        let (kind, address) = ((StreamKind::Exchange, MESSAGE_BYTES_MAX), &peer.address);
+        connect_and_greet(transport, address, &expected, kind, CONNECT_TIMEOUT, |mut reader, mut writer| {
+            writer.push(&greeting);
+            async move {
+                writer.flush().await?;
+                let _: v1::ReplyBatch = reader.next().await?;
+                Ok((reader, writer))
+            }
+        })
+        .await
     }
 
     async fn carry(&mut self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {

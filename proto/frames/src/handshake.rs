@@ -16,6 +16,8 @@ pub const HANDSHAKE_BYTES: usize = MAGIC.len() + 2;
 const MAGIC: &[u8; 6] = b"ARCHON";
 /// The format of the frames. Another one is refused.
 const FORMAT: u8 = 1;
+/// Deadline of the first answer on a new stream: three round trips of 300 ms, and the answer itself.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the handshake of a connection that was begun may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -94,7 +96,7 @@ impl StreamKind {
 /// Connects to `address` (`host:port`), where `expected` is to be, for a stream. Each of the peer's frames may have `bytes_max` bytes.
 ///
 /// # Errors
-/// [`FrameError::Connect`] if there is no connection within `timeout`.
+/// [`FrameError::Connect`] if there is no connection. `timeout` is that of [`Transport::connect`].
 pub async fn connect(
     transport: &Transport,
     address: &str,
@@ -103,10 +105,51 @@ pub async fn connect(
     bytes_max: usize,
     timeout: Duration,
 ) -> Result<(FrameReader, FrameWriter), FrameError> {
-    let connected = transport.connect(address, expected, Protocol::Frames, timeout).await;
-    let failed = |source| FrameError::Connect { address: address.to_owned(), source };
-    let (from, to) = connected.map_err(failed)?.into_split();
-    Ok((FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind)))
+    connect_and_greet(transport, address, expected, (kind, bytes_max), timeout, |reader, writer| {
+        std::future::ready(Ok((reader, writer)))
+    })
+    .await
+}
+
+/// Connects as [`connect`] does, and has `greet` open the stream, within [`GREETING_TIMEOUT`]. If one address of a name refuses the greeting,
+/// the next one is tried.
+///
+/// # Errors
+/// As [`connect`]; the error of `greet`.
+pub async fn connect_and_greet<T, F: Future<Output = Result<T, FrameError>>>(
+    transport: &Transport,
+    address: &str,
+    expected: &Expected,
+    (kind, bytes_max): (StreamKind, usize),
+    timeout: Duration,
+    greet: impl Fn(FrameReader, FrameWriter) -> F,
+) -> Result<T, FrameError> {
+    let greet = |stream: Stream| {
+        let (from, to) = stream.into_split();
+        let greeting = greet(FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind));
+        let greeted = tokio::time::timeout(GREETING_TIMEOUT, greeting);
+        async move {
+            let greeted = greeted.await.unwrap_or(Err(FrameError::Silent(GREETING_TIMEOUT)));
+            greeted.map_err(ConnectError::Greeting)
+        }
+    };
+    let connected = transport.connect_and_greet(address, expected, Protocol::Frames, timeout, greet).await;
+    connected.map_err(|error| match error {
+        ConnectError::Connection(source) => FrameError::Connect { address: address.to_owned(), source },
+        ConnectError::Greeting(error) => error,
+    })
+}
+
+/// A connection that was not made, or one on which no stream began.
+enum ConnectError {
+    Connection(std::io::Error),
+    Greeting(FrameError),
+}
+
+impl From<std::io::Error> for ConnectError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Connection(error)
+    }
 }
 
 /// What the first byte of a connection tells of it.

@@ -30,7 +30,9 @@ pub use bodies::{Bounded, PartialBodies};
 pub use ending::{end_stream, first_message};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
-pub use handshake::{HANDSHAKE_BYTES, Opening, StreamKind, accept, connect, turn_away};
+pub use handshake::{
+    GREETING_TIMEOUT, HANDSHAKE_BYTES, Opening, StreamKind, accept, connect, connect_and_greet, turn_away,
+};
 pub use keepalive::Keepalive;
 pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};

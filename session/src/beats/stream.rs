@@ -3,15 +3,12 @@
 use archon_frames::{FrameError, StreamKind, connect};
 use archon_proto::convert::beats::BeatAnswers;
 use archon_proto::v1;
-use archon_security::{Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-
-/// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A frame of heartbeats that is to leave.
 #[derive(Clone, Debug)]
