@@ -17,6 +17,8 @@ struct Board {
     placements: BTreeMap<PlacementId, PlacementLoad>,
     changed: BTreeSet<PlacementId>,
     copies: BTreeMap<PlacementId, CopyProgress>,
+    /// Kept and not served: this version does not read their logs.
+    unreadable: BTreeSet<PlacementId>,
     operations_last: u64,
 }
 
@@ -51,6 +53,17 @@ impl LoadBoard {
         board.placements.remove(&placement);
         board.changed.remove(&placement);
         board.copies.remove(&placement);
+        board.unreadable.remove(&placement);
+    }
+
+    /// Notes a placement whose log this version does not read.
+    pub(crate) fn unreadable(&self, placement: PlacementId) {
+        self.board.lock().unreadable.insert(placement);
+    }
+
+    /// How many of them there are.
+    pub(crate) fn unreadable_count(&self) -> usize {
+        self.board.lock().unreadable.len()
     }
 
     /// Notes how far a copy has come, `None` once it has ended.

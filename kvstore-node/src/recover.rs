@@ -49,8 +49,9 @@ pub(crate) fn recover(
             read_placement(wal, placement, state, engine, engine_is_new, budget)
         };
         let state = match read {
-            Ok((recovered, complete, memtable, log_time)) => {
-                recovery.found.insert(placement, Found { partition, recovered, complete, memtable, log_time });
+            Ok((recovered, complete, memtable, log_time, unreadable)) => {
+                let found = Found { partition, recovered, complete, memtable, log_time, unreadable };
+                recovery.found.insert(placement, found);
                 HeldState::SetAside
             }
             // The disk refused: nothing is known of the copy, and it must not be given up for that.
@@ -81,7 +82,8 @@ pub(crate) fn recover(
     Ok(recovery)
 }
 
-type Read = (ReplicaState, Position, Memtable, LogTime);
+/// The last: why this version does not read an entry of the log, if there is one.
+type Read = (ReplicaState, Position, Memtable, LogTime, Option<String>);
 
 /// Why a placement was not read.
 enum Unusable {
@@ -164,7 +166,7 @@ fn read_placement(
     memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     memtable.set_engine_position(written.unwrap_or_default());
     let mut runs: Vec<Run> = Vec::new();
-    let mut last = base.seq;
+    let (mut last, mut unreadable) = (base.seq, None);
     let end = state.bounds.map_or(0, |bounds| bounds.last);
     while last.get() < end {
         let from = last.next().ok_or_else(|| "the log has no room after its end".to_owned())?;
@@ -178,10 +180,15 @@ fn read_placement(
                 runs.push(Run { epoch: entry.at.epoch, first: entry.at.seq });
             }
             last = entry.at.seq;
-            if entry.at.seq > complete.seq {
-                let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
-                log_time.observe(effect.at);
-                memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
+            if entry.at.seq > complete.seq && unreadable.is_none() {
+                match Effect::decode(&entry.bytes) {
+                    Ok(effect) => {
+                        log_time.observe(effect.at);
+                        memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
+                    }
+                    // The record is as it was written: the copy is kept for a version that reads it.
+                    Err(error) => unreadable = Some(archon_host::unreadable(entry.at.seq, &error)),
+                }
             }
         }
         // The flusher does not run yet, and the node may have stopped with more behind than memory holds.
@@ -196,7 +203,7 @@ fn read_placement(
     // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
     // has committed it anew (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: memtable.committed() };
-    Ok((recovered, complete, memtable, log_time))
+    Ok((recovered, complete, memtable, log_time, unreadable))
 }
 
 fn is_empty(engine: &dyn Engine, placement: PlacementId) -> Result<bool, EngineError> {
@@ -309,7 +316,11 @@ mod tests {
         for seq in 1..=ENTRIES {
             let value = Bytes::from(vec![7; 1024 * 1024]);
             let effect = Effect::new(Millis::new(seq), vec![RowChange::set(row::value_key(&[seq as u8]), value)]);
-            store::put_entry(&mut batch, placement, &archon_replica::Entry { at: at(seq), bytes: effect.encode() });
+            store::put_entry(
+                &mut batch,
+                placement,
+                &archon_replica::Entry { at: at(seq), bytes: effect.encode().unwrap() },
+            );
         }
         store::put_position(&mut batch, placement, store::META_COMMIT, at(ENTRIES - 2));
         let (done, wait) = mpsc::channel();
@@ -342,7 +353,7 @@ mod tests {
         let at = Position::new(Epoch::new(1), Seq::new(1));
         let effect = Effect::new(Millis::new(1), vec![RowChange::set(row::value_key(b"k"), Bytes::from_static(b"v"))]);
         store::put_epoch(&mut batch, placement, at.epoch);
-        store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes: effect.encode() });
+        store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes: effect.encode().unwrap() });
         store::put_position(&mut batch, placement, store::META_COMPLETE, at);
         let (done, wait) = mpsc::channel();
         wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
@@ -363,6 +374,34 @@ mod tests {
         engine.write(&[Change { space: placement, key, value }]).unwrap();
         let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
         assert_eq!(recovery.held[&placement].state, HeldState::Damaged);
+    }
+
+    #[test]
+    fn copy_with_unreadable_entry_is_kept_as_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, _) = log_naming(directory.path(), placement);
+        let change = RowChange::set(row::value_key(b"key"), row::encode_value(archon_types::Revision::new(1), b"1"));
+        let read = Effect::new(Millis::new(1), vec![change]).encode().unwrap();
+        let newer = [&[u8::MAX][..], &read[1..]].concat().into();
+        let mut batch = WalBatch::new();
+        store::put_epoch(&mut batch, placement, Epoch::new(1));
+        for (seq, bytes) in (1..).zip([read.clone(), newer, read]) {
+            let at = Position::new(Epoch::new(1), Seq::new(seq));
+            store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes });
+        }
+        let (done, wait) = mpsc::channel();
+        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
+        wait.recv().unwrap().unwrap();
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let engine = crate::engine::MemoryEngine::default();
+        let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
+        assert_eq!(recovery.held[&placement].state, HeldState::SetAside, "it is not given up");
+        let found = &recovery.found[&placement];
+        let why = found.unreadable.as_deref().unwrap_or_default();
+        assert!(why.contains("entry 2") && why.contains("format 255"), "{why}");
+        assert_eq!(found.recovered.last, Seq::new(3), "of the rest of the log the positions are known");
     }
 
     #[test]

@@ -63,6 +63,10 @@ metrics! {
         registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
         placements: u64 = Definition::gauge("archon_node_placements", "placements that this node holds");
+        unreadable: u64 = Definition::gauge(
+            "archon_node_unreadable_replicas",
+            "replicas kept and not served because this version does not read their log; run a version that does"
+        );
         table_version: u64 = Definition::gauge(
             "archon_node_table_version",
             "up to where this node holds all tables and nodes; versions are of the whole cluster"
@@ -172,6 +176,7 @@ impl Stats {
             registered: self.shared.life().is_some(),
             leased: self.readiness.is_leased(),
             placements: self.holdings.len() as u64,
+            unreadable: self.shared.load.unreadable_count() as u64,
             table_version: self.shared.tables.complete().get(),
             relay_members: relay.members.load(Ordering::Relaxed),
             relay_beats: relay.beats.load(Ordering::Relaxed),

@@ -37,6 +37,8 @@ coverage! {
     protocols_held,
     /// Starts of a version that does not speak the protocol of its disk.
     older_refused,
+    /// Copies stopped at an entry that their version does not read.
+    unreadable,
     /// Changes of the quorum begun.
     quorum_changes,
     /// Of these, the ones that came to their end.

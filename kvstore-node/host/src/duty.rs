@@ -27,6 +27,9 @@ impl<S: Shell> Partitions<S> {
     }
 
     fn act(&mut self, life: Life, action: Action) {
+        if self.decline(&action) {
+            return;
+        }
         match action {
             Action::Open { partition, placement, fresh } => self.open(life, partition, placement, fresh),
             Action::Configure { partition, placement } => self.configure(&partition, placement),
@@ -65,6 +68,7 @@ impl<S: Shell> Partitions<S> {
                     complete: Position::ZERO,
                     memtable: Memtable::new(Seq::ZERO, self.turn.shell.budget()),
                     log_time: self.turn.shell.log_time(),
+                    unreadable: None,
                 }
             }
             None => return self.refuse(&partition, placement, "what the node took for held is not here"),
@@ -164,6 +168,8 @@ impl<S: Shell> Partitions<S> {
             (replica.epoch(), replica.position_at(replica.durable()).unwrap_or_else(|| replica.base()))
         } else if let Some(found) = self.dormant.get(&placement) {
             (found.recovered.epoch, found.recovered.last_position())
+        } else if let Some(copy) = self.unreadable.get(&placement) {
+            (copy.epoch, copy.last)
         } else {
             return;
         };
@@ -177,6 +183,7 @@ impl<S: Shell> Partitions<S> {
         self.form_no_more(placement);
         self.adopting.remove(&placement);
         self.dormant.remove(&placement);
+        self.unreadable.remove(&placement);
         self.early.remove(&placement);
         if let Some(mut local) = self.copies.remove(&placement) {
             self.turn.rest(&mut local);

@@ -26,6 +26,7 @@
 //! | `split_point`, `heat`, `key_sample`, `byte_halves` | when a leader says that its partition should be split, and where |
 //! | `middle` | where the middle of a partition is that an operator wants to split |
 //! | `yielding`, `absorb` | how the rows of a partition come into the log of its left neighbour |
+//! | `unreadable` | copies with an entry that this version does not read |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
@@ -68,6 +69,7 @@ mod stale;
 mod test_shell;
 mod turn;
 mod undersized;
+mod unreadable;
 mod waiting;
 mod yielding;
 
@@ -86,6 +88,7 @@ pub use mutant::Broken;
 pub use mutant::Mutant;
 pub use park::ParkLimits;
 pub use partitions::{Completes, Partitions};
+pub use persist::unreadable;
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request, WaitsFor};

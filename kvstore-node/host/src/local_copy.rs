@@ -35,6 +35,8 @@ pub struct Found {
     pub memtable: Memtable,
     /// The log time of the last of them.
     pub log_time: LogTime,
+    /// Why this version does not read an entry after that, if there is one: the copy is kept and not served.
+    pub unreadable: Option<String>,
 }
 
 /// A copy with a replica.
@@ -54,6 +56,8 @@ pub struct LocalCopy<S: Shell> {
     pub serving: bool,
     /// No duty names it: nothing is answered.
     pub set_aside: bool,
+    /// Its leader sent an entry that this version does not read: nothing more is written to its log.
+    pub(crate) stopped: bool,
     /// It was told where its log ends, and takes no message that could move that.
     pub inspected: bool,
     /// Since when committed rows gather that the engine was not given yet.
@@ -126,6 +130,7 @@ impl<S: Shell> LocalCopy<S> {
             log_time: found.log_time,
             serving: false,
             set_aside: false,
+            stopped: false,
             inspected: false,
             clients: ClientIndex::default(),
             tickets: 0,

@@ -67,6 +67,8 @@ archon_types::mutants! {
     RevisionFalls = 49,
     /// A copy takes in entries after it told where its log ends.
     InspectedMoves = 61,
+    /// A copy with an entry that its version does not read is taken for damaged.
+    UnreadableDamaged = 64,
     /// What was sent on when its key was another partition's is done when it comes late.
     MovedThroughKept = 50,
 }

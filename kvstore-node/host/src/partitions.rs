@@ -11,6 +11,7 @@ use crate::shell::Life;
 use crate::shell::{At, Observed, Shell};
 use crate::split_off::FormedCopy;
 use crate::turn::Turn;
+use crate::unreadable::UnreadableCopy;
 use archon_kv::Memtable;
 use archon_replica::{Body, Input, Message, Position};
 use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};
@@ -32,6 +33,8 @@ pub struct Completes {
 pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
     pub(crate) dormant: BTreeMap<PlacementId, Found>,
+    /// Kept and not served: this version does not read an entry of their logs.
+    pub(crate) unreadable: BTreeMap<PlacementId, UnreadableCopy>,
     /// What leaders asked of those, the newest each: they heard of it first that a duty names them.
     pub(crate) early: BTreeMap<PlacementId, Message>,
     pub(crate) copies: BTreeMap<PlacementId, LocalCopy<S>>,
@@ -56,9 +59,19 @@ impl<S: Shell> std::fmt::Debug for Partitions<S> {
 
 impl<S: Shell> Partitions<S> {
     /// What recovery found, driven by this shell.
-    pub const fn new(shell: S, dormant: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
+    pub fn new(shell: S, found: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
+        let (unreadable, dormant) = found.into_iter().partition(|(_, found)| found.unreadable.is_some());
+        let mut partitions = Self::with(shell, dormant, park_limits, broken);
+        for (placement, found) in BTreeMap::<_, Found>::into_iter(unreadable) {
+            partitions.keep_found(placement, &found, found.unreadable.as_deref().unwrap_or_default());
+        }
+        partitions
+    }
+
+    const fn with(shell: S, dormant: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
         Self {
             dormant,
+            unreadable: BTreeMap::new(),
             early: BTreeMap::new(),
             copies: BTreeMap::new(),
             active: BTreeMap::new(),
@@ -188,6 +201,9 @@ impl<S: Shell> Partitions<S> {
                 }
             }
         }
+        for (placement, why) in std::mem::take(&mut self.turn.unreadable) {
+            self.stop_unreadable(placement, &why);
+        }
         for (placement, why) in std::mem::take(&mut self.turn.damaged) {
             self.damage(placement, &why);
         }
@@ -215,6 +231,7 @@ impl<S: Shell> Partitions<S> {
             self.turn.unpark(local);
             held += local.waiting.held();
         }
+        self.release_unreadable();
         self.look_for_splits();
         held
     }

@@ -2,10 +2,11 @@
 
 use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
+use crate::mutant::Mutant;
 use crate::retention::LogClock;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use archon_kv::{Effect, row};
+use archon_kv::{EffectError, row};
 use archon_replica::{Entry, Input, Position, Record};
 use archon_types::Seq;
 use bytes::Bytes;
@@ -17,17 +18,16 @@ const COMMIT_NOTE_BYTES: u64 = 1024 * 1024;
 impl<S: Shell> Turn<S> {
     pub(crate) fn persist(&mut self, local: &mut LocalCopy<S>, token: u64, records: Vec<Record>) {
         for record in records {
+            if local.stopped {
+                return; // Without a token nothing of this is acknowledged.
+            }
             let (write, begins) = match record {
                 Record::Epoch(epoch) => (LogWrite::Epoch(epoch), None),
-                Record::Entries(entries) => {
-                    for entry in &entries {
-                        local.retention.logged(self.shell.logged_bytes(entry));
-                        // A leader's own effects are in the memtable since they were accepted.
-                        if entry.at.seq > local.memtable.last()
-                            && let Err(why) = take_in(local, entry)
-                        {
-                            self.damaged.push((local.placement, why));
-                        }
+                Record::Entries(mut entries) => {
+                    let read = entries.iter().take_while(|entry| self.take_in(local, entry)).count();
+                    entries.truncate(read);
+                    if entries.is_empty() {
+                        continue;
                     }
                     self.note_commit(local);
                     (LogWrite::Entries(entries), None)
@@ -54,7 +54,38 @@ impl<S: Shell> Turn<S> {
                 self.report_emptied(local);
             }
         }
-        self.shell.log_token(local.placement, token);
+        if !local.stopped {
+            self.shell.log_token(local.placement, token);
+        }
+    }
+
+    /// Puts an entry into the memtable, unless it is there. Returns whether it may be written to the log: one that this version does not
+    /// read stops the copy, before its log has it.
+    fn take_in(&mut self, local: &mut LocalCopy<S>, entry: &Entry) -> bool {
+        // A leader's own effects are in the memtable since they were accepted.
+        if entry.at.seq > local.memtable.last() {
+            // Its own memory: a row would else keep all that was received with it, other partitions' entries included, as long as
+            // the row stays in the memtable, and no budget would know.
+            let bytes = Bytes::copy_from_slice(&entry.bytes);
+            let effect = match self.shell.read_entry(&bytes) {
+                Ok(effect) => effect,
+                Err(error) if self.broken.breaks(Mutant::UnreadableDamaged) => {
+                    self.damaged.push((local.placement, error.to_string())); // rule 64
+                    return true;
+                }
+                Err(error) => {
+                    local.stopped = true;
+                    self.unreadable.push((local.placement, unreadable(entry.at.seq, &error)));
+                    return false;
+                }
+            };
+            local.log_time.observe(effect.at);
+            if let Err(error) = local.memtable.push(entry.at.seq, effect) {
+                self.damaged.push((local.placement, error.to_string()));
+            }
+        }
+        local.retention.logged(self.shell.logged_bytes(entry));
+        true
     }
 
     /// Notes in the log what is committed, once per [`COMMIT_NOTE_BYTES`].
@@ -120,14 +151,11 @@ impl<S: Shell> Turn<S> {
     }
 }
 
-/// Puts a follower's entry into the memtable.
-fn take_in<S: Shell>(local: &mut LocalCopy<S>, entry: &Entry) -> Result<(), String> {
-    // Its own memory: a row would else keep all that was received with it, other partitions' entries included, as long as
-    // the row stays in the memtable, and no budget would know.
-    let bytes = Bytes::copy_from_slice(&entry.bytes);
-    let effect = Effect::decode(&bytes).map_err(|error| error.to_string())?;
-    local.log_time.observe(effect.at);
-    local.memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
+/// Why a copy is kept and not served, for operators.
+pub fn unreadable(at: Seq, error: &EffectError) -> String {
+    format!(
+        "entry {at} of its log: {error}; the replica is kept as it is and not served: run the version that wrote the entry, or a newer one"
+    )
 }
 
 #[cfg(test)]
@@ -135,13 +163,13 @@ mod tests {
     use super::*;
     use crate::mutant::Broken;
     use crate::test_shell::{OWN, follower, follower_row, hear, position, settle};
-    use archon_kv::RowChange;
+    use archon_kv::{Effect, RowChange};
     use archon_replica::Body;
     use archon_types::Millis;
 
     fn entry(seq: u64, bytes: usize) -> Entry {
         let change = RowChange::set(row::value_key(&[seq as u8]), Bytes::from(vec![7; bytes]));
-        Entry { at: position(seq), bytes: Effect::new(Millis::new(seq), vec![change]).encode() }
+        Entry { at: position(seq), bytes: Effect::new(Millis::new(seq), vec![change]).encode().unwrap() }
     }
 
     fn append(seq: u64, bytes: usize) -> Body {

@@ -51,6 +51,8 @@ pub enum Cause {
     Unloaded,
     /// The copy is damaged.
     Damaged,
+    /// This version does not read an entry of the copy's log.
+    Unreadable,
     /// The node is stopping.
     Stopping,
 }

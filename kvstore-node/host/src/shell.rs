@@ -14,7 +14,7 @@ use crate::split_off::FormedCopy;
 use crate::split_point::SplitSearch;
 use crate::yielding::YieldAsk;
 use archon_kv::engine::PageLimit;
-use archon_kv::{DedupLimits, EffectError, Engine, LogTime, MemtableBudget, ViewError};
+use archon_kv::{DedupLimits, Effect, EffectError, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, ReplicaAddress,
     Timing,
@@ -113,6 +113,8 @@ pub enum Observed<'a> {
     Deleted,
     /// Its data cannot be trusted, for this reason.
     Damaged(&'a str),
+    /// This version does not read an entry of its log, for this reason: it is kept and not served.
+    Unreadable(&'a str),
     /// A copy is to be pulled from this leader.
     Pulling(ReplicaAddress),
     /// The copy under way begins anew.
@@ -205,6 +207,13 @@ pub trait Shell: Sized {
     /// The rows that one entry of the log takes from a page.
     fn page_limit(&self) -> PageLimit {
         PageLimit::PAGE
+    }
+    /// The effect of an entry.
+    ///
+    /// # Errors
+    /// If this version does not read it.
+    fn read_entry(&self, entry: &Bytes) -> Result<Effect, EffectError> {
+        Effect::decode(entry)
     }
     /// What an entry takes in the log, in bytes, about.
     fn logged_bytes(&self, entry: &Entry) -> u64;

@@ -188,6 +188,7 @@ impl<S: Shell> Partitions<S> {
             complete: base,
             memtable: Memtable::new(base.seq, self.turn.shell.budget()),
             log_time: LogTime::starting_at(stamp.unwrap_or_default()),
+            unreadable: None,
         })
     }
 

@@ -389,5 +389,5 @@ pub(crate) fn held(partition: PartitionId) -> Found {
     };
     let memtable = archon_kv::Memtable::new(seq, MemtableBudget::default());
     let complete = archon_replica::Position::new(first, seq);
-    Found { partition, recovered, complete, memtable, log_time: archon_kv::LogTime::default() }
+    Found { partition, recovered, complete, memtable, log_time: archon_kv::LogTime::default(), unreadable: None }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) followups: VecDeque<(PlacementId, Input)>,
     /// Copies found damaged in this turn, with why.
     pub(crate) damaged: Vec<(PlacementId, String)>,
+    /// Copies with an entry that this version does not read, found in this turn, with why.
+    pub(crate) unreadable: Vec<(PlacementId, String)>,
     /// Operations that waited for a leadership or its confirmation, in their order, to be looked at in the next turn.
     pub(crate) unparked: Vec<Request<S::Reply>>,
     /// Copies that were taken over, and have not read all clients that they remember.
@@ -52,6 +54,7 @@ impl<S: Shell> Turn<S> {
             spare_outputs: Vec::new(),
             followups: VecDeque::new(),
             damaged: Vec::new(),
+            unreadable: Vec::new(),
             unparked: Vec::new(),
             reading: VecDeque::new(),
             splitting: BTreeSet::new(),

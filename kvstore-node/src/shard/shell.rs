@@ -371,6 +371,11 @@ impl Shell for ShardShell {
                 metrics.alarms.add(1);
                 self.context.holdings.set(placement, partition, HeldState::Damaged);
             }
+            Observed::Unreadable(why) => {
+                tracing::error!(%partition, %placement, why, "this version does not read a replica; it is kept and not served");
+                metrics.alarms.add(1);
+                shared.load.unreadable(placement);
+            }
             Observed::Pulling(leader) => {
                 tracing::info!(%partition, %placement, leader = %leader.node, "pulling a copy");
             }

@@ -113,6 +113,7 @@ impl ShardShell {
             Cause::SetAside => unavailable("the node no longer hosts the partition"),
             Cause::Unloaded => unavailable("the partition has moved away"),
             Cause::Damaged => unavailable("the replica is damaged"),
+            Cause::Unreadable => unavailable("this version does not read an entry of the replica's log"),
             Cause::Stopping => crate::shared::shutting_down(),
         };
         if ended == Ended::ChangedNothing {
@@ -125,7 +126,12 @@ impl ShardShell {
             Cause::LeaseLost => {
                 "the leadership ended while the answer waited for a lease; the outcome is unknown".to_owned()
             }
-            Cause::Dropped | Cause::SetAside | Cause::Unloaded | Cause::Damaged | Cause::Stopping => {
+            Cause::Dropped
+            | Cause::SetAside
+            | Cause::Unloaded
+            | Cause::Damaged
+            | Cause::Unreadable
+            | Cause::Stopping => {
                 format!("the outcome is unknown: {}", nothing.message)
             }
         };

@@ -122,10 +122,12 @@ impl Process {
         });
         let dormant = self.partitions.dormant();
         let dormant = dormant.map(|(placement, partition)| (placement, held(partition, HeldState::SetAside)));
+        let unreadable = self.partitions.unreadable();
+        let unreadable = unreadable.map(|(placement, partition)| (placement, held(partition, HeldState::SetAside)));
         let damaged = shell.damaged.iter().map(|placement| (*placement, held(UNKNOWN, HeldState::Damaged)));
         let deleting = shell.deleting.iter().map(|(placement, partition)| (*placement, *partition));
         let deleting = self.partitions.unloading().chain(deleting);
         let deleting = deleting.map(|(placement, partition)| (placement, held(partition, HeldState::Unloading)));
-        copies.chain(dormant).chain(damaged).chain(deleting).collect()
+        copies.chain(dormant).chain(unreadable).chain(damaged).chain(deleting).collect()
     }
 }

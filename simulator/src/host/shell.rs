@@ -14,7 +14,7 @@ use archon_host::{
     Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
 };
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
-use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
+use archon_kv::{DedupLimits, EffectError, LogTime, MemtableBudget, ViewError};
 use archon_member::Grants;
 use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
@@ -24,6 +24,9 @@ use archon_types::{
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// The oldest version does not read one entry of so many.
+const UNREAD_ENTRIES: u64 = 32;
+
 /// What the plan of the world fixes for a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -32,6 +35,8 @@ pub(super) struct Settings {
     pub(super) retention: RetentionLimits,
     pub(super) mutant: Option<Mutant>,
     pub(super) traced: bool,
+    /// Whether its version reads every entry; the oldest one does not.
+    pub(super) reads_all: bool,
 }
 
 /// A process's way to its machine.
@@ -265,6 +270,14 @@ impl Shell for MachineShell {
         Ok(())
     }
 
+    fn read_entry(&self, entry: &Bytes) -> Result<archon_kv::Effect, EffectError> {
+        let effect = archon_kv::Effect::decode(entry)?;
+        match self.settings.reads_all || !effect.at.get().is_multiple_of(UNREAD_ENTRIES) {
+            true => Ok(effect),
+            false => Err(EffectError::Format { found: u8::MAX }),
+        }
+    }
+
     fn page_limit(&self) -> PageLimit {
         PageLimit { rows_max: ENTRY_ROWS_MAX, bytes_max: usize::MAX }
     }
@@ -428,6 +441,7 @@ impl Shell for MachineShell {
             Observed::Damaged(_) => {
                 self.damaged.insert(at.placement);
             }
+            Observed::Unreadable(_) => seen.unreadable += 1,
             Observed::Pulling(_) => seen.copies += 1,
             Observed::Copied(_) => seen.copies_done += 1,
             Observed::EntryRefused(error) => self.effects.push(Effect::Alarm(at.partition, error.to_string())),

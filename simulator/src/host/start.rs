@@ -9,11 +9,11 @@ use crate::event::Event;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
 use crate::scenario::Scenario;
 use crate::world::World;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, RetentionLimits};
+use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, RetentionLimits, Shell};
 use archon_kv::engine::Engine;
-use archon_kv::{Effect, Memtable, MemtableBudget, row};
+use archon_kv::{Memtable, MemtableBudget, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
-use archon_types::{BootId, Millis, PlacementId};
+use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -109,7 +109,8 @@ impl World {
             // Rule 20: what only the kernel knows is brought to the disk before any position is reported.
             machine.disk.sync();
         }
-        let settings = settings(&self.plan, self.mutant, self.trace.is_on());
+        let reads_all = !self.plan.upgrades || machine.installed != ProtocolRange::FIRST;
+        let settings = settings(&self.plan, self.mutant, self.trace.is_on(), reads_all);
         let park_limits = park_limits(&self.plan);
         let partitions = recover(machine, settings, park_limits);
         let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
@@ -131,7 +132,7 @@ impl World {
 }
 
 /// What the plan fixes for every machine.
-fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool) -> Settings {
+fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool, reads_all: bool) -> Settings {
     let replication_timeout_ms = plan.settings.replication_timeout_ms;
     Settings {
         timing: Timing { replication_timeout_ms, keep_alive_ms: replication_timeout_ms },
@@ -143,6 +144,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool) -> Settings {
         },
         mutant,
         traced,
+        reads_all,
     }
 }
 
@@ -171,10 +173,17 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
         stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| log_time.observe(at));
         let mut memtable = Memtable::new(complete.seq, MemtableBudget::default());
         let after: Vec<&Entry> = stream.entries.iter().filter(|entry| entry.at.seq > complete.seq).collect();
-        let taken = after.iter().try_for_each(|entry| {
-            let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
-            log_time.observe(effect.at);
-            memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
+        let mut unreadable = None;
+        let taken = after.iter().try_for_each(|entry| match shell.read_entry(&entry.bytes) {
+            Ok(_) if unreadable.is_some() => Ok(()),
+            Ok(effect) => {
+                log_time.observe(effect.at);
+                memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
+            }
+            Err(error) => {
+                unreadable.get_or_insert_with(|| archon_host::unreadable(entry.at.seq, &error));
+                Ok(())
+            }
         });
         // What an interrupted copy brought is above the log's end.
         memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
@@ -184,7 +193,7 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
         match taken {
             Ok(()) => {
                 shell.entries.insert(placement, after.into_iter().cloned().collect());
-                dormant.insert(placement, Found { partition, recovered, complete, memtable, log_time });
+                dormant.insert(placement, Found { partition, recovered, complete, memtable, log_time, unreadable });
             }
             Err(_) => drop(shell.damaged.insert(placement)),
         }
@@ -214,7 +223,9 @@ pub(super) fn new_replica(
 /// What a registration lists as held whole.
 pub(super) fn held(process: &Process) -> Vec<PlacementId> {
     let dormant = process.partitions.dormant().map(|(placement, _)| placement);
-    let mut held: Vec<PlacementId> = process.partitions.copies().keys().copied().chain(dormant).collect();
+    let unreadable = process.partitions.unreadable().map(|(placement, _)| placement);
+    let mut held: Vec<PlacementId> =
+        process.partitions.copies().keys().copied().chain(dormant).chain(unreadable).collect();
     held.sort_unstable();
     held
 }
