@@ -25,7 +25,7 @@ impl SnapshotFile {
             return Err(RecoverError::Taken { path: path.to_path_buf() });
         }
         let aside = archon_durable::temporary_path(path);
-        let file = archon_durable::private().write(true).create(true).truncate(true).open(&aside);
+        let file = archon_durable::create_fresh(&aside);
         let file = file.map_err(|source| unwritable(path, "create", source))?;
         Ok(Self { path: path.to_path_buf(), aside, file })
     }

@@ -35,13 +35,27 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Creates a file of mode 0600 that no other process has open. A file or link of this name, such as a crash leaves or another user
+/// plants, is removed, not followed.
+///
+/// # Errors
+/// Those of the file system; `AlreadyExists` if another process makes one of this name at the same time.
+pub fn create_fresh(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // O_EXCL, which follows no link.
+    private().write(true).create_new(true).open(path)
+}
+
 /// Gives a file new contents, or makes it: a crash leaves the old ones or the new ones, and once this returns, the new ones.
 ///
 /// # Errors
 /// Those of the file system. The old contents stand then, unless it was the last step that failed.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let temporary = temporary_path(path);
-    let mut file = private().write(true).create(true).truncate(true).open(&temporary)?;
+    let mut file = create_fresh(&temporary)?;
     file.write_all(contents)?;
     file.sync_all()?;
     rename(&temporary, path)
@@ -92,6 +106,23 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// Whoever may write to the directory could keep the file open, or lead the contents elsewhere.
+    #[test]
+    fn planted_temporary_file_is_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let (key, victim) = (directory.path().join("tls.key"), directory.path().join("victim"));
+        fs::write(&victim, "unchanged").unwrap();
+        std::os::unix::fs::symlink(&victim, temporary_path(&key)).unwrap();
+        replace(&key, b"secret").unwrap();
+        assert_eq!((fs::read(&key).unwrap(), fs::read(&victim).unwrap()), (b"secret".into(), b"unchanged".into()));
+        assert!(fs::symlink_metadata(&key).unwrap().is_file());
+        let planted = File::create(temporary_path(&key)).unwrap();
+        planted.set_permissions(fs::Permissions::from_mode(0o666)).unwrap();
+        replace(&key, b"another secret").unwrap();
+        assert_eq!(planted.metadata().unwrap().len(), 0);
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::authority::{AUTHORITY_KEY_FILE, Issued};
 use crate::error::CertificatesError;
 use crate::request::Requested;
-use archon_security::{AUTHORITIES_FILE, CERTIFICATE_FILE, Certificate, Identity, KEY_FILE, certificates};
+use archon_security::{AUTHORITIES_FILE, CERTIFICATE_FILE, Certificate, Identity, KEY_FILE, certificates, check_kept};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::fs;
@@ -92,9 +92,12 @@ fn check_same(file: &Path, certificate_pem: &str) -> Result<(), CertificatesErro
     }
 }
 
+/// Makes the directory of a key, if it is not there. One that another user owns or may write to is refused: that user could read or
+/// replace the key.
 pub(crate) fn make_directory(directory: &Path) -> Result<(), CertificatesError> {
     archon_durable::create_directory(directory)
-        .map_err(|source| CertificatesError::Write { file: directory.to_owned(), source })
+        .map_err(|source| CertificatesError::Write { file: directory.to_owned(), source })?;
+    Ok(check_kept(directory, &[])?)
 }
 
 /// A whole file, with mode 0600.
