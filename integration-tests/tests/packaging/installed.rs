@@ -112,7 +112,9 @@ fn a_cluster_runs_from_the_installed_package_and_its_data_outlives_it() {
     let package = build(directory.path());
     let machine = Installed::new(directory.path().join("machine"));
     machine.dpkg(&["--install", package.to_str().expect("a path")]);
-    assert!(machine.read("/etc/passwd").lines().any(|line| line.starts_with("archon:")));
+    for user in ["archon:", "archon-coordinator:"] {
+        assert!(machine.read("/etc/passwd").lines().any(|line| line.starts_with(user)), "{user}");
+    }
 
     // As the guide says it: numbers, addresses, peers; what nodes have in common in one file, the rest in one each.
     let addresses = free_addresses(6);
@@ -127,7 +129,7 @@ fn a_cluster_runs_from_the_installed_package_and_its_data_outlives_it() {
         machine.set(&file, "id", &id.to_string());
         machine.set(&file, "listen", &format!("{address:?}"));
         machine.set(&file, "peers", &peers);
-        machine.set(&file, "data_dir", &format!("{:?}", machine.path(&format!("/var/lib/archon/c{id}"))));
+        machine.set(&file, "data_dir", &format!("{:?}", machine.path(&format!("/var/lib/archon-coordinator/c{id}"))));
         let command = machine.command("archon-coordinator.service", "").into_iter();
         let command: Vec<_> = command.map(|word| word.replace("/etc/archon/coordinator.toml", &file)).collect();
         members.push(Notified::start_command(&format!("c{id}"), &command, &[], log));

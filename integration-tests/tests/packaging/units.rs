@@ -120,8 +120,15 @@ fn wrong_usage_and_a_refused_directory_end_with_the_codes_that_units_name() {
 #[test]
 fn a_unit_keeps_its_data_where_it_may_write() {
     for unit in Unit::all() {
+        // A node that is broken into must not read the key of a coordinator, which is an administrator's.
+        let (user, other) = match unit.command()[0] {
+            "coordinator" => ("archon-coordinator", "/var/lib/archon"),
+            _ => ("archon", "/var/lib/archon-coordinator"),
+        };
+        let hidden = unit.value("Service", "InaccessiblePaths");
+        assert!(hidden.split_whitespace().any(|path| path == format!("-{other}")), "{}: {hidden}", unit.name);
         for (key, value) in
-            [("StateDirectory", "archon"), ("ProtectSystem", "strict"), ("UMask", "0077"), ("User", "archon")]
+            [("StateDirectory", user), ("ProtectSystem", "strict"), ("UMask", "0077"), ("User", user), ("Group", user)]
         {
             assert_eq!(unit.value("Service", key), value, "{}", unit.name);
         }
@@ -133,11 +140,15 @@ fn a_unit_keeps_its_data_where_it_may_write() {
         let file = after("--config").and_then(|path| path.strip_prefix("/etc/archon/")).expect("a file of settings");
         let example: toml::Table = source(&format!("docs/examples/{file}")).parse().expect("TOML");
         let data = after("--data-dir").or(example["data_dir"].as_str()).expect("a data directory");
-        assert!(data.starts_with("/var/lib/archon/"), "{}: {data}", unit.name);
+        assert!(data.starts_with(&format!("/var/lib/{user}/")), "{}: {data}", unit.name);
     }
-    let user = source("packaging/systemd/archon.sysusers");
-    let lines: Vec<_> = user.lines().filter(|line| !line.starts_with('#')).collect();
-    assert!(matches!(lines[..], [line] if line.starts_with("u archon ")), "{user}");
+    let users = source("packaging/systemd/archon.sysusers");
+    let lines: Vec<_> = users.lines().filter(|line| !line.starts_with('#')).collect();
+    let made = |line: &str, user: &str| {
+        line.starts_with(&format!("u {user} ")) && line.ends_with(&format!(" /var/lib/{user}"))
+    };
+    let [node, coordinator] = lines[..] else { panic!("{users}") };
+    assert!(made(node, "archon") && made(coordinator, "archon-coordinator"), "{users}");
 }
 
 #[test]
