@@ -26,10 +26,13 @@ pub struct AccessSummary {
 pub struct WithdrawnCertificates {
     /// Whose: `admin/alice`.
     pub identity: String,
-    /// Those that begin before this moment (`not before`), Unix time; absent: whenever they begin, as of a coordinator that was
-    /// removed from the quorum.
+    /// An admin withdrew those that begin before this moment (`not before`), Unix time; absent: none was withdrawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_before_at_ms: Option<u64>,
+    /// Removed from the quorum: none of the coordinator's certificates counts. Coordinators let it ask whether it was removed,
+    /// unless its certificate was withdrawn as well.
+    #[serde(default)]
+    pub removed: bool,
 }
 
 /// What withdrawing certificates, or having them count again, did.
@@ -104,7 +107,7 @@ impl From<v1::ListAccessResponse> for AccessSummary {
 
 impl From<v1::WithdrawnCertificates> for WithdrawnCertificates {
     fn from(wire: v1::WithdrawnCertificates) -> Self {
-        Self { identity: into_plain(wire.identity), begins_before_at_ms: wire.begins_before_ms }
+        Self { identity: into_plain(wire.identity), begins_before_at_ms: wire.begins_before_ms, removed: wire.removed }
     }
 }
 

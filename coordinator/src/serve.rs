@@ -8,12 +8,14 @@ use crate::raft::Peers;
 use crate::readiness;
 use crate::service::Context;
 use crate::service::admin::Admins;
+use crate::service::no_rows::NoRows;
 use crate::service::session::Sessions;
 use crate::service::stats::StatsService;
 use crate::service::table::Tables;
 use crate::stats::Stats;
+use archon_coordinator_core::ClusterState;
 use archon_frames::{BoundedResponses, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
-use archon_proto::authority::Authority;
+use archon_proto::authority::{Authority, CoordinatorStatus};
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
 use archon_proto::trace::Traced;
@@ -47,6 +49,19 @@ fn health(context: &Context) -> MemberHealth {
     let serves = move || readiness::ready(&asked).is_ok();
     let services = &["archon.v1.Session", "archon.v1.Admin", "archon.v1.Table"];
     MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
+}
+
+/// Authorizes callers; coordinators by what the log of this one says of them.
+fn authority(context: &Context) -> Authority {
+    let quorum = Arc::clone(&context.quorum);
+    Authority::of_coordinator(&context.transport, move |id| {
+        let status = |state: &ClusterState| match &state.coordinators {
+            all if all.members.contains_key(&id) => CoordinatorStatus::Member,
+            all if all.retired.contains_key(&id) => CoordinatorStatus::Removed,
+            _ => CoordinatorStatus::Unknown,
+        };
+        quorum.get().map_or(CoordinatorStatus::Unread, |quorum| quorum.replicated().read(status))
+    })
 }
 
 /// Tells of connections that could not be accepted: rarely, for many fail at once.
@@ -88,7 +103,7 @@ pub(crate) fn serve(
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .layer(BoundedResponses::new(unread(), unread(), MEMBERS_CALL))
         .layer(Traced)
-        .layer(Authority::of(&context.transport))
+        .layer(authority(context))
         .layer(partial)
         .add_service(health(context).into_service())
         .add_service(reflection)
@@ -96,6 +111,7 @@ pub(crate) fn serve(
         .add_service(sessions)
         .add_service(admins)
         .add_service(tables)
+        .add_service(NoRows { quorum: Arc::clone(&context.quorum) })
         .add_service(StatsServer::new(StatsService(stats)));
     let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
     let accepted =

@@ -226,6 +226,7 @@ impl Session {
         commands: Vec<Command>,
         within: Duration,
     ) -> Result<Vec<Response>, ErrorDetail> {
+        let who = who.by_protocol(self.quorum.replicated().read(|state| state.protocol));
         let proposal = Proposal { term: self.number, request, who, commands };
         self.quorum.propose(proposal, within).await
     }

@@ -1,6 +1,6 @@
 //! Certificates that were withdrawn: a key was stolen, or whoever had it is gone.
 
-use archon_client::{Client, Role, Tls, Transport};
+use archon_client::{Admin, Client, NodeGoal, Role, Tls, Transport};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending as _, Options, wait_for};
 use archon_security::{Expected, Protocol};
@@ -131,6 +131,24 @@ async fn a_removed_coordinator_read_and_wrote_rows() {
     let said = cluster.archon(&["access", "readmit", "coordinator/3"]);
     assert!(said.code == 4 && said.stderr.contains("was removed from the quorum"), "{said:?}");
     assert!(cluster.archon(&["access", "list"]).stderr.contains("no certificate of coordinator/3 counts"));
+    // Its certificate changed the cluster in the name of an administrator, who alone was in the audit.
+    let remaining = &cluster.coordinator_addresses()[..2];
+    let alice = archon_security::Caller::NOBODY.on_behalf_of("admin/alice 10.0.0.7").expect("an identity");
+    let admin =
+        |address: &String| Admin::with_transport(vec![address.clone()], TIMEOUT, third.clone()).expect("a handle");
+    for address in remaining {
+        for admin in [admin(address).on_behalf_of(&alice), admin(address)] {
+            let refused = admin.set_node("athens", NodeGoal::Cordon).await.expect_err("it is no member").to_string();
+            assert!(refused.contains("coordinator/3 was removed from the quorum"), "{refused}");
+        }
+        assert!(lets_in(address, &third).await, "it may ask whether it was removed");
+    }
+    // Withdrawing it was a change that changed nothing.
+    let said = cluster.done(&["access", "withdraw", "coordinator/3"]);
+    assert!(said.contains("was removed from the quorum; coordinators do not answer those that begin before"), "{said}");
+    for address in remaining {
+        wait_refused(address, &third).await;
+    }
     cluster.wait_online();
 }
 

@@ -85,7 +85,7 @@ pub(crate) async fn serve(
             .max_concurrent_streams(STREAMS_MAX)
             .layer(responses.clone())
             .layer(Traced)
-            .layer(Authority::of(&shared.config.transport))
+            .layer(Authority::of_node(&shared.config.transport))
             .layer(partial.clone())
             .add_routes(routes.clone());
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());

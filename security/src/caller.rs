@@ -27,6 +27,8 @@ pub struct Caller {
     pub address: IpAddr,
     /// Who it is, as its certificate says; nobody knows without TLS, and then it is whoever it says.
     pub identity: Option<Arc<Identity>>,
+    /// The coordinator that makes the call for it, if it was made at a console.
+    pub via: Option<Arc<Identity>>,
     /// Who is told when it is refused.
     refusals: Option<Arc<Refusals>>,
 }
@@ -35,12 +37,12 @@ impl Caller {
     /// Somebody of whom nothing is known.
     pub const NOBODY: Self = {
         let nowhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        Self { from: nowhere, address: nowhere, identity: None, refusals: None }
+        Self { from: nowhere, address: nowhere, identity: None, via: None, refusals: None }
     };
 
     /// Somebody who connects from `address` and counts for `from`, of whose refusals `refusals` takes note.
     pub const fn new(from: IpAddr, address: IpAddr, identity: Option<Arc<Identity>>, refusals: Arc<Refusals>) -> Self {
-        Self { from, address, identity, refusals: Some(refusals) }
+        Self { from, address, identity, via: None, refusals: Some(refusals) }
     }
 
     /// Who has sent a request of gRPC. Where callers must say who they are, one that has not is refused before.
@@ -117,7 +119,8 @@ impl Caller {
     pub fn refused(&self, call: &str, subject: Option<String>, why: String) -> ErrorDetail {
         if let Some(refusals) = &self.refusals {
             let (identity, from, call) = (self.identity.clone(), Some(self.address), Some(call.to_owned()));
-            refusals.note(Refusal { identity, from, call, subject, why: why.clone(), left_out: 0 }, self.from);
+            let via = self.via.clone();
+            refusals.note(Refusal { identity, via, from, call, subject, why: why.clone(), left_out: 0 }, self.from);
         }
         ErrorDetail::new(ErrorKind::Refused, why)
     }

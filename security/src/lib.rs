@@ -37,7 +37,7 @@ mod verified_peer;
 mod withdrawn;
 
 pub use beat_key::BeatKey;
-pub use behalf::ON_BEHALF_OF;
+pub use behalf::{BehalfError, ON_BEHALF_OF};
 pub use blocking::build_runtime;
 pub use caller::{Caller, counted_address};
 /// A certificate as its bytes.
@@ -52,7 +52,7 @@ pub use expected::Expected;
 pub use identity::{Identity, IdentityError, Role};
 pub use kept::check_kept;
 pub use refusals::{Refusal, RefusalRecorder, Refusals};
-pub use rights::{callers, known_calls, known_commands};
+pub use rights::{REMOVED_COORDINATOR_CALL, callers, known_calls, known_commands};
 pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use tls::Tls;
 pub use transport::{CONNECT_TIMEOUT, Connector, LOOKUP_TIMEOUT, Transport};

@@ -15,6 +15,8 @@ use std::time::Instant;
 pub struct Refusal {
     /// Who was refused, if it showed a certificate of the cluster.
     pub identity: Option<Arc<Identity>>,
+    /// The coordinator that made the call for it, if it was made at a console.
+    pub via: Option<Arc<Identity>>,
     /// The address that it came from; of several that were left out the one that they count for, if they were of one caller.
     pub from: Option<IpAddr>,
     /// What it asked for: the path of a call, or words.
@@ -93,14 +95,15 @@ impl Refusals {
                 1 => "1 more refusal, which was not told".to_owned(),
                 _ => format!("{left_out} more refusals, which were not told one by one"),
             };
-            self.tell(Refusal { identity, from, call: None, subject: None, why, left_out });
+            self.tell(Refusal { identity, via: None, from, call: None, subject: None, why, left_out });
         }
     }
 
     fn tell(&self, refusal: Refusal) {
-        let Refusal { identity, from, call, why, .. } = &refusal;
+        let Refusal { identity, via, from, call, why, .. } = &refusal;
         let (who, from) = (identity.as_ref().map(tracing::field::display), from.map(tracing::field::display));
-        tracing::warn!(target: "audit", who, from, call, "refused: {why}");
+        let via = via.as_ref().map(tracing::field::display);
+        tracing::warn!(target: "audit", who, via, from, call, "refused: {why}");
         if let Some(recorder) = self.recorder.get() {
             recorder.note(refusal);
         }
@@ -132,6 +135,7 @@ mod tests {
         let from: IpAddr = [10, 0, 0, 7].into();
         let refusal = Refusal {
             identity: Some(Arc::clone(&mallory)),
+            via: None,
             from: Some(from),
             call: Some("/archon.v1.Admin/SetNode".into()),
             subject: None,
@@ -156,8 +160,9 @@ mod tests {
         let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
         refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let from: IpAddr = [10, 0, 0, 7].into();
+        let why = "no".into();
         let refusal =
-            Refusal { identity: None, from: Some(from), call: None, subject: None, why: "no".into(), left_out: 0 };
+            Refusal { identity: None, via: None, from: Some(from), call: None, subject: None, why, left_out: 0 };
         for _ in 0..=OF_ONE_MAX {
             refusals.note(refusal.clone(), from);
         }

@@ -65,9 +65,16 @@ fn text(changed: &CertificatesWithdrawn) -> String {
 /// Which certificates count no more.
 pub(super) fn withdrawn_text(of: &WithdrawnCertificates) -> String {
     let moment = |millis| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis));
-    match of.begins_before_at_ms.and_then(moment) {
-        Some(moment) => format!("certificates of {} that begin before {} count no more", of.identity, date(moment)),
-        None => format!("no certificate of {} counts: it was removed from the quorum", of.identity),
+    match (of.begins_before_at_ms.and_then(moment), of.removed) {
+        (Some(moment), false) => {
+            format!("certificates of {} that begin before {} count no more", of.identity, date(moment))
+        }
+        (Some(moment), true) => format!(
+            "no certificate of {} counts: it was removed from the quorum; coordinators do not answer those that begin before {}",
+            of.identity,
+            date(moment)
+        ),
+        (None, _) => format!("no certificate of {} counts: it was removed from the quorum", of.identity),
     }
 }
 
@@ -77,7 +84,11 @@ mod tests {
 
     #[test]
     fn what_counts_no_more_is_said_with_the_day() {
-        let withdrawn = |at| WithdrawnCertificates { identity: "admin/alice".into(), begins_before_at_ms: at };
+        let withdrawn = |at| WithdrawnCertificates {
+            identity: "admin/alice".into(),
+            begins_before_at_ms: at,
+            removed: at.is_none(),
+        };
         let changed = |withdrawn, changed| CertificatesWithdrawn {
             identity: "admin/alice".into(),
             changed,
@@ -92,7 +103,9 @@ mod tests {
              yet: athens"
         );
         assert!(text(&changed(None, false)).starts_with("all certificates of admin/alice count that the authority"));
-        assert!(withdrawn_text(&withdrawn(None)).contains("removed from the quorum"));
+        assert!(withdrawn_text(&withdrawn(None)).ends_with("removed from the quorum"));
+        let both = WithdrawnCertificates { removed: true, ..withdrawn(Some(0)) };
+        assert!(withdrawn_text(&both).contains("removed from the quorum; coordinators do not answer"));
     }
 
     #[test]

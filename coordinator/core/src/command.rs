@@ -57,7 +57,25 @@ pub enum Actor {
         identity: Option<String>,
         /// The address that it came from.
         from: IpAddr,
+        /// The coordinator at whose console it asked: `coordinator/2`. Not written while there is none: older versions do not
+        /// know it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        via: Option<String>,
     },
+}
+
+/// The protocol that brought [`Actor::Admin::via`].
+const VIA_SINCE: u32 = 2;
+
+impl Actor {
+    /// The same, without what is only known from a later protocol than this one on.
+    #[must_use]
+    pub fn by_protocol(self, protocol: u32) -> Self {
+        match self {
+            Self::Admin { identity, from, .. } if protocol < VIA_SINCE => Self::Admin { identity, from, via: None },
+            actor => actor,
+        }
+    }
 }
 
 /// One log entry: commands that one proposer decided at one moment.

@@ -101,7 +101,7 @@ pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use controls::{Bar, Controls, Maintenance, Note, Order};
 pub use coordinators::{
     Acquaintances, COORDINATORS_MAX, Compared, Coordinator, CoordinatorStanding, Coordinators, Mark, Marks, Members,
-    Newcomer, Outdated, PendingChange, QuorumHealth, QuorumStep, StateChecksum, Unheard, Wish, compare,
+    Newcomer, Outdated, PendingChange, QuorumHealth, QuorumStep, StateChecksum, Unheard, Wish, compare, majority,
     members_changed, next_step,
 };
 pub use departed::{Condition, Departed};
@@ -125,10 +125,11 @@ pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
     AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
-    Obstacle, QuorumRefusal, RemovalPlan, SettleRefusal, SplitPlan, check_access, check_alter_node, check_alter_table,
-    check_cancel_merge, check_cancel_quorum_change, check_cancel_split, check_configure, check_drain,
-    check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for, check_order, check_quorum_change,
-    check_remove, check_settle, check_split, check_splittable, check_withdrawal, refusal, still_led,
+    Obstacle, QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access,
+    check_alter_node, check_alter_table, check_cancel_merge, check_cancel_quorum_change, check_cancel_split,
+    check_configure, check_drain, check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for,
+    check_order, check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_withdrawal,
+    refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

@@ -50,6 +50,8 @@ pub(crate) struct Record {
     pub(crate) who: Option<String>,
     /// From which address.
     pub(crate) from: Option<IpAddr>,
+    /// The coordinator that made the call for it, if it was made at a console.
+    pub(crate) via: Option<String>,
     /// The path of the call, or what else was opened or sent.
     pub(crate) call: Option<String>,
     /// What it is about.
@@ -68,12 +70,13 @@ pub(crate) struct Record {
 impl Record {
     /// What is kept of a refusal at `at`.
     pub(crate) fn of_refusal(refusal: Refusal, at: Millis) -> Self {
-        let Refusal { identity, from, call, subject, why, left_out } = refusal;
+        let Refusal { identity, via, from, call, subject, why, left_out } = refusal;
         Self {
             at,
             what: What::Refusal,
             who: identity.map(|identity| identity.to_string()),
             from,
+            via: via.map(|speaker| speaker.to_string()),
             call,
             subject,
             asked: None,
@@ -98,6 +101,7 @@ impl Record {
             what: self.what,
             who: self.who.as_deref().map(cut),
             from: self.from,
+            via: self.via.as_deref(),
             call: self.call.as_deref().map(cut),
             subject: self.subject.as_deref().map(cut),
             asked: self.asked.as_deref().map(cut),
@@ -121,6 +125,7 @@ struct Line<'a> {
     what: What,
     who: Option<String>,
     from: Option<IpAddr>,
+    via: Option<&'a str>,
     call: Option<String>,
     subject: Option<String>,
     asked: Option<String>,
@@ -171,6 +176,7 @@ impl Record {
             what: What::Change,
             who: None,
             from: None,
+            via: None,
             call: None,
             subject: None,
             asked: None,
@@ -193,6 +199,7 @@ mod tests {
             what: What::Change,
             who: Some("admin/alice".into()),
             from: Some([10, 0, 0, 7].into()),
+            via: Some("coordinator/2".into()),
             call: Some("/archon.v1.Admin/SetNode".into()),
             subject: Some("node athens".into()),
             asked: Some("drain".into()),
@@ -209,7 +216,7 @@ mod tests {
         let found: Value = serde_json::from_slice(&line).unwrap();
         let expected = json!({
             "seq": 17, "at": "2023-11-14T22:13:20.123Z", "what": "change", "who": "admin/alice", "from": "10.0.0.7",
-            "call": "/archon.v1.Admin/SetNode", "subject": "node athens", "asked": "drain", "outcome": "done", "kind": null,
+            "via": "coordinator/2", "call": "/archon.v1.Admin/SetNode", "subject": "node athens", "asked": "drain", "outcome": "done", "kind": null,
             "message": null, "request_id": null, "left_out": 0, "dropped": 2,
         });
         assert_eq!(found, expected);

@@ -62,7 +62,7 @@ impl Voter {
             };
             400
         ];
-        let who = Actor::Admin { identity: Some("admin/test".to_owned()), from: [127, 0, 0, 1].into() };
+        let who = Actor::Admin { identity: Some("admin/test".to_owned()), from: [127, 0, 0, 1].into(), via: None };
         let proposal = Proposal { term, request: None, who, commands };
         quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
     }

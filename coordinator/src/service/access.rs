@@ -6,11 +6,14 @@ use super::call::Call;
 use super::certificates;
 use super::subjects;
 use crate::clock::wall_now;
-use archon_coordinator_core::{AccessChange, ClusterState, Liveness, check_access, check_withdrawal};
-use archon_proto::convert::access::{SetAccess, Withdraw, Withdrawal, check_names, withdrawn};
+use archon_coordinator_core::{
+    AccessChange, ClusterState, Liveness, RefusedCertificates, check_access, check_withdrawal,
+};
+use archon_proto::convert::access::{SetAccess, Withdraw, Withdrawal, check_names};
 use archon_proto::v1;
 use archon_security::Identity;
-use archon_types::{ErrorDetail, ErrorKind, Right, Scope};
+use archon_types::access::WHENEVER;
+use archon_types::{ErrorDetail, ErrorKind, Millis, Right, Scope};
 use std::time::Duration;
 
 /// How long a call waits for nodes to go by what it changed.
@@ -35,16 +38,16 @@ impl Admins {
                 table: scope.table.map(|id| v1::TableName { id: id.get(), name: subjects::table_name(state, id) }),
                 right: right.as_str().to_owned(),
             });
-            let all = asked.table.is_none().then(|| state.access.withdrawn().iter()).into_iter().flatten();
+            let all = asked.table.is_none().then(|| state.refused_certificates()).into_iter().flatten();
             let of_client = |identity: &str| {
                 asked.client.as_deref().is_none_or(|name| identity.strip_prefix("client/") == Some(name))
             };
-            let counts_no_more = all.filter(|(identity, _)| of_client(identity));
+            let refused = all.filter(|(identity, _)| of_client(identity));
             Ok(v1::ListAccessResponse {
                 version: state.access_version.get(),
                 rights: rights.collect(),
                 right: right_of(state, &asked),
-                withdrawn: counts_no_more.map(|(identity, moment)| withdrawn(identity, *moment)).collect(),
+                withdrawn: refused.map(|(identity, of)| refused_of(identity, of)).collect(),
             })
         })
         .await
@@ -104,8 +107,15 @@ impl Admins {
             session.quorum().replicated().read(|state| certificates::shown(state, &loads, own, &view.voters))
         };
         let decide = |state: &ClusterState, _: &Liveness| {
+            if let Some(moment) = begins_before {
+                certificates::check_moment(moment, wall_now())?;
+                let (voters, withdrawn) = (state.coordinators.voters(), state.access.withdrawn());
+                certificates::check_majority_left(&shown, &voters, withdrawn, (&whose, moment))?;
+            }
             if let (Some(moment), true) = (begins_before, keeps) {
-                certificates::check_kept(&whose, moment, state.access.withdrawn().get(&identity).copied())?;
+                let refused = state.refused_certificates().remove(&identity).unwrap_or_default();
+                let withdrawn = if refused.removed { Some(WHENEVER) } else { refused.begins_before };
+                certificates::check_kept(&whose, moment, withdrawn)?;
             }
             if let (Some(moment), false) = (begins_before, force) {
                 certificates::check_not_in_use(&shown, &whose, moment)?;
@@ -115,16 +125,21 @@ impl Admins {
         let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
         let behind = session.until_access_is_known(TAKEN_WITHIN.min(call.within / 2)).await;
         session.quorum().replicated().read(|state| {
-            let held = state.access.withdrawn().get(&identity);
+            let refused = state.refused_certificates().remove(&identity);
             Ok(v1::WithdrawResponse {
                 version: state.access_version.get(),
                 changed,
-                withdrawn: held.map(|moment| withdrawn(&identity, *moment)),
+                withdrawn: refused.map(|of| refused_of(identity, of)),
                 nodes_behind: behind.iter().take(NAMED_MAX).map(|node| subjects::node_name(state, *node)).collect(),
                 nodes_behind_count: u32::try_from(behind.len()).unwrap_or(u32::MAX),
             })
         })
     }
+}
+
+fn refused_of(identity: String, of: RefusedCertificates) -> v1::WithdrawnCertificates {
+    let RefusedCertificates { begins_before, removed } = of;
+    v1::WithdrawnCertificates { identity, begins_before_ms: begins_before.map(Millis::get), removed }
 }
 
 fn scope(state: &ClusterState, client: Option<String>, table: Option<&str>) -> Result<Scope> {

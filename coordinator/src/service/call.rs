@@ -46,6 +46,7 @@ impl<'a> Call<'a> {
             what: What::Change,
             who: caller.identity.as_ref().map(|identity| identity.to_string()),
             from: Some(caller.address),
+            via: caller.via.as_ref().map(|speaker| speaker.to_string()),
             call: Some(path.to_owned()),
             subject: Some(asked.subject()),
             asked: asked.wanted(),
@@ -60,8 +61,9 @@ impl<'a> Call<'a> {
 
     /// Whoever asks, as the log and the events name that one.
     pub(super) fn who(&self) -> Actor {
-        let identity = self.caller.identity.as_ref().map(|identity| identity.to_string());
-        Actor::Admin { identity, from: self.caller.address }
+        let Caller { identity, via, address, .. } = &self.caller;
+        let [identity, via] = [identity, via].map(|one| one.as_ref().map(|identity| identity.to_string()));
+        Actor::Admin { identity, from: *address, via }
     }
 
     /// Refuses whoever makes the call in another name.

@@ -5,13 +5,13 @@ use super::describe::reason_now;
 use super::subjects;
 use crate::load::Loads;
 use crate::raft::VoterView;
-use archon_coordinator_core::ClusterState;
+use archon_coordinator_core::{ClusterState, majority};
 use archon_proto::v1;
 use archon_security::{Identity, date};
 use archon_types::access::WHENEVER;
 use archon_types::subject::Subject;
 use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most members that are told of one by one for the same reason.
@@ -70,6 +70,64 @@ pub(super) fn check_not_in_use(
         );
         Err(ErrorDetail::new(ErrorKind::Refused, why))
     })
+}
+
+/// Latest moment up to which certificates may be withdrawn, after now: that of a new one, issued where the clock is ahead.
+const AHEAD_MS_MAX: u64 = MS_PER_HOUR;
+
+/// Refuses to withdraw certificates that begin later than anybody could have issued them.
+///
+/// # Errors
+/// `InvalidArgument`, with the limit.
+pub(super) fn check_moment(begins_before: Millis, now: Millis) -> Result<(), ErrorDetail> {
+    let limit = now.plus(AHEAD_MS_MAX);
+    if begins_before <= limit {
+        return Ok(());
+    }
+    let date =
+        |moment: Millis| UNIX_EPOCH.checked_add(Duration::from_millis(moment.get())).map(date).unwrap_or_default();
+    let why = format!(
+        "WithdrawRequest.begins_before_ms: {} is more than an hour from now; certificates are withdrawn up to {} at most, so that new ones \
+         count (a certificate that begins later was issued where the clock is wrong)",
+        date(begins_before),
+        date(limit)
+    );
+    Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
+}
+
+/// Refuses to withdraw a coordinator's certificates if too few voters for a majority could talk to each other afterwards: nothing
+/// could be committed then, no readmission either. `withdrawn` is what is withdrawn of each identity already.
+///
+/// # Errors
+/// `Refused`, with the numbers and what to do first.
+pub(super) fn check_majority_left(
+    shown: &[Holder],
+    voters: &BTreeSet<u64>,
+    withdrawn: &BTreeMap<String, Millis>,
+    (identity, begins_before): (&Identity, Millis),
+) -> Result<(), ErrorDetail> {
+    let Some(voter) = identity.coordinator().filter(|voter| voters.contains(voter)) else { return Ok(()) };
+    let counts = |of: u64, begins_before: Option<Millis>| {
+        let named = format!("coordinator/{of}");
+        let one = shown.iter().find(|one| one.identity == named);
+        let begins_before = begins_before.max(withdrawn.get(&named).copied());
+        one.is_some_and(|one| begins_before.is_none_or(|moment| one.certificate.begins_at >= moment))
+    };
+    if !counts(voter, None) || counts(voter, Some(begins_before)) {
+        return Ok(());
+    }
+    let left = voters.iter().filter(|of| **of != voter && counts(**of, None)).count();
+    let needed = majority(voters.len());
+    if left >= needed {
+        return Ok(());
+    }
+    let why = format!(
+        "without the certificate of {identity}, those of {left} of {} voters count and are in use, and {needed} are needed to commit \
+         anything, readmitting it included: issue it again with --force, put it in place, and withdraw those before it (`--keep` with the \
+         new file); or start the voters that do not answer",
+        voters.len()
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, why).with_have_need(left as u64, needed as u64))
 }
 
 /// Refuses to keep a certificate of `identity` that begins at `begins` and counts no more itself: those that begin before `withdrawn` were
@@ -229,6 +287,37 @@ mod tests {
                 ),
             ]
         );
+    }
+
+    #[test]
+    fn moment_is_bounded_by_an_hour_from_now() {
+        assert_eq!(check_moment(NOW.plus(MS_PER_HOUR), NOW), Ok(()));
+        let refused = check_moment(NOW.plus(MS_PER_HOUR + 1), NOW).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::InvalidArgument);
+        assert!(check_moment(Millis::new(u64::MAX), NOW).is_err());
+    }
+
+    #[test]
+    fn majority_of_voters_keeps_certificates_that_count() {
+        let voters = [voter(1, None), voter(2, Some(certificate(60, false))), voter(3, Some(certificate(60, false)))];
+        let begins = certificate(60, false).begins_at;
+        let (new, old) = (begins, begins.plus(1));
+        let judged = |answering: usize, withdrawn: &[u64], whose: &str, moment: Millis| {
+            let own = (1, Some(certificate(60, false)));
+            let shown = shown(&ClusterState::new(), &Loads::default(), own, &voters[..answering]);
+            let withdrawn = withdrawn.iter().map(|id| (format!("coordinator/{id}"), old)).collect();
+            let whose = whose.parse().unwrap();
+            check_majority_left(&shown, &[1, 2, 3].into(), &withdrawn, (&whose, moment)).map_err(|error| error.kind)
+        };
+        assert_eq!(judged(3, &[], "coordinator/2", old), Ok(()), "two of three are left");
+        assert_eq!(judged(3, &[3], "coordinator/2", old), Err(ErrorKind::Refused), "one was withdrawn before");
+        assert_eq!(judged(2, &[], "coordinator/2", old), Err(ErrorKind::Refused), "one does not answer");
+        assert_eq!(judged(2, &[], "coordinator/3", old), Ok(()), "it is not in use");
+        assert_eq!(judged(3, &[3], "coordinator/2", new), Ok(()), "the one in use is kept");
+        assert_eq!(judged(3, &[2, 3], "coordinator/2", old), Ok(()), "it was withdrawn before");
+        for other in ["coordinator/7", "node/athens", "admin/alice"] {
+            assert_eq!(judged(1, &[], other, old), Ok(()), "{other} is no voter");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
         Actor::Coordinator(id) => Cause::Coordinator { coordinator_id: *id },
         Actor::Node(id) => Cause::Node { node_id: Some(id.get()), node: state.node_name(*id) },
         Actor::Newcomer(name) => Cause::Node { node_id: None, node: name.clone() },
-        Actor::Admin { identity, from } => Cause::Admin { admin: identity.clone(), from: *from },
+        Actor::Admin { identity, from, via } => Cause::Admin { admin: identity.clone(), from: *from, via: via.clone() },
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod describe;
 pub(crate) mod events;
 mod folded;
 mod merge;
+pub(crate) mod no_rows;
 mod operate;
 mod orders;
 mod plans;

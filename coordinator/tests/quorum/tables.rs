@@ -7,6 +7,27 @@ use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::{ErrorKind, Settings};
 
+/// It answered UNIMPLEMENTED without a word, though reflection lists `Kv`.
+#[tokio::test(flavor = "multi_thread")]
+async fn kv_call_at_coordinator_names_a_node() {
+    let quorum = Quorum::start(1, settings(1, 1)).await;
+    let leader = quorum.leader_address().await;
+    let get = async || {
+        let mut kv = v1::kv_client::KvClient::new(common::channel(&leader));
+        kv.get(v1::GetRequest { key: "k".into(), ..v1::GetRequest::default() }).await.unwrap_err()
+    };
+    let status = get().await;
+    assert_eq!(status.code(), tonic::Code::Unimplemented);
+    assert!(status.message().contains("coordinators hold no rows: ask a node (Table/GetTable lists them)"), "{status}");
+    let mut athens = FakeNode::new("athens").await;
+    athens.register(&leader).await.unwrap();
+    let address = athens.registration().address;
+    let detail = detail_of(&get().await);
+    assert_eq!(detail.kind, ErrorKind::Refused);
+    assert!(detail.message.contains(&format!("such as athens at {address}")), "{detail}");
+    quorum.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
     let quorum = Quorum::start(1, settings(1, 9)).await;

@@ -122,9 +122,9 @@ impl From<Withdraw> for v1::WithdrawRequest {
 }
 
 /// What is withdrawn of an identity's certificates.
-pub fn withdrawn(identity: &str, begins_before: Millis) -> v1::WithdrawnCertificates {
+fn withdrawn(identity: &str, begins_before: Millis) -> v1::WithdrawnCertificates {
     let begins_before_ms = (begins_before != WHENEVER).then(|| begins_before.get());
-    v1::WithdrawnCertificates { identity: identity.to_owned(), begins_before_ms }
+    v1::WithdrawnCertificates { identity: identity.to_owned(), begins_before_ms, removed: begins_before_ms.is_none() }
 }
 
 /// Checks whom and what a request names.
@@ -266,7 +266,7 @@ mod tests {
         let nowhere = v1::ClientRight { table: Some(0), ..of };
         let list = v1::AccessList { version: 1, rights: vec![nowhere], ..Default::default() };
         assert!(AccessList::try_from(list).is_err());
-        let nobody = v1::WithdrawnCertificates { identity: "alice".into(), begins_before_ms: None };
+        let nobody = v1::WithdrawnCertificates { identity: "alice".into(), ..Default::default() };
         let list = v1::AccessList { version: 1, withdrawn: vec![nobody], ..Default::default() };
         assert!(AccessList::try_from(list).is_err());
     }

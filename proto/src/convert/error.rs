@@ -25,6 +25,7 @@ impl From<ErrorDetail> for v1::ErrorDetail {
             table_version: detail.table_version.map(Version::get),
             have: detail.have,
             need: detail.need,
+            ..Self::default()
         }
     }
 }
@@ -107,12 +108,16 @@ pub const fn code_of(kind: ErrorKind) -> Code {
 
 /// The gRPC status of an error; [`detail_of`] gives the error back.
 pub fn status_of(detail: &ErrorDetail) -> Status {
-    let wire = v1::ErrorDetail::from(detail.clone());
-    let message = format!("{}: {}", detail.kind, wire.message);
+    status_of_wire(detail.kind, &detail.clone().into())
+}
+
+/// The gRPC status of an error of this kind as it travels.
+pub fn status_of_wire(kind: ErrorKind, wire: &v1::ErrorDetail) -> Status {
+    let message = format!("{kind}: {}", wire.message);
     let mut metadata = MetadataMap::new();
     let value: BinaryMetadataValue = MetadataValue::from_bytes(&wire.encode_to_vec());
     metadata.insert_bin(METADATA_KEY, value);
-    Status::with_metadata(code_of(detail.kind), message, metadata)
+    Status::with_metadata(code_of(kind), message, metadata)
 }
 
 /// The error behind a gRPC status: the detail it carries, or, from a server or proxy that knows nothing of Archon and

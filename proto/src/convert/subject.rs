@@ -71,7 +71,9 @@ impl From<Cause> for v1::Cause {
             Cause::Node { node_id, node } => {
                 Some(By::Node(v1::NodeName { id: node_id.unwrap_or_default(), name: node }))
             }
-            Cause::Admin { admin, from } => Some(By::Admin(v1::AdminName { identity: admin, from: from.to_string() })),
+            Cause::Admin { admin, from, via } => {
+                Some(By::Admin(v1::AdminName { identity: admin, from: from.to_string(), via }))
+            }
             _ => None,
         };
         Self { by }
@@ -95,11 +97,11 @@ impl From<v1::Cause> for Cause {
 /// A person or script, if that names one: an identity is short, and has no character that is odd.
 fn admin_of(wire: v1::AdminName) -> Option<Cause> {
     let from = wire.from.parse().ok()?;
-    let admin = match wire.identity {
-        Some(identity) => Some(identity.parse::<Identity>().ok()?.to_string()),
-        None => None,
+    let identity = |text: Option<String>| match text {
+        Some(text) => text.parse::<Identity>().ok().map(|identity| Some(identity.to_string())),
+        None => Some(None),
     };
-    Some(Cause::Admin { admin, from })
+    Some(Cause::Admin { admin: identity(wire.identity)?, from, via: identity(wire.via)? })
 }
 
 /// What a message says that it is about, if it says so.
@@ -140,10 +142,10 @@ mod tests {
     #[test]
     fn a_cause_that_names_nobody_is_not_shown() {
         let by = |identity: Option<&str>, from: &str| {
-            let admin = v1::AdminName { identity: identity.map(str::to_owned), from: from.to_owned() };
+            let admin = v1::AdminName { identity: identity.map(str::to_owned), from: from.to_owned(), via: None };
             cause_of(Some(v1::Cause { by: Some(cause::By::Admin(admin)) }))
         };
-        let alice = Cause::Admin { admin: Some("admin/alice".into()), from: [10, 0, 0, 7].into() };
+        let alice = Cause::Admin { admin: Some("admin/alice".into()), from: [10, 0, 0, 7].into(), via: None };
         assert_eq!(by(Some("admin/alice"), "10.0.0.7"), alice);
         let long = format!("admin/{}", "a".repeat(1_000));
         for (identity, from) in [("admin/a\u{1b}[31m", "10.0.0.7"), (&long, "10.0.0.7"), ("admin/alice", "nowhere")] {

@@ -293,7 +293,8 @@ pub(crate) fn cause() -> impl Strategy<Value = Cause> {
     prop_oneof![
         any::<u64>().prop_map(|coordinator_id| Cause::Coordinator { coordinator_id }),
         (option::of(1u64..), "[a-z]{1,9}").prop_map(|(node_id, node)| Cause::Node { node_id, node }),
-        (option::of("admin/[a-z]{1,9}"), any::<IpAddr>()).prop_map(|(admin, from)| Cause::Admin { admin, from }),
+        (option::of("admin/[a-z]{1,9}"), any::<IpAddr>(), option::of("coordinator/[1-9]"))
+            .prop_map(|(admin, from, via)| Cause::Admin { admin, from, via }),
         Just(Cause::Unknown),
     ]
 }

@@ -5,7 +5,7 @@ use crate::ids::{Millis, TableId, Version};
 use crate::limits::check_name;
 use crate::op::Op;
 use crate::word::words;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,8 +68,16 @@ pub struct Access {
     clients: BTreeMap<String, ClientRights>,
     /// By identity (`admin/alice`): certificates that begin before that count no more.
     /// Not written while there are none: the first protocol does not know them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "read_withdrawn")]
     withdrawn: BTreeMap<String, Millis>,
+}
+
+/// Reads withdrawn certificates as they are stored. Earlier versions noted removed coordinators there as well, by [`WHENEVER`];
+/// those are derived from the members of the quorum.
+fn read_withdrawn<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, Millis>, D::Error> {
+    let mut withdrawn = BTreeMap::<String, Millis>::deserialize(stored)?;
+    withdrawn.retain(|_, moment| *moment != WHENEVER);
+    Ok(withdrawn)
 }
 
 /// The rights of one client, or of all of them.
@@ -110,6 +118,11 @@ impl Access {
     /// What a client may do to the rows of a table, by all that was granted to it and to every client.
     pub fn right(&self, client: &str, table: TableId) -> Option<Right> {
         self.everyone.to(table).max(self.clients.get(client).and_then(|rights| rights.to(table)))
+    }
+
+    /// Returns what a client may do to the rows of every table, those that do not exist included.
+    pub fn right_to_every_table(&self, client: &str) -> Option<Right> {
+        self.everyone.everywhere.max(self.clients.get(client).and_then(|rights| rights.everywhere))
     }
 
     /// What was granted for exactly this.

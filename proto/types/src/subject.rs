@@ -105,6 +105,9 @@ pub enum Cause {
         admin: Option<String>,
         /// The IP address that it came from.
         from: IpAddr,
+        /// The coordinator at whose console it asked: `coordinator/2`; absent if it asked the leading coordinator itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        via: Option<String>,
     },
     /// Somebody that a newer coordinator knows and this program does not.
     #[serde(other)]
@@ -117,7 +120,7 @@ impl fmt::Display for Cause {
             Self::Coordinator { coordinator_id } => write!(f, "coordinator {coordinator_id}"),
             Self::Node { node, .. } => f.write_str(node),
             Self::Admin { admin: Some(admin), .. } => f.write_str(admin),
-            Self::Admin { admin: None, from } => write!(f, "operator at {from}"),
+            Self::Admin { admin: None, from, .. } => write!(f, "operator at {from}"),
             Self::Unknown => f.write_str("?"),
         }
     }
@@ -139,7 +142,11 @@ mod tests {
 
     #[test]
     fn who_has_no_certificate_is_told_by_address() {
-        let admin = |admin: Option<&str>| Cause::Admin { admin: admin.map(str::to_owned), from: [10, 0, 0, 7].into() };
+        let admin = |admin: Option<&str>| Cause::Admin {
+            admin: admin.map(str::to_owned),
+            from: [10, 0, 0, 7].into(),
+            via: None,
+        };
         assert_eq!(admin(Some("admin/alice")).to_string(), "admin/alice");
         assert_eq!(admin(None).to_string(), "operator at 10.0.0.7");
         let written = json!({"kind": "admin", "admin": "admin/alice", "from": "10.0.0.7"});

@@ -2,7 +2,7 @@
 
 use super::{Entry, refused};
 use crate::command::Actor;
-use crate::coordinators::{WITHDRAWN_SINCE, withdraw_coordinators};
+use crate::coordinators::WITHDRAWN_SINCE;
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::response::Response;
@@ -28,9 +28,8 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
         return Err(refused(format!("{} does not speak protocol {to}", older.node.name)));
     }
     let before = std::mem::replace(&mut state.protocol, to);
-    if before < WITHDRAWN_SINCE && to >= WITHDRAWN_SINCE {
-        let retired: Vec<u64> = state.coordinators.retired.keys().copied().collect();
-        withdraw_coordinators(state, retired, entry.version());
+    if before < WITHDRAWN_SINCE && to >= WITHDRAWN_SINCE && !state.coordinators.retired.is_empty() {
+        state.access_version = entry.version();
     }
     // What it was held for is over.
     state.protocol_held = false;

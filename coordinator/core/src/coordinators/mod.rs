@@ -19,11 +19,9 @@ pub use pending::{Newcomer, PendingChange, Wish};
 pub use step::{CATCH_UP_ENTRIES, QuorumStep, next_step};
 
 use crate::state::ClusterState;
-use archon_types::access::WHENEVER;
 use archon_types::{StorageId, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Most coordinators of one quorum, learners included.
 pub const COORDINATORS_MAX: usize = 9;
@@ -77,6 +75,11 @@ impl Coordinators {
         self.retired.get(&id) == Some(&storage)
     }
 
+    /// Identities of the certificates of coordinators that were removed.
+    pub fn removed(&self) -> impl Iterator<Item = String> {
+        self.retired.keys().map(|id| format!("coordinator/{id}"))
+    }
+
     /// The lowest number above all that were ever used.
     pub fn next_id(&self) -> u64 {
         let last = |map: Option<u64>| map.unwrap_or(0);
@@ -109,7 +112,8 @@ pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, j
     coordinators.joint = joint;
     coordinators.version = Version::new(index);
     if state.protocol >= WITHDRAWN_SINCE {
-        withdraw_coordinators(state, gone.into_iter().map(|(id, _)| id), Version::new(index));
+        // Nodes refuse certificates of removed coordinators: see `ClusterState::refused_certificates`.
+        state.access_version = if gone.is_empty() { state.access_version } else { Version::new(index) };
     }
 }
 
@@ -119,19 +123,9 @@ pub const CHECKED_SINCE: u32 = 2;
 /// The protocol that brought certificates that are withdrawn.
 pub(crate) const WITHDRAWN_SINCE: u32 = 2;
 
-/// No certificate of coordinators that left counts any more: their numbers are not given again, so nothing that names them is worth
-/// anything.
-pub(crate) fn withdraw_coordinators(state: &mut ClusterState, ids: impl IntoIterator<Item = u64>, version: Version) {
-    for id in ids {
-        Arc::make_mut(&mut state.access).set_withdrawn(&format!("coordinator/{id}"), Some(WHENEVER));
-        state.access_version = version;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::Millis;
     use uuid::Uuid;
 
     fn member(id: u64) -> (u64, Coordinator) {
@@ -151,9 +145,9 @@ mod tests {
         assert_eq!((retired, state.coordinators.next_id()), (vec![2, 3, 7], 8));
         assert_eq!((state.applied, state.coordinators.version), (4, Version::new(4)));
         // A certificate that names one of them went on reading and writing rows.
-        let withdrawn: Vec<(&str, Millis)> =
-            state.access.withdrawn().iter().map(|(identity, moment)| (identity.as_str(), *moment)).collect();
-        let gone = ["coordinator/2", "coordinator/3", "coordinator/7"].map(|identity| (identity, WHENEVER));
-        assert_eq!((withdrawn, state.access_version), (gone.to_vec(), Version::new(4)));
+        let refused = state.refused_certificates();
+        let removed: Vec<&str> = refused.iter().filter(|(_, of)| of.removed).map(|(whose, _)| whose.as_str()).collect();
+        assert_eq!(removed, ["coordinator/2", "coordinator/3", "coordinator/7"]);
+        assert_eq!(state.access_version, Version::new(4));
     }
 }

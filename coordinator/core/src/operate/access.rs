@@ -1,9 +1,11 @@
 //! Rights of clients: what granting one, or taking one back, does. Certificates that count no more.
 
 use crate::command::Command;
+use crate::coordinators::WITHDRAWN_SINCE;
 use crate::state::ClusterState;
 use archon_types::access::{WHENEVER, check_identity};
 use archon_types::{AccessList, ErrorDetail, ErrorKind, Holds, Millis, Right, Scope};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What an operator wants of a right.
@@ -58,7 +60,7 @@ pub fn check_withdrawal(
 ) -> Result<Option<Command>, ErrorDetail> {
     check_identity(identity)?;
     let before = state.access.withdrawn().get(identity).copied();
-    if before == Some(WHENEVER) && begins_before.is_none() {
+    if begins_before.is_none() && state.coordinators.removed().any(|removed| removed == identity) {
         let why = format!("{identity} was removed from the quorum, and its number is not given again");
         return Err(ErrorDetail::new(ErrorKind::Refused, why));
     }
@@ -67,9 +69,37 @@ pub fn check_withdrawal(
     Ok((before != after).then_some(command))
 }
 
+/// Certificates of one identity that members refuse, by two independent facts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RefusedCertificates {
+    /// An admin withdrew those that begin before this.
+    pub begins_before: Option<Millis>,
+    /// The coordinator was removed from the quorum. Nodes refuse all of its certificates; coordinators let it ask whether it was
+    /// removed, unless they were withdrawn as well.
+    pub removed: bool,
+}
+
 impl ClusterState {
-    /// Every right, for those who go by them.
+    /// Certificates that members refuse, by identity.
+    pub fn refused_certificates(&self) -> BTreeMap<String, RefusedCertificates> {
+        let withdrawn =
+            |begins_before: &Millis| RefusedCertificates { begins_before: Some(*begins_before), removed: false };
+        let all = self.access.withdrawn().iter();
+        let mut refused: BTreeMap<String, _> = all.map(|(whose, moment)| (whose.clone(), withdrawn(moment))).collect();
+        if self.protocol >= WITHDRAWN_SINCE {
+            self.coordinators.removed().for_each(|identity| refused.entry(identity).or_default().removed = true);
+        }
+        refused
+    }
+
+    /// Rights and refused certificates, as nodes go by them.
     pub fn access_list(&self) -> AccessList {
-        AccessList { version: self.access_version, access: Arc::clone(&self.access) }
+        let mut access = Arc::clone(&self.access);
+        if self.protocol >= WITHDRAWN_SINCE {
+            for identity in self.coordinators.removed() {
+                Arc::make_mut(&mut access).set_withdrawn(&identity, Some(WHENEVER));
+            }
+        }
+        AccessList { version: self.access_version, access }
     }
 }

@@ -15,7 +15,7 @@ mod recovery;
 mod reshape;
 mod split;
 
-pub use access::{AccessChange, check_access, check_withdrawal};
+pub use access::{AccessChange, RefusedCertificates, check_access, check_withdrawal};
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_force_leader};

@@ -125,3 +125,73 @@ fn a_node_is_told_of_rights_at_first_and_when_they_change() {
     assert!(!acknowledged.take(promise, push.version, true, bed.now));
     assert!(acknowledged.access().is_none() && next(&bed, node, &acknowledged).0.access.is_some());
 }
+
+fn member(id: u64) -> (u64, Coordinator) {
+    let storage = StorageId::new(uuid::Uuid::from_u128(id.into()));
+    (id, Coordinator { address: format!("127.0.0.1:{id}"), storage, voter: true })
+}
+
+fn remove_coordinator_3(bed: &mut TestBed) {
+    let index = bed.state.applied + 1;
+    members_changed(&mut bed.state, index, [1, 2].map(member).into(), false);
+}
+
+fn three_coordinators() -> TestBed {
+    let mut bed = TestBed::new(settings(1, 1, 1));
+    bed.state.protocol = 2;
+    let index = bed.state.applied + 1;
+    members_changed(&mut bed.state, index, [1, 2, 3].map(member).into(), false);
+    bed
+}
+
+/// Withdraws certificates of coordinator 3 as an operator does. Returns false if they were withdrawn before.
+fn withdraw(bed: &mut TestBed, begins_before: u64) -> bool {
+    let command = check_withdrawal(&bed.state, "coordinator/3", Some(Millis::new(begins_before))).expect("it may");
+    command.is_some_and(|command| matches!(bed.ok(command), Response::Done { .. }))
+}
+
+/// What coordinators refuse of coordinator 3, what is listed, and what nodes refuse.
+fn refused(bed: &TestBed) -> (Option<u64>, Option<RefusedCertificates>, Option<Millis>) {
+    let withdrawn = bed.state.access.withdrawn().get("coordinator/3").map(|moment| moment.get());
+    let listed = bed.state.refused_certificates().remove("coordinator/3");
+    (withdrawn, listed, bed.state.access_list().access.withdrawn().get("coordinator/3").copied())
+}
+
+fn both(begins_before: Option<u64>) -> Option<RefusedCertificates> {
+    Some(RefusedCertificates { begins_before: begins_before.map(Millis::new), removed: true })
+}
+
+/// The entry of the removal replaced the moment, and coordinators let the stolen key in again.
+#[test]
+fn withdrawal_survives_the_removal_of_the_coordinator() {
+    let mut bed = three_coordinators();
+    assert!(withdraw(&mut bed, 70));
+    let version = bed.state.access_version;
+    remove_coordinator_3(&mut bed);
+    assert_eq!(refused(&bed), (Some(70), both(Some(70)), Some(access::WHENEVER)));
+    assert!(bed.state.access_version > version, "nodes are sent the new list");
+    bed.round_trip();
+}
+
+#[test]
+fn removed_coordinator_can_be_withdrawn() {
+    let mut bed = three_coordinators();
+    remove_coordinator_3(&mut bed);
+    assert_eq!(refused(&bed), (None, both(None), Some(access::WHENEVER)));
+    assert!(withdraw(&mut bed, 70));
+    assert_eq!(refused(&bed), (Some(70), both(Some(70)), Some(access::WHENEVER)));
+    assert!(!withdraw(&mut bed, 60) && withdraw(&mut bed, 80), "later moments replace earlier ones");
+    let readmitted = check_withdrawal(&bed.state, "coordinator/3", None).expect_err("its number is not given again");
+    assert!(readmitted.message.contains("was removed from the quorum"), "{readmitted}");
+}
+
+/// States of earlier versions hold removed coordinators among the withdrawn certificates.
+#[test]
+fn stored_removals_are_not_read_as_withdrawals() {
+    let mut bed = three_coordinators();
+    remove_coordinator_3(&mut bed);
+    let (current, mut earlier) = (bed.state.clone(), bed.state.clone());
+    std::sync::Arc::make_mut(&mut earlier.access).set_withdrawn("coordinator/3", Some(access::WHENEVER));
+    let stored = serde_json::to_value(&earlier).expect("a state");
+    assert_eq!(serde_json::from_value::<ClusterState>(stored).expect("a state"), current);
+}

@@ -147,7 +147,7 @@ fn batch() -> CommandBatch {
     CommandBatch {
         request: Some(RequestId::new(Uuid::from_u128(2))),
         at: Millis::new(1_700_000_000_000),
-        who: Actor::Admin { identity: Some("admin/alice".into()), from: IpAddr::V4(Ipv4Addr::LOCALHOST) },
+        who: Actor::Admin { identity: Some("admin/alice".into()), from: IpAddr::V4(Ipv4Addr::LOCALHOST), via: None },
         proposer: 1,
         term: 3,
         commands: commands(),

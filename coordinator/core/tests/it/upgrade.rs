@@ -227,10 +227,10 @@ fn what_older_members_do_not_know_was_written_when_a_coordinator_left() {
     let members: Members = bed.state.coordinators.members.clone().into_iter().filter(|(id, _)| *id != 3).collect();
     let (index, version) = (bed.state.applied + 1, bed.state.access_version);
     members_changed(&mut bed.state, index, members, false);
-    assert!(bed.state.access.withdrawn().is_empty() && bed.state.access_version == version);
+    assert!(bed.state.refused_certificates().is_empty() && bed.state.access_version == version);
     bed.ok(Command::RaiseProtocol { to: 2 });
-    let withdrawn: Vec<&String> = bed.state.access.withdrawn().keys().collect();
-    assert_eq!(withdrawn, ["coordinator/3"]);
+    let refused: Vec<String> = bed.state.refused_certificates().into_keys().collect();
+    assert_eq!(refused, ["coordinator/3"]);
     assert!(bed.state.access_version > version);
 }
 
@@ -272,7 +272,7 @@ fn a_protocol_that_is_held_rises_when_an_operator_says_so_and_by_itself_after_th
     assert_eq!(next_raise(&bed.state, &all(3)), None);
     assert_eq!(raises(&bed, &all(3)), Some(3));
     let (index, mut finalize) = (bed.state.applied + 1, bed.batch(vec![Command::RaiseProtocol { to: 3 }]));
-    finalize.who = Actor::Admin { identity: None, from: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    finalize.who = Actor::Admin { identity: None, from: IpAddr::V4(Ipv4Addr::LOCALHOST), via: None };
     assert!(apply(&mut bed.state, index, &finalize)[0].refusal().is_none());
     assert_eq!(next_raise(&bed.state, &all(4)), Some(Command::RaiseProtocol { to: 4 }));
     bed.ok(Command::HoldProtocol { held: true });
@@ -314,4 +314,15 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn speaker_is_written_from_its_protocol_on() {
+    let spoken_for = |via: Option<&str>| Actor::Admin {
+        identity: Some("admin/alice".into()),
+        from: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        via: via.map(str::to_owned),
+    };
+    let by = |protocol| spoken_for(Some("coordinator/2")).by_protocol(protocol);
+    assert_eq!((by(1), by(2)), (spoken_for(None), spoken_for(Some("coordinator/2"))));
 }
