@@ -22,8 +22,6 @@ use tokio::time::{Instant, sleep};
 
 /// Most pieces that one table may come in; more is a defect of the sender.
 pub(crate) const PIECES_MAX: usize = 1_024;
-/// How long nodes go on knowing no table of a name before there is none: they hear of a new one within moments.
-const UNKNOWN_FOR: Duration = Duration::from_secs(2);
 /// How long a server may hold a long poll.
 const POLL_WAIT: Duration = Duration::from_secs(5);
 /// How long a client that may not know the table's routes waits before it asks for them again.
@@ -58,7 +56,6 @@ impl TableCache {
     pub(crate) async fn open(shared: &Shared, name: &str, last: &mut Option<ErrorDetail>) -> Result<Self, Error> {
         archon_types::limits::check_name("table", name).map_err(Error::from)?;
         let mut backoff = Backoff::default();
-        let mut unknown_since = None;
         loop {
             let sources = match &shared.via {
                 Some(via) => shuffled(via.endpoints().to_vec(), Vec::new()),
@@ -83,14 +80,6 @@ impl TableCache {
             }
             if !may_pass(detail.kind) {
                 return Err(detail.into());
-            }
-            // Where nodes alone are asked, none of them says that there is no such table.
-            if detail.kind == ErrorKind::Unavailable && detail.table_version.is_some() {
-                if unknown_since.get_or_insert_with(Instant::now).elapsed() >= UNKNOWN_FOR {
-                    return Err(ErrorDetail::new(ErrorKind::NotFound, detail.message).into());
-                }
-            } else {
-                unknown_since = None;
             }
             let pause = backoff.next(true, detail.retry_after_ms.map(Duration::from_millis), rand::random::<f64>());
             *last = Some(detail);

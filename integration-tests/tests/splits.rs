@@ -242,7 +242,7 @@ fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice
     let ask = |op: Op| runtime.block_on(ask(&transport, cluster.node_address("athens"), &here, op));
     let table = cluster.partitions("times")[0]["table_id"].as_u64().expect("a number");
     let get = Some(op::Op::Get(OpGet { key: "z".into() }));
-    let stamp_ms = ask(Op { op: get, ..Op::default() }).log_time_ms;
+    let stamp_ms = Some(ask(Op { op: get, ..Op::default() }).log_time_ms);
     let ask = |op: Op| ask(op).answer.expect("it says something");
     let named = |partition: Option<u32>| Op {
         tag: 1,

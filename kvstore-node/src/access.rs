@@ -48,13 +48,18 @@ pub(crate) struct Permissions<'a> {
 }
 
 impl Permissions<'_> {
+    /// Refuses a client that may not do this to every table: it hears the same of a name that no table has as of a table that it
+    /// has no right to.
+    pub(crate) fn check_unknown(&self, name: &str, right: Right) -> Result<(), ErrorDetail> {
+        let Some(client) = self.caller.client() else { return Ok(()) };
+        let Some(list) = &self.list else { return Err(no_list()) };
+        self.caller.check_right(list.access.right_to_every_table(client), right, name, self.call)
+    }
+
     /// Refuses it if this may not be done to the rows of a table, or if that was dropped: its rights went with it.
     pub(crate) fn check(&mut self, tables: &Tables, table: TableId, right: Right) -> Result<(), ErrorDetail> {
         let Some(client) = self.caller.client() else { return Ok(()) };
-        let Some(list) = &self.list else {
-            let why = "this node was not told yet what clients may do";
-            return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100));
-        };
+        let Some(list) = &self.list else { return Err(no_list()) };
         let has = list.access.right(client, table);
         if has >= Some(right) {
             return Ok(());
@@ -71,6 +76,11 @@ impl Permissions<'_> {
             self.denied = Some((table, right, detail.clone()));
         })
     }
+}
+
+fn no_list() -> ErrorDetail {
+    let why = "this node was not told yet what clients may do";
+    ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
 }
 
 #[cfg(test)]
@@ -116,6 +126,28 @@ mod tests {
             (None, Some(ErrorKind::Refused))
         );
         assert_eq!(kind(&access, &caller(Role::Client, "other"), Right::Read), Some(ErrorKind::Refused));
+    }
+
+    #[test]
+    fn unknown_name_is_refused_like_a_table_without_right() {
+        let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
+        let unknown = |client: &Caller, right| access.of(client, "a call").check_unknown("t9", right).err();
+        assert_eq!(unknown(&shop, Right::Read).map(|error| error.kind), Some(ErrorKind::Unavailable));
+        let mut rights = list(5, Some(Right::Write));
+        let everywhere = Scope { client: Some("reports".into()), table: None };
+        Arc::make_mut(&mut rights.access).set(&everywhere, Some(Right::Read));
+        access.take(rights);
+        // Of a table that is there, by its number, which is its name while it is not known here.
+        let tables = Tables::new(Vec::new(), Version::ZERO);
+        let existing = access.of(&shop, "a call").check(&tables, TableId::new(9), Right::Read).unwrap_err();
+        let refused = unknown(&shop, Right::Read).unwrap();
+        assert_eq!((refused.kind, refused.message.replace("t9", "9")), (existing.kind, existing.message));
+        let reports = caller(Role::Client, "reports");
+        assert_eq!(
+            (unknown(&reports, Right::Read), unknown(&caller(Role::Admin, "alice"), Right::Write)),
+            (None, None)
+        );
+        assert_eq!(unknown(&reports, Right::Write).map(|error| error.kind), Some(ErrorKind::Refused));
     }
 
     #[test]

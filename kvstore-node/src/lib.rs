@@ -23,6 +23,7 @@ mod copy;
 mod copy_pace;
 mod demux;
 pub mod engine;
+mod find_table;
 mod flusher;
 mod forward;
 #[cfg(feature = "fuzzing")]

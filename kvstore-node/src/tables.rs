@@ -194,9 +194,8 @@ impl Tables {
         })
     }
 
-    /// What to answer about a name that no table here has. Nobody need try again if it is that of a table which was dropped;
-    /// of any other name the table may have been made just now, and not be known here yet.
-    pub(crate) fn unknown(&self, name: &str) -> ErrorDetail {
+    /// The answer about a name that no table here has, if it is that of a table which was dropped.
+    pub(crate) fn dropped_name(&self, name: &str) -> Option<ErrorDetail> {
         let state = self.state.read();
         let asked = if name.is_empty() { DEFAULT_TABLE } else { name };
         // A table of that name may have been made since, and not be known here yet: only if all that there are known are here
@@ -204,10 +203,9 @@ impl Tables {
         let all_known = state.list.tables.iter().all(|table| state.tables.contains_key(table));
         if all_known && state.dropped_names.contains_key(asked) {
             let why = format!("table {asked:?} was dropped, with all that was in it");
-            return ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(state.list.version);
+            return Some(ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(state.list.version));
         }
-        let why = format!("this node knows no table {name:?}; ask a coordinator whether it exists");
-        ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
+        None
     }
 
     /// The partition that `key` belongs to in a table, if the table is known.

@@ -8,7 +8,7 @@ use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget,
 use archon_kvstore_node::Node;
 use archon_proto::convert::control::Push;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::kv::{TaggedOp, TaggedReply};
+use archon_proto::convert::kv::{OpName, TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::v1;
 use archon_types::{
@@ -45,6 +45,10 @@ fn name(number: u64) -> OpId {
     OpId { client: CLIENT, number, done_below: 1, stamp: Millis::ZERO }
 }
 
+fn named(number: u64) -> Option<v1::OpId> {
+    Some(OpName::from(name(number)).into())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_does_not_lead_answers_every_plain_call() {
     let directory = tempfile::tempdir().unwrap();
@@ -64,9 +68,9 @@ async fn a_node_that_does_not_lead_answers_every_plain_call() {
     let refused = detail_of(&kv.client.compare_and_set(cas).await.unwrap_err());
     assert_eq!((refused.kind, refused.have), (ErrorKind::ConditionFailed, Some(revision)));
     // Under one name, at either node, it counts once.
-    assert_eq!(increment(&mut kv, Some(name(1).into())).await, Ok(1));
-    assert_eq!(increment(&mut kv, Some(name(1).into())).await, Ok(1));
-    assert_eq!(increment(&mut at_leader, Some(name(1).into())).await, Ok(1));
+    assert_eq!(increment(&mut kv, named(1)).await, Ok(1));
+    assert_eq!(increment(&mut kv, named(1)).await, Ok(1));
+    assert_eq!(increment(&mut at_leader, named(1)).await, Ok(1));
     assert_eq!(increment(&mut kv, None).await, Ok(2));
     let scan = v1::ScanRequest { cluster: cluster.clone(), limit: 10, ..Default::default() };
     let page = kv.client.scan(scan).await.unwrap().into_inner().page.unwrap();

@@ -13,8 +13,6 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 const CALL: &str = "/archon.v1.Table/GetTable";
-/// No table has this number: what a client may do to it is what it may do to every table.
-const NO_TABLE: TableId = TableId::new(u64::MAX);
 /// Longest poll.
 const WAIT_MAX_MS: u32 = 30_000;
 
@@ -72,8 +70,12 @@ impl Tables {
             check_named(request.cluster.as_ref(), state)?;
             let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
             let table = state.table_by_name(name).map(|table| table.id);
-            let check_right = |table: TableId| {
-                let has = caller.client().and_then(|client| state.access.right(client, table));
+            let check_right = |table: Option<TableId>| {
+                let has = caller.client().and_then(|client| match table {
+                    Some(table) => state.access.right(client, table),
+                    // Which tables there are is told to nobody who may not read them all.
+                    None => state.access.right_to_every_table(client),
+                });
                 if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {
                     // It may have been granted just now.
                     return Err(quorum.not_leading());
@@ -81,8 +83,7 @@ impl Tables {
                 caller.check_right(has, Right::Read, name, CALL)
             };
             if table.is_none() && since == Version::ZERO {
-                // Which tables there are is told to nobody who may not read them all.
-                check_right(NO_TABLE)?;
+                check_right(None)?;
             }
             // Whoever held the table as of an older version learns by this one that it was dropped.
             let table = table.ok_or_else(|| {
@@ -92,7 +93,7 @@ impl Tables {
             if !state.is_lease(table) {
                 // Where ranges begin is a matter of rows. Who owns a lease everybody may know.
                 caller.check_routes(name, CALL)?;
-                check_right(table)?;
+                check_right(Some(table))?;
             }
             if !request.unassigned {
                 table_ready(state, table)?;

@@ -10,18 +10,20 @@ use crate::reply::{CallReply, Outcome, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use crate::shared::shutting_down;
 use archon_host::{Origin, StaleRow};
+use archon_proto::convert::error::status_of_wire;
 use archon_proto::convert::key_range::scan_of;
-use archon_proto::convert::kv::{KeyedOp, TaggedReply, check_batch};
+use archon_proto::convert::kv::{KeyedOp, OpName, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_security::Caller;
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Table, TableId, partition_of, slot_of,
-    tag_of,
+    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Table, TableId,
+    partition_of, slot_of, tag_of,
 };
 use futures::{StreamExt, stream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::oneshot;
+use tonic::Status;
 
 /// Bytes of values that the answer to one `Batch` holds: a client of another language takes messages of 4 MiB at most
 /// unless it is told otherwise.
@@ -33,6 +35,50 @@ const PLAIN: u64 = 1 << 63;
 
 type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
+/// The error of a plain call, with what its client needs to repeat a write under the same name.
+pub(super) struct CallError {
+    detail: ErrorDetail,
+    /// The stamp of the attempt, if it was stamped.
+    stamp: Option<Millis>,
+    /// The partition's log time; zero if it is not known.
+    log_time: Millis,
+}
+
+impl CallError {
+    fn wire(self) -> v1::ErrorDetail {
+        let log_time_ms = self.stamp.and(Some(self.log_time.get())).filter(|log_time| *log_time > 0);
+        v1::ErrorDetail { stamp_ms: self.stamp.map(Millis::get), log_time_ms, ..self.detail.into() }
+    }
+}
+
+impl From<ErrorDetail> for CallError {
+    fn from(detail: ErrorDetail) -> Self {
+        Self { detail, stamp: None, log_time: Millis::ZERO }
+    }
+}
+
+/// The answer to an operation of a plain call under its name.
+struct NamedReply {
+    /// The partition's log time; zero if there is none.
+    log_time: Millis,
+    outcome: Result<Answer, CallError>,
+    /// The share of admission that the call holds until its response is encoded.
+    permit: Option<Permit>,
+}
+
+impl From<CallReply> for NamedReply {
+    fn from(reply: CallReply) -> Self {
+        let CallReply { log_time, outcome, permit } = reply;
+        Self { log_time, outcome: outcome.map_err(CallError::from), permit }
+    }
+}
+
+impl From<CallError> for Status {
+    fn from(error: CallError) -> Self {
+        status_of_wire(error.detail.kind, &error.wire())
+    }
+}
+
 impl KvService {
     /// Carries out one operation on a key; gives the partition's log time with the answer.
     pub(super) async fn call(
@@ -42,24 +88,45 @@ impl KvService {
         table: &str,
         op: Op,
         id: Option<v1::OpId>,
-    ) -> Result<(Millis, Answer)> {
+    ) -> Result<(Millis, Answer), CallError> {
         self.check(cluster, None)?;
-        let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
+        let name: Option<OpName> = id.map(TryInto::try_into).transpose().map_err(ErrorDetail::from)?;
         op.check()?;
-        let table = self.table(table)?;
-        check_named(&table, None, id.as_ref(), &op)?;
+        let table = self.table(caller, table, &op).await?;
         self.check_right(caller, table.id, &op)?;
+        check_named(&table, None, name.as_ref(), &op)?;
         let partition = self.of_key(&table, &op)?;
-        let reply = self.operate(caller, partition, op, id).await;
+        let reply = self.operate_named(caller, partition, op, name).await;
         Ok((reply.log_time, reply.outcome?))
+    }
+
+    /// Carries out an operation under its name. A first attempt that has no stamp gets the partition's log time, from a read
+    /// that is answered before the operation is sent: retries inside the cluster then carry it as well.
+    async fn operate_named(&self, caller: &Caller, partition: PartitionId, op: Op, name: Option<OpName>) -> NamedReply {
+        let Some(name) = name else { return self.operate(caller, partition, op, None).await.into() };
+        let stamp = match (name.stamp, op.key()) {
+            (Some(stamp), _) => stamp,
+            (None, Some(key)) if !op.is_read() => {
+                let read = Op::Get { key: key.clone() };
+                match self.operate(caller, partition, read, None).await {
+                    CallReply { log_time, outcome: Ok(_), .. } => log_time,
+                    refused => return refused.into(),
+                }
+            }
+            (None, _) => Millis::ZERO,
+        };
+        let CallReply { log_time, outcome, permit } =
+            self.operate(caller, partition, op, Some(name.stamped(stamp))).await;
+        let outcome = outcome.map_err(|detail| CallError { detail, stamp: Some(stamp), log_time });
+        NamedReply { log_time, outcome, permit }
     }
 
     /// Reads a page of one partition.
     pub(super) async fn page(&self, caller: &Caller, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
         self.check(request.cluster.as_ref(), None)?;
-        let table = self.table(&request.table)?;
         let op = scan_of(&request)?;
         op.check()?;
+        let table = self.table(caller, &request.table, &op).await?;
         self.check_right(caller, table.id, &op)?;
         let partition = self.of_scan(&table, &request, &op)?;
         let reply = self.operate(caller, partition, op, None).await;
@@ -71,7 +138,7 @@ impl KvService {
         self.check(request.cluster.as_ref(), None)?;
         let op = Op::Get { key: request.key.clone() };
         op.check()?;
-        let table = self.table(&request.table)?;
+        let table = self.table(caller, &request.table, &op).await?;
         self.check_right(caller, table.id, &op)?;
         let partition = self.of_key(&table, &op)?;
         let permit = self.shared.admission.client(caller.from).try_admit(op.cost())?;
@@ -88,7 +155,15 @@ impl KvService {
     pub(super) async fn several(&self, caller: &Caller, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
         self.check(request.cluster.as_ref(), None)?;
         check_batch(&request.ops, "BatchRequest.ops")?;
-        let table = self.table(&request.table)?;
+        let table = match self.shared.find_table(&request.table, caller, BATCH, Right::Read).await {
+            Ok(table) => table,
+            // As of a table that the caller has no right to: each operation is refused by itself.
+            Err(detail) if detail.kind == ErrorKind::Refused => {
+                let refused = |op: v1::Op| self.refused_by_name(caller, &request.table, op);
+                return Ok(request.ops.into_iter().map(refused).collect());
+            }
+            Err(detail) => return Err(detail),
+        };
         let budget = AnswerBudget::default();
         let replies = stream::iter(request.ops).map(|op| self.one_of_several(caller, &table, op, &budget));
         // Answers hold their shares of admission until all of them are there.
@@ -104,13 +179,17 @@ impl KvService {
         budget: &AnswerBudget,
     ) -> (v1::Reply, Option<Permit>) {
         let tag = op.tag;
-        let CallReply { log_time, outcome, permit } = match self.placed(caller, table, op, budget) {
-            Ok((partition, op, id)) => self.operate(caller, partition, op, id).await,
-            Err(detail) => CallReply::refusal(detail),
+        let NamedReply { log_time, outcome, permit } = match self.placed(caller, table, op, budget) {
+            Ok((partition, op, name)) => self.operate_named(caller, partition, op, name).await,
+            Err(detail) => CallReply::refusal(detail).into(),
         };
-        let outcome = outcome.and_then(|answer| budget.admit(answer));
-        let permit = permit.filter(|_| outcome.is_ok());
-        (TaggedReply { tag, log_time, outcome }.into(), permit)
+        match outcome.and_then(|answer| budget.admit(answer).map_err(CallError::from)) {
+            Ok(answer) => (TaggedReply { tag, log_time, outcome: Ok(answer) }.into(), permit),
+            Err(error) => {
+                let answer = Some(v1::reply::Answer::Error(error.wire()));
+                (v1::Reply { tag, log_time_ms: log_time.get(), answer }, None)
+            }
+        }
     }
 
     fn placed(
@@ -119,17 +198,28 @@ impl KvService {
         table: &Table,
         op: v1::Op,
         budget: &AnswerBudget,
-    ) -> Result<(PartitionId, Op, Option<OpId>)> {
+    ) -> Result<(PartitionId, Op, Option<OpName>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
+        // One that the client named wrongly is refused by the shard, as in a stream; it may be another table's.
+        self.check_right(caller, partition.map_or(table.id, |partition| partition.table), &op)?;
         check_named(table, partition, id.as_ref(), &op)?;
         let by_key = self.of_key(table, &op)?;
         if op.is_read() && budget.is_full() {
             return Err(full());
         }
-        // One that the client named wrongly is refused by the shard, as in a stream; it may be another table's.
-        let partition = partition.unwrap_or(by_key);
-        self.check_right(caller, partition.table, &op)?;
-        Ok((partition, op, id))
+        Ok((partition.unwrap_or(by_key), op, id))
+    }
+
+    /// The answer to an operation on a table that is not known here, by a caller that may not hear so.
+    fn refused_by_name(&self, caller: &Caller, table: &str, op: v1::Op) -> v1::Reply {
+        let tag = op.tag;
+        let outcome = KeyedOp::try_from(op).map_err(ErrorDetail::from).and_then(|keyed| {
+            let name = if table.is_empty() { DEFAULT_TABLE } else { table };
+            self.shared.access.of(caller, call_of(&keyed.op)).check_unknown(name, Right::of(&keyed.op))?;
+            // The right was granted meanwhile.
+            Err(self.shared.unknown_table(name))
+        });
+        TaggedReply { tag, log_time: Millis::ZERO, outcome }.into()
     }
 
     /// The partition of which a page is asked.
@@ -144,7 +234,7 @@ impl KvService {
             (None, Keys::Range { .. }) => {
                 let Op::Scan { keys, order, .. } = op else { return invalid("this is no scan".to_owned()) };
                 let first = self.shared.tables.first_of(table.id, keys, *order);
-                return first.ok_or_else(|| self.shared.tables.unknown(&table.name));
+                return first.ok_or_else(|| self.shared.unknown_table(&table.name));
             }
             (None, Keys::Hash { partitions }) if tag_of(&request.prefix).is_some() => {
                 partition_of(slot_of(&request.prefix), partitions)
@@ -163,23 +253,16 @@ impl KvService {
             let why = "a scan cannot be part of a batch; call Scan";
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
         };
-        self.shared.tables.partition_of(table.id, key).ok_or_else(|| self.shared.tables.unknown(&table.name))
+        self.shared.tables.partition_of(table.id, key).ok_or_else(|| self.shared.unknown_table(&table.name))
     }
 
     pub(super) fn check_right(&self, caller: &Caller, table: TableId, op: &Op) -> Result<()> {
-        let call = match op {
-            Op::Get { .. } => "/archon.v1.Kv/Get",
-            Op::Put { .. } => "/archon.v1.Kv/Put",
-            Op::Delete { .. } => "/archon.v1.Kv/Delete",
-            Op::CompareAndSet { .. } => "/archon.v1.Kv/CompareAndSet",
-            Op::Increment { .. } => "/archon.v1.Kv/Increment",
-            Op::Scan { .. } => "/archon.v1.Kv/Scan",
-        };
-        self.shared.access.of(caller, call).check(&self.shared.tables, table, Right::of(op))
+        self.shared.access.of(caller, call_of(op)).check(&self.shared.tables, table, Right::of(op))
     }
 
-    pub(super) fn table(&self, name: &str) -> Result<Table> {
-        self.shared.tables.table(name).ok_or_else(|| self.shared.tables.unknown(name))
+    /// The table that a call names, for a caller that may hear of it.
+    pub(super) async fn table(&self, caller: &Caller, name: &str, op: &Op) -> Result<Table> {
+        self.shared.find_table(name, caller, call_of(op), Right::of(op)).await
     }
 
     async fn operate(&self, caller: &Caller, partition: PartitionId, op: Op, id: Option<OpId>) -> CallReply {
@@ -221,9 +304,23 @@ impl KvService {
     }
 }
 
+const BATCH: &str = "/archon.v1.Kv/Batch";
+
+/// The call that carries out an operation.
+const fn call_of(op: &Op) -> &'static str {
+    match op {
+        Op::Get { .. } => "/archon.v1.Kv/Get",
+        Op::Put { .. } => "/archon.v1.Kv/Put",
+        Op::Delete { .. } => "/archon.v1.Kv/Delete",
+        Op::CompareAndSet { .. } => "/archon.v1.Kv/CompareAndSet",
+        Op::Increment { .. } => "/archon.v1.Kv/Increment",
+        Op::Scan { .. } => "/archon.v1.Kv/Scan",
+    }
+}
+
 /// Holds that a write with a name says which partition it began at, where keys can come to be another partition's: only that one
 /// remembers it by its name (PROTOCOL rule 42), and whoever asks again without saying so might be sent to the other one.
-fn check_named(table: &Table, partition: Option<PartitionId>, id: Option<&OpId>, op: &Op) -> Result<()> {
+fn check_named(table: &Table, partition: Option<PartitionId>, id: Option<&OpName>, op: &Op) -> Result<()> {
     if !table.keys.is_range() || partition.is_some() || id.is_none() || op.is_read() {
         return Ok(());
     }

@@ -57,7 +57,7 @@ impl Kv for KvService {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         let (caller, request) = parted(request);
         let op = Op::Get { key: request.key };
-        match self.call(&caller, request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, None).await? {
             (log_time, Answer::Value(value)) => {
                 Ok(Response::new(v1::GetResponse { value: Some(value.into()), log_time_ms: log_time.get() }))
             }
@@ -75,7 +75,7 @@ impl Kv for KvService {
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
         let (caller, request) = parted(request);
         let op = Op::Put { key: request.key, value: request.value };
-        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::PutResponse { revision: revision.get(), log_time_ms: log_time.get() }))
             }
@@ -86,7 +86,7 @@ impl Kv for KvService {
     async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
         let (caller, request) = parted(request);
         let op = Op::Delete { key: request.key };
-        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Deleted { existed }) => {
                 Ok(Response::new(v1::DeleteResponse { existed, log_time_ms: log_time.get() }))
             }
@@ -101,7 +101,7 @@ impl Kv for KvService {
         let (caller, request) = parted(request);
         let expected = Revision::new(request.expected);
         let op = Op::CompareAndSet { key: request.key, expected, value: request.value };
-        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::CompareAndSetResponse { revision: revision.get(), log_time_ms: log_time.get() }))
             }
@@ -120,7 +120,7 @@ impl Kv for KvService {
     ) -> Result<Response<v1::IncrementResponse>, Status> {
         let (caller, request) = parted(request);
         let op = Op::Increment { key: request.key, by: request.by };
-        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Counter { value, revision }) => {
                 let revision = revision.get();
                 Ok(Response::new(v1::IncrementResponse { value, revision, log_time_ms: log_time.get() }))

@@ -45,8 +45,10 @@ impl KvService {
         request: v1::SnapshotRequest,
     ) -> Result<Pages, ErrorDetail> {
         self.check(request.cluster.as_ref(), None)?;
-        let table = self.table(&request.table)?;
         let keys = request.keys.map_or(Ok(KeyRange::ALL), KeyRange::try_from)?;
+        let read = Op::Scan { keys: keys.clone(), order: ScanOrder::Ascending, limit: 1 };
+        let table = self.table(caller, &request.table, &read).await?;
+        self.check_right(caller, table.id, &read)?;
         if keys.is_empty() || (!table.keys.is_range() && !keys.is_all()) {
             let why = format!(
                 "SnapshotRequest.keys: a range of keys that is not empty, and all of them in a table whose keys are hashed, as in {}",
@@ -61,8 +63,6 @@ impl KvService {
         let partition = PartitionId::new(table.id, request.partition);
         // Its answer rests on a leadership that was still one after this request came: from then on this node has every write that
         // was acknowledged before.
-        let read = Op::Scan { keys: keys.clone(), order: ScanOrder::Ascending, limit: 1 };
-        self.check_right(caller, table.id, &read)?;
         self.operate_as(caller, partition, read, None, Origin::RoutingClient).await.outcome?;
         let (answer, offer) = oneshot::channel();
         let ask = SnapshotAsk { partition, keys, owner: SnapshotOwner::of(caller), answer };

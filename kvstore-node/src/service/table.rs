@@ -38,10 +38,17 @@ impl Table for TableService {
             caller.check_routes(name, CALL)?;
             shared.access.of(&caller, CALL).check(&shared.tables, table, Right::Read)
         };
-        if let Some(table) = shared.tables.table(name) {
-            check(table.id).map_err(refuse)?;
-        }
         let since = Version::new(request.since);
+        match shared.tables.table(name) {
+            Some(table) => check(table.id).map_err(refuse)?,
+            None if since == Version::ZERO => {
+                let table = shared.find_table(name, &caller, CALL, Right::Read).await.map_err(refuse)?;
+                check(table.id).map_err(refuse)?;
+            }
+            // It held a table of this name: whether one was dropped is no secret from it.
+            None if shared.tables.dropped_name(name).is_some() => {}
+            None => shared.access.of(&caller, CALL).check_unknown(name, Right::Read).map_err(refuse)?,
+        }
         let mut watch = shared.tables.watch();
         let timeout = Duration::from_millis(u64::from(request.wait_ms.min(WAIT_MS_MAX)));
         let newer = async {
@@ -64,14 +71,7 @@ impl Table for TableService {
                 let why = format!("table {name:?} was dropped");
                 return refuse(ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(complete));
             }
-            // It may have been made a moment ago. The coordinator knows why there is none: too few nodes, or no such table. As of which version
-            // it is not known here is what tells whoever asks that all others are.
-            let why = format!(
-                "node {} knows no table {name:?}; `archon table list` says which there are",
-                shared.config.name
-            );
-            let unknown = ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100);
-            refuse(if complete > Version::ZERO { unknown.with_table_version(complete) } else { unknown })
+            refuse(shared.unknown_table(name))
         })?;
         check(delta.delta.table.id).map_err(refuse)?;
         Ok(Response::new(GetTableResponse {

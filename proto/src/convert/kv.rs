@@ -6,7 +6,7 @@ use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, BOUND_BYTES_MAX, SCAN_LIMIT_MAX, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, PartitionId, Revision, ScanOrder};
+use archon_types::{Answer, ClientId, ErrorDetail, Millis, Op, OpId, PartitionId, Revision, ScanOrder};
 use bytes::Bytes;
 
 /// An operation as it travels in a stream.
@@ -33,18 +33,46 @@ pub struct TaggedReply {
     pub outcome: Result<Answer, ErrorDetail>,
 }
 
-impl From<OpId> for v1::OpId {
+/// The name of an operation as a plain call gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpName {
+    /// The client instance.
+    pub client: ClientId,
+    /// The client's number for the operation, from 1.
+    pub number: u64,
+    /// Everything below this number is done with.
+    pub done_below: u64,
+    /// The partition's log time before the first attempt; `None`: this is the first attempt, and the node finds the log time.
+    pub stamp: Option<Millis>,
+}
+
+impl OpName {
+    /// The name with this stamp.
+    pub const fn stamped(self, stamp: Millis) -> OpId {
+        let Self { client, number, done_below, .. } = self;
+        OpId { client, number, done_below, stamp }
+    }
+}
+
+impl From<OpId> for OpName {
     fn from(id: OpId) -> Self {
+        let OpId { client, number, done_below, stamp } = id;
+        Self { client, number, done_below, stamp: Some(stamp) }
+    }
+}
+
+impl From<OpName> for v1::OpId {
+    fn from(name: OpName) -> Self {
         Self {
-            client: uuid_bytes(id.client.get()),
-            number: id.number,
-            done_below: id.done_below,
-            stamp_ms: id.stamp.get(),
+            client: uuid_bytes(name.client.get()),
+            number: name.number,
+            done_below: name.done_below,
+            stamp_ms: name.stamp.map(Millis::get),
         }
     }
 }
 
-impl TryFrom<v1::OpId> for OpId {
+impl TryFrom<v1::OpId> for OpName {
     type Error = ConvertError;
 
     fn try_from(wire: v1::OpId) -> Result<Self, ConvertError> {
@@ -57,7 +85,7 @@ impl TryFrom<v1::OpId> for OpId {
             client: client_id(&wire.client, "OpId.client")?,
             number,
             done_below: wire.done_below,
-            stamp: Millis::new(wire.stamp_ms),
+            stamp: wire.stamp_ms.map(Millis::new),
         })
     }
 }
@@ -131,7 +159,7 @@ pub struct KeyedOp {
     /// The partition, if the client named it all the same.
     pub partition: Option<PartitionId>,
     /// Its name for good, if the client may retry it.
-    pub id: Option<OpId>,
+    pub id: Option<OpName>,
     /// The operation, checked.
     pub op: Op,
 }
@@ -287,7 +315,7 @@ mod tests {
     proptest! {
         #[test]
         fn operations_round_trip_through_bytes(op in tagged_op()) {
-            let op = KeyedOp { tag: op.tag, partition: Some(op.partition), id: op.id, op: op.op };
+            let op = KeyedOp { tag: op.tag, partition: Some(op.partition), id: op.id.map(Into::into), op: op.op };
             let bytes = v1::Op::from(op.clone()).encode_to_vec();
             prop_assert_eq!(KeyedOp::try_from(v1::Op::decode(bytes.as_slice()).unwrap()), Ok(op));
         }
@@ -351,9 +379,11 @@ mod tests {
     #[test]
     fn an_operation_cannot_be_done_before_it_began() {
         let client = Bytes::from_static(&[7; 16]);
-        let id = v1::OpId { client, number: 3, done_below: 4, stamp_ms: 0 };
-        assert_eq!(OpId::try_from(id.clone()).unwrap_err().field, "OpId.done_below");
-        assert!(OpId::try_from(v1::OpId { done_below: 3, ..id }).is_ok());
+        let id = v1::OpId { client, number: 3, done_below: 4, stamp_ms: None };
+        assert_eq!(OpName::try_from(id.clone()).unwrap_err().field, "OpId.done_below");
+        let first = OpName::try_from(v1::OpId { done_below: 3, ..id.clone() }).unwrap();
+        assert_eq!(first.stamp, None, "absent is not zero");
+        assert_eq!(v1::OpId::from(first), v1::OpId { done_below: 3, ..id });
     }
 
     #[test]

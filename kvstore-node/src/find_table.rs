@@ -1,0 +1,68 @@
+//! Tables by name, for calls that name one: found, waited for, or reported as missing.
+
+use crate::shared::Shared;
+use archon_security::Caller;
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Table, Version};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest wait for a table of which this node has not heard: pushes bring a new one within milliseconds.
+const CREATED_WITHIN: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Returns the table with this name. Waits a moment for a name that is not known, as the table may have been created just now.
+    ///
+    /// # Errors
+    /// `Refused` for a client without `right` to every table, as of a table that it has no right to; `NotFound` if there is no such
+    /// table; `Unavailable` while this node does not know that, as no coordinator keeps it up to date.
+    pub(crate) async fn find_table(
+        &self,
+        name: &str,
+        caller: &Caller,
+        call: &str,
+        right: Right,
+    ) -> Result<Table, ErrorDetail> {
+        // Before the first look, so that no table comes between the two.
+        let mut changes = self.tables.watch();
+        if let Some(table) = self.tables.table(name) {
+            return Ok(table);
+        }
+        let name = if name.is_empty() { DEFAULT_TABLE } else { name };
+        self.access.of(caller, call).check_unknown(name, right)?;
+        if let Some(dropped) = self.tables.dropped_name(name) {
+            return Err(dropped);
+        }
+        if !self.knows_tables() {
+            return Err(self.unknown_table(name));
+        }
+        let created = async {
+            while changes.changed().await.is_ok() {
+                if let Some(table) = self.tables.table(name) {
+                    return Some(table);
+                }
+            }
+            None
+        };
+        timeout(CREATED_WITHIN, created).await.ok().flatten().ok_or_else(|| self.unknown_table(name))
+    }
+
+    /// Returns the error of a call about a table that is not known here.
+    pub(crate) fn unknown_table(&self, name: &str) -> ErrorDetail {
+        if let Some(dropped) = self.tables.dropped_name(name) {
+            return dropped;
+        }
+        let node = &self.config.name;
+        if self.knows_tables() {
+            let why = format!("node {node} knows no table {name:?}; `archon table list` says which there are");
+            return ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(self.tables.complete());
+        }
+        let why =
+            format!("node {node} knows no table {name:?}, and no coordinator keeps it up to date; ask another node");
+        ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
+    }
+
+    /// Returns true if every table is known here that has existed for a moment: it was sent all of them, and holds a lease.
+    fn knows_tables(&self) -> bool {
+        self.tables.complete() > Version::ZERO && self.grants().is_valid(self.clock.now())
+    }
+}
