@@ -8,15 +8,16 @@ use crate::found_elsewhere;
 use crate::metrics::Metrics;
 use crate::push;
 use crate::quorum_changes;
-use crate::raft::Quorum;
+use crate::raft::{Proposal, Quorum};
 use crate::session::{Leading, Session};
 use crate::state_checks;
 use crate::upgrades;
 use crate::watchdog;
 use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
-use archon_coordinator_core::{Actor, Command};
+use archon_coordinator_core::{Actor, Command, Term};
 use archon_security::Transport;
-use archon_types::{ClusterId, NodeStatus, Settings};
+use archon_types::{ClusterId, ErrorKind, NodeStatus, Settings};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,9 +67,10 @@ impl Control {
     /// Runs session after session until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut leadership = self.quorum.leadership();
+        let mut memory = None;
         while !stop.is_cancelled() {
             if let Some(term) = self.quorum.leading_term() {
-                self.lead(term, &stop).await;
+                self.lead(term, &mut memory, &stop).await;
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -78,15 +80,25 @@ impl Control {
         }
     }
 
-    /// One session: step up, turn until leadership ends, step down.
-    async fn lead(&self, term: u64, stop: &CancellationToken) {
+    /// One session: step up, turn until leadership ends, step down. `memory` is what the last session remembered.
+    async fn lead(&self, term: u64, memory: &mut Option<Arc<Mutex<Term>>>, stop: &CancellationToken) {
         // Only a confirmed round proves leadership; it also brings the state up to date.
         match self.quorum.confirm(STEP_UP_DEADLINE).await {
             Ok(confirmed) if confirmed == term => {}
             Ok(_) | Err(_) => return,
         }
+        memory.take_if(|memory| memory.lock().number() != term);
+        if memory.is_some() && !self.commits_barrier(term).await {
+            return;
+        }
+        let now = boot_now();
+        if let Some(memory) = memory {
+            let mut memory = memory.lock();
+            self.quorum.replicated().read(|state| memory.resume(state, now));
+        }
+        let memory = memory.get_or_insert_with(|| Arc::new(Mutex::new(Term::new(term, now))));
         let (beats, waiting) = beats::queue();
-        let session = Session::new(self.quorum.clone(), term, stop.child_token(), beats, boot_now());
+        let session = Session::new(self.quorum.clone(), Arc::clone(memory), stop.child_token(), beats, now);
         if !self.bootstrap(&session).await {
             return;
         }
@@ -124,6 +136,22 @@ impl Control {
                 self.metrics.stalls.add(1);
                 tracing::warn!(term, "this coordinator stalled; giving leadership away");
                 self.quorum.give_way().await;
+            }
+        }
+    }
+
+    /// Commits an empty entry before a later session of `term` grants anything: the state then holds whatever the earlier session
+    /// had proposed by then. Returns whether the session may begin. The entry that Raft itself appends serves the first session
+    /// of a term. A read-only quorum takes no entry; there the memory that is kept has to suffice.
+    async fn commits_barrier(&self, term: u64) -> bool {
+        let who = Actor::Coordinator(self.quorum.id());
+        let proposal = Proposal { term, request: None, who, commands: Vec::new() };
+        match self.quorum.propose(proposal, STEP_UP_DEADLINE).await {
+            Ok(_) => true,
+            Err(error) if error.kind == ErrorKind::ReadOnly => true,
+            Err(error) => {
+                tracing::warn!(%error, term, "the next session of this term waits until an entry is committed");
+                false
             }
         }
     }
@@ -177,18 +205,17 @@ impl Control {
             session.note_turn(now);
             applied.borrow_and_update();
             let begun = Instant::now();
+            let read_only = self.quorum.read_only().is_some();
             let turned = {
                 let mut term = session.term().lock();
                 term.set_wall(now, wall_now());
                 state.read(|state| {
                     event_log.log(state, &self.metrics);
-                    term.turn(state, now)
+                    if read_only { term.observe(state, now) } else { term.turn(state, now) }
                 })
             };
             self.metrics.turn_seconds.observe(begun.elapsed());
-            // What cannot be written now is decided again once it can be; that it cannot was said when it began.
-            let read_only = self.quorum.read_only().is_some();
-            if !turned.commands.is_empty() && !read_only {
+            if !turned.commands.is_empty() {
                 self.commit(session, turned.commands).await;
             }
             if now.since(forgot_at) > FORGET_INTERVAL_MS {
@@ -209,6 +236,8 @@ impl Control {
             }
             let rest = commands.split_off(count);
             let names = counted(&commands);
+            let failures = commands.iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
+            let failures: Vec<Command> = failures.cloned().collect();
             let who = Actor::Coordinator(self.quorum.id());
             match session.propose(None, who, commands, PROPOSE_DEADLINE).await {
                 Ok(responses) => {
@@ -220,6 +249,11 @@ impl Control {
                 Err(error) => {
                     // What was decided is decided again from the state, if it still holds.
                     tracing::warn!(%error, names, "a turn was not committed");
+                    let mut term = session.term().lock();
+                    if never_proposed(error.kind) {
+                        term.retract(&failures);
+                    }
+                    term.retract(&rest);
                     return;
                 }
             }
@@ -242,6 +276,11 @@ impl Control {
         });
         session.forget_nodes(|node| live.contains(&node));
     }
+}
+
+/// Whether a proposal that ended with such an error was refused before Raft was handed it.
+const fn never_proposed(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Overloaded | ErrorKind::ReadOnly | ErrorKind::InvalidArgument | ErrorKind::Refused)
 }
 
 /// The commands by name, each with how many there are of it.

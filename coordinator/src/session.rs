@@ -1,4 +1,4 @@
-//! One term of leading: what this coordinator remembers while, and only while, it leads.
+//! One session of leading: what this coordinator remembers while, and only while, it leads.
 
 use crate::beats::BeatQueue;
 use crate::load::Loads;
@@ -39,12 +39,13 @@ pub(crate) struct Heard {
 /// Plans by the versions of tables and moves that they are made for.
 pub(crate) type Plans = Shared<((Version, Version), BTreeSet<NodeId>), Planned>;
 
-/// A term in which this coordinator leads. Everything in it dies with it.
+/// A session in which this coordinator leads. Everything in it dies with it, except the [`Term`], which the next session of the
+/// same Raft term takes over.
 pub(crate) struct Session {
     quorum: Quorum,
     number: u64,
     stop: CancellationToken,
-    term: Mutex<Term>,
+    term: Arc<Mutex<Term>>,
     heard: Mutex<BTreeMap<NodeId, Heard>>,
     /// Pushers that cannot push before their node was heard. Locked after `heard`, never before.
     awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
@@ -70,13 +71,20 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins to lead in `term` at `now`, with every timer at zero. Heartbeats are left in `beats`.
-    pub(crate) fn new(quorum: Quorum, term: u64, stop: CancellationToken, beats: BeatQueue, now: Millis) -> Arc<Self> {
+    /// Begins to lead in `term` at `now`. Heartbeats are left in `beats`.
+    pub(crate) fn new(
+        quorum: Quorum,
+        term: Arc<Mutex<Term>>,
+        stop: CancellationToken,
+        beats: BeatQueue,
+        now: Millis,
+    ) -> Arc<Self> {
+        let number = term.lock().number();
         Arc::new(Self {
             quorum,
-            number: term,
+            number,
             stop,
-            term: Mutex::new(Term::new(term, now)),
+            term,
             heard: Mutex::default(),
             awaited: Mutex::default(),
             loads: Mutex::default(),
@@ -110,7 +118,7 @@ impl Session {
     }
 
     /// What decides in this term. Locked for one synchronous step at a time; lock it before the state, never after.
-    pub(crate) const fn term(&self) -> &Mutex<Term> {
+    pub(crate) fn term(&self) -> &Mutex<Term> {
         &self.term
     }
 

@@ -139,6 +139,10 @@ coverage! {
     orders,
     /// Coordinator terms begun.
     terms,
+    /// Sessions that ended and began again within a term.
+    sessions_restarted,
+    /// Of these, the ones with proposals under way.
+    sessions_restarted_amid,
     /// Log entries that were void, as their proposer's term was over.
     void_entries,
     /// Proposals of a leader that was deposed meanwhile, and that were committed all the same.

@@ -290,6 +290,12 @@ pub(crate) enum Event {
         heartbeats: Vec<(Confirmed, Asked)>,
     },
     Elect,
+    /// The leading coordinator's session ends now and then.
+    Restarts,
+    /// A coordinator's session ends, and another one of the same Raft term begins.
+    RestartSession {
+        coordinator: usize,
+    },
     /// A deposed coordinator hears of the newer term.
     Depose {
         coordinator: usize,
@@ -461,6 +467,7 @@ impl Event {
             | Self::Answer { coordinator, .. }
             | Self::Apply { coordinator }
             | Self::Depose { coordinator }
+            | Self::RestartSession { coordinator }
             | Self::QuorumTick { coordinator, .. }
             | Self::QuorumMessage { coordinator, .. }
             | Self::MemberMessage { coordinator, .. } => Some(*coordinator),

@@ -16,6 +16,7 @@
 //! | `worker/` | participants of a lease table: processes with the library in them, and what goes wrong with them; in a third of the seeds |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
 //! | `relays` | what goes wrong with those that carry heartbeats of others, and what is asked of them in the end |
+//! | `restarts` | sessions that end and begin again within one Raft term; only in some seeds |
 //! | `strays`, `drops`, `operator` | what only some seeds have: leaderships that nobody granted, tables that are dropped, losses that are accepted |
 //! | `check/` | what must hold, one property per file |
 //! | `coverage`, `trace`, `run`, `base` | what was seen, the verdict, and where many runs begin |
@@ -42,6 +43,7 @@ mod raft;
 mod random;
 mod recovery;
 mod relays;
+mod restarts;
 mod run;
 mod scenario;
 mod splits;

@@ -85,6 +85,8 @@ pub struct Scenario {
     pub upgrades: bool,
     /// Whether the members of the quorum change.
     pub changes_quorum: bool,
+    /// Whether sessions of the leading coordinator end and begin again within its term.
+    pub restarts: bool,
     /// Whether nodes carry each other's heartbeats.
     pub relays: bool,
     /// Whether nodes knock at each other's doors.
@@ -159,6 +161,19 @@ fn doors(seed: u64) -> bool {
     is_of(RELAYS_END..DOORS_END, 0x0D00_25ED, seed)
 }
 
+/// Seeds from there on up to here are about sessions that end within a term.
+const RESTARTS_END: u64 = 900_000_000;
+
+/// Whether sessions of the leading coordinator end within its term.
+fn restarts(seed: u64) -> bool {
+    is_of(DOORS_END..RESTARTS_END, 0x05E5_51ED, seed)
+}
+
+/// What a seed is about in which they do: one in three keeps its own theme.
+fn of_restarts(seed: u64) -> Option<Theme> {
+    (seed < RESTARTS_END && restarts(seed) && !seed.is_multiple_of(3)).then_some(Theme::Leases)
+}
+
 /// What a seed is about in which they do: one in three keeps its own theme.
 fn of_doors(seed: u64) -> Option<Theme> {
     let other = recovers(seed) || upgrades(seed) || changes_quorum(seed) || seed.is_multiple_of(3);
@@ -220,7 +235,7 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).unwrap_or(theme);
+        let theme = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).or(of_restarts(seed)).unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can part (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
@@ -269,6 +284,7 @@ impl Scenario {
             recovers: false,
             upgrades: false,
             changes_quorum: false,
+            restarts: restarts(seed),
             relays: false,
             doors: false,
             carries_few: false,

@@ -14,6 +14,7 @@ use crate::operator::Operator;
 use crate::random::Random;
 use crate::recovery::Recoverer;
 use crate::relays::Relays;
+use crate::restarts::Restarter;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::upgrade::Upgrader;
@@ -36,6 +37,7 @@ pub(crate) struct World {
     pub(crate) upgrader: Upgrader,
     pub(crate) changer: Changer,
     pub(crate) relays: Relays,
+    pub(crate) restarter: Restarter,
     pub(crate) doors: Doors,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
@@ -98,6 +100,7 @@ impl World {
             upgrader: Upgrader::new(plan.seed),
             changer: Changer::new(plan.seed),
             relays: Relays::new(plan.seed),
+            restarter: Restarter::new(plan.seed),
             doors: Doors::new(plan.seed),
             plan,
         };
@@ -205,6 +208,8 @@ impl World {
                 self.answer_heartbeats(coordinator, term, heartbeats);
             }
             Event::Elect => self.elect_coordinator(),
+            Event::Restarts => self.restart_now_and_then(),
+            Event::RestartSession { coordinator } => self.restart_session(coordinator),
             Event::Depose { coordinator } => self.depose(coordinator),
             Event::MemberMessage { coordinator, host, message } => self.on_member_message(coordinator, host, message),
             Event::CoordinatorMessage { host, message: CoordinatorMessage::Coordinators { by, named } } => {

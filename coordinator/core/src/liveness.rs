@@ -45,6 +45,8 @@ struct Life {
     answered: Option<Millis>,
     /// When its failure was proposed: since then it gets no answer (rule 15).
     failing: Option<Millis>,
+    /// Proposals of its failure that Raft was handed, or is about to be.
+    failures_proposed: u32,
     /// It said that it is about to exit: it is granted nothing any more.
     stopping: bool,
     /// Its failure time-out, in milliseconds.
@@ -54,7 +56,16 @@ struct Life {
 impl Life {
     fn new(state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> Self {
         let timeout_ms = state.timing_of(node).failure_timeout_ms;
-        Self { incarnation, number: 0, heard: now, answered: None, failing: None, stopping: false, timeout_ms }
+        Self {
+            incarnation,
+            number: 0,
+            heard: now,
+            answered: None,
+            failing: None,
+            failures_proposed: 0,
+            stopping: false,
+            timeout_ms,
+        }
     }
 }
 
@@ -130,6 +141,14 @@ impl Liveness {
         }
     }
 
+    /// Restarts the timers that count silence, after a time in which nothing could be heard.
+    pub(crate) fn resume(&mut self, now: Millis) {
+        self.became_leader_at = now;
+        self.nobody_fails_before = None;
+        self.hand_overs.clear();
+        self.passed = None;
+    }
+
     /// The wall clock shows `wall` now. By it only what people have given a time ends; leases never do.
     pub const fn set_wall(&mut self, now: Millis, wall: Millis) {
         self.wall_ahead_ms = wall.since(now);
@@ -140,7 +159,7 @@ impl Liveness {
         now.plus(self.wall_ahead_ms)
     }
 
-    /// When this coordinator began to lead.
+    /// When this coordinator began to lead, or its present session began.
     pub const fn became_leader_at(&self) -> Millis {
         self.became_leader_at
     }
@@ -384,9 +403,19 @@ impl Liveness {
         let due = life.failing.is_none_or(|when| now.since(when) >= REPEAT_MS);
         if due {
             life.failing = Some(now);
+            life.failures_proposed = life.failures_proposed.saturating_add(1);
             self.excluded.insert(node);
         }
         due
+    }
+
+    /// Raft was never handed a failure of this life. If no other proposal of it is under way, the life is answered again.
+    pub(crate) fn retract_failure(&mut self, node: NodeId, incarnation: Incarnation) {
+        let Some(life) = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation) else { return };
+        life.failures_proposed = life.failures_proposed.saturating_sub(1);
+        if life.failures_proposed == 0 {
+            life.failing = None;
+        }
     }
 
     /// Whether an edit of this row version may be proposed now, or was only just.

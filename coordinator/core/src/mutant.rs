@@ -35,6 +35,8 @@ archon_types::mutants! {
     NodeWideLease = 15,
     /// A life is answered although its failure is proposed.
     GrantWhileDeciding = 15,
+    /// A coordinator's next session in a Raft term remembers nothing of the earlier one.
+    TermForgotten = 15,
     /// A successor is elected without regard to the answers given to the holder.
     ElectForgets = 16,
     /// The state does not keep the former holder when a node registers.

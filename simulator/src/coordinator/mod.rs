@@ -202,6 +202,7 @@ impl World {
     }
 
     pub(crate) fn propose(&mut self, coordinator: usize, proposal: Proposal) {
+        self.restart_amid(coordinator, &proposal.commands);
         let since = self.truth;
         self.quorum.coordinators[coordinator].under_way.push_back(UnderWay { proposal, since });
         let unit = self.plan.unit_ms();

@@ -15,7 +15,7 @@ const PUSH_MS: u64 = 50;
 
 impl World {
     /// The state changed: a turn and a round of pushes follow at once.
-    pub(super) fn wake_session(&mut self, coordinator: usize) {
+    pub(crate) fn wake_session(&mut self, coordinator: usize) {
         let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
         let term = session.term.number();

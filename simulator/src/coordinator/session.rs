@@ -90,8 +90,13 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(term: u64, now: Millis) -> Self {
+        Self::of(Term::new(term, now))
+    }
+
+    /// A session with this memory that has heard and pushed nothing yet.
+    pub(crate) fn of(term: Term) -> Self {
         Self {
-            term: Term::new(term, now),
+            term,
             pushed: BTreeMap::new(),
             heard: BTreeMap::new(),
             told: BTreeMap::new(),

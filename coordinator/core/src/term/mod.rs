@@ -31,6 +31,7 @@ pub use stall::Stall;
 
 use crate::command::Command;
 use crate::liveness::Liveness;
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::turn::{Turn, turn};
 use archon_types::{Incarnation, Millis, NodeId};
@@ -41,7 +42,7 @@ pub const PAUSE_MAX_MS: u64 = 50;
 /// Most activations that wait for the next control turn.
 const ACTIVATIONS_MAX: usize = 20_000;
 
-/// A term in which a coordinator leads. A new term remembers nothing of the one before.
+/// A Raft term in which a coordinator leads, across all its sessions. A new Raft term starts with an empty memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Term {
     number: u64,
@@ -56,6 +57,16 @@ impl Term {
     /// The coordinator began to lead in term `number` at `now`: every timer begins at zero.
     pub fn new(number: u64, now: Millis) -> Self {
         Self { number, liveness: Liveness::new(now), activations: BTreeMap::new(), rounds: 0 }
+    }
+
+    /// A later session of this Raft term begins at `now`. Silence is counted from here, because no session ran in between.
+    /// Failures and withdrawals that an earlier session decided stand: the commands that rest on them may still be committed
+    /// (rule 15).
+    pub fn resume(&mut self, state: &ClusterState, now: Millis) {
+        match state.breaks(Mutant::TermForgotten) {
+            true => self.liveness = Liveness::new(now),
+            false => self.liveness.resume(now),
+        }
     }
 
     /// Its number in Raft.
@@ -83,6 +94,22 @@ impl Term {
         commands.extend(turned.commands);
         commands.extend(self.liveness.door_news().into_iter().map(Command::NoteDoor));
         Turn { commands, wake_at: turned.wake_at.min(now.plus(PAUSE_MAX_MS)) }
+    }
+
+    /// The turn of a quorum that cannot commit anything: the state is observed and nothing is decided. A decision changes what
+    /// heartbeats are answered (rule 15), and without its command that change would last until the quorum has space again.
+    pub fn observe(&mut self, state: &ClusterState, now: Millis) -> Turn {
+        self.liveness.sync(state, now);
+        Turn { commands: Vec::new(), wake_at: now.plus(PAUSE_MAX_MS) }
+    }
+
+    /// Raft was never handed these commands of a turn: lives whose failure is among them are answered again.
+    pub fn retract(&mut self, commands: &[Command]) {
+        for command in commands {
+            if let Command::NodeFailed { node, incarnation, .. } = command {
+                self.liveness.retract_failure(*node, *incarnation);
+            }
+        }
     }
 
     /// A node was heard in this life: the next turn commits that it acts in it. Returns whether that is news.

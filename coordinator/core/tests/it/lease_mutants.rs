@@ -10,6 +10,7 @@ archon_types::shown_by! {
     CoordinatorForgets => a_new_coordinator_waits_for_earlier_leases,
     NodeWideLease => an_answer_lists_what_is_withdrawn,
     GrantWhileDeciding => a_life_being_failed_is_not_answered,
+    TermForgotten => a_later_session_keeps_failures_and_withdrawals,
     FailingIsOver => a_life_being_failed_is_told_to_ask_again,
     FailFromHeard => a_failure_waits_for_the_last_answer,
     LeaseChanges => a_lease_is_as_long_as_before,
@@ -20,6 +21,31 @@ archon_types::shown_by! {
     OldBeatCounts => an_old_heartbeat_keeps_nobody_alive,
     ElectForgets => an_election_waits_for_the_holders_lease,
     FormerForgotten => the_former_holder_is_remembered,
+}
+
+/// The first session of a term decides a failure and a withdrawal. Both are still uncommitted when the next session begins.
+fn a_later_session_keeps_failures_and_withdrawals(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(3, mutant);
+    let (leader, _) = leads(&bed);
+    let mut term = Term::new(7, bed.now);
+    term.turn(&bed.state, bed.now);
+    bed.now = bed.now.plus(2_000);
+    let failures = term.turn(&bed.state, bed.now).commands;
+    assert!(failures.iter().any(|command| matches!(command, Command::NodeFailed { node, .. } if *node == leader)));
+    term.resume(&bed.state, bed.now);
+    assert!(term.turn(&bed.state, bed.now).commands.is_empty(), "silence is counted from the beginning of the session");
+    let beat = term::Beat { node: leader, incarnation: bed.incarnation(leader), number: 1, stopping: false };
+    let refused = term.heartbeat(&bed.state, beat, bed.now).is_err();
+
+    let mut withdrawn = Term::new(7, bed.now);
+    bed.ok(Command::Control {
+        if_controls: bed.state.controls_version,
+        order: Order::Bump { partition: part(0), epoch: bed.row(0).epoch },
+        why: String::new(),
+    });
+    withdrawn.turn(&bed.state, bed.now);
+    withdrawn.resume(&bed.state, bed.now);
+    refused && withdrawn.liveness().withdrawn().eq([(part(0), bed.row(0).epoch)])
 }
 
 /// A longer lease is granted, and a coordinator that reckons with the earlier timing names a successor while it runs.

@@ -103,3 +103,49 @@ fn a_turn_is_followed_by_another_before_long() {
     let turn = term.turn(&bed.state, bed.now);
     assert!(turn.wake_at <= bed.now.plus(term::PAUSE_MAX_MS));
 }
+
+/// Whether a heartbeat of a node is taken in.
+fn is_heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> bool {
+    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false };
+    term.heartbeat(&bed.state, beat, bed.now).is_ok()
+}
+
+#[test]
+fn read_only_quorum_fails_no_life_and_withdraws_nothing() {
+    let (mut bed, mut term) = bed();
+    term.turn(&bed.state, bed.now);
+    let athens = bed.node("athens");
+    let bump = Order::Bump { partition: part(0), epoch: bed.row(0).epoch };
+    bed.ok(Command::Control { if_controls: bed.state.controls_version, order: bump, why: String::new() });
+    bed.now = bed.now.plus(2_000);
+    assert_eq!(term.observe(&bed.state, bed.now).commands, []);
+    assert!(is_heard(&mut term, &bed, athens, 1), "a pause costs no lease while nothing can be committed");
+    assert_eq!(term.liveness().withdrawn().count(), 0);
+    // Whoever is still silent fails once there is space again.
+    let failed = term.turn(&bed.state, bed.now).commands;
+    let of = |node| {
+        failed.iter().any(|command| matches!(command, Command::NodeFailed { node: failed, .. } if *failed == node))
+    };
+    assert!(!of(athens) && of(bed.node("byzantium")) && of(bed.node("cyrene")));
+    assert_eq!(term.liveness().withdrawn().count(), 1);
+}
+
+#[test]
+fn life_is_answered_again_if_its_failure_was_never_proposed() {
+    let (mut bed, mut term) = bed();
+    term.turn(&bed.state, bed.now);
+    let athens = bed.node("athens");
+    bed.now = bed.now.plus(2_000);
+    let first = term.turn(&bed.state, bed.now).commands;
+    assert!(!is_heard(&mut term, &bed, athens, 1));
+    term.retract(&first);
+    assert!(is_heard(&mut term, &bed, athens, 2));
+    // The first proposal may still be committed although the second one was never made.
+    bed.now = bed.now.plus(2_000);
+    term.turn(&bed.state, bed.now);
+    bed.now = bed.now.plus(1_000);
+    let second = term.turn(&bed.state, bed.now).commands;
+    assert!(second.iter().any(|command| matches!(command, Command::NodeFailed { .. })));
+    term.retract(&second);
+    assert!(!is_heard(&mut term, &bed, athens, 3));
+}
