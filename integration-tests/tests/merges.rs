@@ -142,6 +142,41 @@ fn all_nodes_killed_right_after_a_merge_have_all_keys() {
     assert!(back.contains("key-99"), "{back}");
 }
 
+/// Rows of the left and of the right partition. A page of the right one, by bytes alone, had more rows than an entry of a log takes.
+const TINY_ROWS: (usize, usize) = (1_000, 20_000);
+
+#[test]
+fn merge_of_many_tiny_rows_keeps_every_row_over_restart() {
+    let mut cluster = cluster("m");
+    let row = |letter: char, number: usize| format!("{letter}{number:06},1\n");
+    let left = (0..TINY_ROWS.0).map(|number| row('a', number));
+    let rows: String = left.chain((0..TINY_ROWS.1).map(|number| row('n', number))).collect();
+    let csv = format!("key,value\n{rows}");
+    let file = cluster.directory().join("tiny.csv");
+    std::fs::write(&file, &csv).expect("a file");
+    cluster.done(&["kv", "import", "times", file.to_str().expect("text")]);
+    merge(&cluster, "0");
+    wait_served(&cluster, "times", 1);
+    let whole = |cluster: &Cluster| {
+        let rows = cluster.wait_settled("times", "three in-sync replicas", TIMEOUT, |rows| rows.len() == 1);
+        let held = rows[0]["copies"].as_array().expect("replicas");
+        assert!(held.len() == 3 && held.iter().all(|replica| replica["state"] == "live"), "{rows:?}");
+        let exported = cluster.done(&["kv", "export", "times", "--format", "csv"]);
+        let pair = |line: &str| line.split(',').take(2).collect::<Vec<_>>().join(",");
+        assert!(exported.lines().map(pair).eq(csv.lines().map(pair)), "{} lines", exported.lines().count());
+    };
+    whole(&cluster);
+    for node in NODES {
+        cluster.take_node(node).kill();
+    }
+    for node in NODES {
+        cluster.start_node(node);
+    }
+    wait_served(&cluster, "times", 1);
+    whole(&cluster);
+    cluster.done(&["kv", "put", "a000001", "2", "--table", "times"]);
+}
+
 #[test]
 fn what_cannot_be_merged_is_refused_with_the_reason() {
     let mut cluster = cluster("m");

@@ -404,6 +404,47 @@ mod tests {
         assert_eq!(found.recovered.last, Seq::new(3), "of the rest of the log the positions are known");
     }
 
+    /// An entry with so many changes of a few bytes, as versions wrote it that did not bound them.
+    fn entry_of_earlier_version(changes: u32) -> Bytes {
+        let number = [changes as u8 & 0x7F | 0x80, (changes >> 7) as u8 & 0x7F | 0x80, (changes >> 14) as u8];
+        let mut entry = [&[1][..], &1_u64.to_be_bytes(), &number].concat();
+        for change in 0..changes {
+            let (key, value) = (tiny_key(change), row::encode_value(archon_types::Revision::new(1), b"1"));
+            entry.extend([&[key.len() as u8][..], &key, &[value.len() as u8 + 1], &value].concat());
+        }
+        entry.into()
+    }
+
+    fn tiny_key(number: u32) -> Bytes {
+        row::value_key(format!("n{number:06}").as_bytes())
+    }
+
+    #[test]
+    fn log_of_earlier_version_with_unbounded_entry_is_read_whole() {
+        const CHANGES: u32 = 20_000;
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, _) = log_naming(directory.path(), placement);
+        let mut batch = WalBatch::new();
+        store::put_epoch(&mut batch, placement, Epoch::new(1));
+        let at = Position::new(Epoch::new(1), Seq::new(1));
+        let bytes = entry_of_earlier_version(CHANGES);
+        store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes });
+        let (done, wait) = mpsc::channel();
+        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
+        wait.recv().unwrap().unwrap();
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let engine = crate::engine::MemoryEngine::default();
+        let mut recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
+        let found = recovery.found.get_mut(&placement).unwrap();
+        assert_eq!((found.unreadable.as_deref(), found.memtable.last()), (None, at.seq));
+        found.memtable.commit(at.seq);
+        let frozen = found.memtable.freeze().unwrap();
+        let written = frozen.rows().iter().filter(|row| row.key.first() == Some(&row::KIND_VALUE)).count();
+        assert_eq!(written, CHANGES as usize);
+    }
+
     #[test]
     fn data_whose_log_is_gone_is_neither_served_nor_deleted_nor_opened_as_new() {
         let directory = tempfile::tempdir().unwrap();
