@@ -9,7 +9,7 @@ use archon_kv::LogTime;
 use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, row};
 use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, ScanOrder, Seq};
-use archon_wal::{Recovered, StreamState, Wal, WalError};
+use archon_wal::{Recovered, StreamState, Wal, WalBatch, WalError};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
@@ -150,6 +150,9 @@ fn read_placement(
             let why = "the engine was damaged and set aside, and the log does not reach back to the beginning";
             return Err(why.to_owned().into());
         }
+        if complete.seq > Seq::ZERO {
+            note_empty(wal, placement)?;
+        }
         complete = Position::ZERO;
     }
     // The engine may be ahead of what the log notes, never behind: then it has lost what it had synced.
@@ -162,7 +165,7 @@ fn read_placement(
     let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose().map_err(|error| error.to_string())?;
     let mut log_time = LogTime::starting_at(stamp.unwrap_or_default());
     let mut memtable = Memtable::new(complete.seq, budget.clone());
-    // The engine may hold more than this log tells of: a copy that does not count yet was pulled with rows above its end.
+    // The engine may hold more than this log: a copy that does not count yet was pulled with rows above its end.
     memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     memtable.set_engine_position(written.unwrap_or_default());
     let mut runs: Vec<Run> = Vec::new();
@@ -206,6 +209,15 @@ fn read_placement(
     Ok((recovered, complete, memtable, log_time, unreadable))
 }
 
+/// Notes in the log that the engine holds nothing of a copy, before the engine is given anything. If this process ends before its first
+/// sync, the next start finds rows without a position, which is no damage then.
+fn note_empty(wal: &Wal, placement: PlacementId) -> Result<(), Unusable> {
+    let mut batch = WalBatch::new();
+    store::put_position(&mut batch, placement, store::META_COMPLETE, Position::ZERO);
+    batch.urgent();
+    wal.append_wait(batch).map_err(|error| Unusable::Unread(Box::new(error.into())))
+}
+
 fn is_empty(engine: &dyn Engine, placement: PlacementId) -> Result<bool, EngineError> {
     let first = PageLimit { rows_max: 1, bytes_max: usize::MAX };
     let page = engine.page(placement, (Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, first)?;
@@ -218,7 +230,7 @@ mod tests {
     use crate::engine::{Between, Change, Cleared, Page};
     use archon_kv::RowChange;
     use archon_types::{ClientId, Millis, PartitionId, TableId};
-    use archon_wal::{WalBatch, WalConfig};
+    use archon_wal::WalConfig;
     use bytes::Bytes;
     use std::path::Path;
     use std::sync::mpsc;
@@ -374,6 +386,13 @@ mod tests {
         engine.write(&[Change { space: placement, key, value }]).unwrap();
         let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
         assert_eq!(recovery.held[&placement].state, HeldState::Damaged);
+        // Unless it is new, as the log notes, and the process ended before its first sync.
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
+        assert_eq!(recovery.held[&placement].state, HeldState::SetAside);
+        let found = &recovery.found[&placement];
+        assert_eq!((found.complete, found.memtable.last()), (Position::ZERO, at.seq));
     }
 
     #[test]
