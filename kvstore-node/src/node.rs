@@ -354,3 +354,29 @@ fn start_session(
     })?;
     Ok(receiver)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_host::{Held, HeldState};
+    use archon_types::{PartitionId, PlacementId, TableId};
+
+    #[test]
+    fn damage_in_space_without_owner_reaches_all_shards() {
+        let shards = Shards::new(3);
+        let (held, forming) = (PlacementId::new(1), PlacementId::new(2));
+        let partition = PartitionId::new(TableId::new(1), 0);
+        let holdings = Holdings::new([(held, Held { partition, state: HeldState::SetAside })].into());
+        let reached = |space| {
+            route_event(&shards, &holdings, FlushEvent::Damaged { space, why: "a row is damaged".to_owned() });
+            let drained = (0..shards.count()).filter_map(|number| shards.inbox(number)).map(|inbox| {
+                let mut turn = Vec::new();
+                inbox.drain(&mut turn);
+                turn.len()
+            });
+            drained.collect::<Vec<_>>()
+        };
+        assert_eq!(reached(held).iter().sum::<usize>(), 1, "its shard is known");
+        assert_eq!(reached(forming), [1, 1, 1], "a copy that is formed is not held yet");
+    }
+}

@@ -254,3 +254,35 @@ impl Link {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::WallClock;
+    use crate::config::NodeConfig;
+    use crate::memory::MemoryParts;
+    use archon_session::BootClock;
+
+    const PEER: NodeId = NodeId::new(2);
+
+    #[test]
+    fn link_is_removed_with_its_task() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], directory.path().into());
+        let shared = Arc::new(Shared::new(config, MemoryParts::of(0), Arc::new(BootClock), Arc::new(WallClock)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let peers = Arc::new(Peers::new(shared, vec![runtime.handle().clone()]));
+        peers.send(PEER, vec![Part { bytes: Bytes::from_static(b"message"), messages: 1 }]);
+        let first = peers.links.lock().get(&PEER).cloned().unwrap();
+        runtime.block_on(async {
+            // The task has begun once it took what no stream carries.
+            while peers.shared.metrics.peer_dropped.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+        });
+        // As after a panic, the task is dropped in the middle of its work.
+        drop(runtime);
+        assert!(peers.links.lock().is_empty(), "messages would wait for a task that is gone");
+        assert!(first.queue.lock().ended);
+    }
+}
