@@ -12,9 +12,9 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Builds a runtime for a process that runs for long, with all drivers and its first thread for blocking work.
 ///
-/// Tokio panics in `spawn_blocking` (and so in every lookup of a name) if the system refuses a thread while the runtime has none for
-/// blocking work; if it has one, the work waits for that thread. So the first thread starts here and stays: a process that
-/// reaches its limit of threads later gets slower and keeps working.
+/// Tokio panics in `spawn_blocking` if the system refuses a thread while the runtime has none for blocking work; if it has one, the
+/// work waits for that thread. So the first thread starts here and stays: a process that reaches its limit of threads later gets slower and
+/// keeps working.
 ///
 /// # Errors
 /// If the system refuses a thread or the descriptors of a runtime.
