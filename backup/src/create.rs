@@ -362,7 +362,7 @@ impl Taking<'_> {
     }
 }
 
-/// Whether a partition that ended early so often is not begun again. `silence` is how long no page came while it was tried.
+/// Returns whether to give a partition up after `attempt` attempts. `silence` is the time without a page of any partition.
 fn is_given_up(attempt: u32, silence: Duration) -> bool {
     attempt >= ATTEMPTS_MAX || silence >= SILENCE_MAX
 }

@@ -86,7 +86,7 @@ impl Progress {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// How long nothing has come.
+    /// Time since bytes came last.
     pub(crate) fn silence(&self) -> Duration {
         self.elapsed().saturating_sub(Duration::from_millis(self.came_ms.load(Ordering::Relaxed)))
     }

@@ -4,6 +4,7 @@ use super::file::AuditFile;
 use super::record::Record;
 use crate::metrics::Metrics;
 use archon_security::Refusals;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -55,7 +56,10 @@ impl Writer {
 async fn write(mut file: AuditFile, records: Vec<Record>, metrics: &Arc<Metrics>) -> Option<AuditFile> {
     let metrics = Arc::clone(metrics);
     let written = tokio::task::spawn_blocking(move || {
-        append(&mut file, &records, &metrics);
+        // The file outlives a panic: the next lines are written to it.
+        if catch_unwind(AssertUnwindSafe(|| append(&mut file, &records, &metrics))).is_err() {
+            tracing::error!(lines = records.len(), "writing lines of the audit file panicked");
+        }
         file
     });
     written.await.inspect_err(|error| tracing::error!(%error, "the audit file takes nothing any more")).ok()

@@ -66,7 +66,7 @@ pub struct LocalCopy<S: Shell> {
     frozen_since: Option<Millis>,
     /// Bytes logged when they began to.
     pub gathered_from: u64,
-    /// Bytes logged when the log was told what is committed last.
+    /// Bytes logged when the commit position was noted in the log.
     pub(crate) commit_noted_from: u64,
     /// Up to here the engine was given everything.
     pub flushing: Seq,

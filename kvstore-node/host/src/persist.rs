@@ -99,7 +99,7 @@ impl<S: Shell> Turn<S> {
         self.shell.log(local.placement, LogWrite::Commit(commit));
     }
 
-    /// Tells a follower whether the engine lags before it takes entries in.
+    /// Informs a follower of a lag of the engine, before it takes entries in.
     pub(crate) fn note_lag(&mut self, local: &mut LocalCopy<S>) {
         let lags = self.shell.engine_lags();
         if local.replica.engine_lags() != lags {

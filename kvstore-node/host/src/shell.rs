@@ -166,7 +166,7 @@ pub trait Shell: Sized {
     fn leader(&self, partition: PartitionId) -> Option<NodeId>;
     /// How whom a partition remembers is bounded.
     fn dedup(&self) -> &DedupLimits;
-    /// Returns whether the memtables of the node are full of rows that the engine is taking in. Not if all that fills them is uncommitted:
+    /// Returns whether the memtables of the node are overfull, with rows that the engine is taking in. Not if all that fills them is uncommitted:
     /// that leaves memory only if followers go on taking entries.
     fn engine_lags(&self) -> bool;
     /// The memory for rows that the engine does not have yet.

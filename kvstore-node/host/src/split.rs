@@ -24,7 +24,7 @@ pub(crate) struct SplitWork {
     seal: Option<Seal>,
     /// The copy of the other partition on this node.
     pub(crate) own: Option<OwnCopy>,
-    /// Not before that is one formed again whose space was damaged.
+    /// Earliest time to form a copy again after its space was damaged.
     pub(crate) form_again_at: Millis,
     /// The life of the node in which it was told a row last.
     pub(crate) told: Option<Incarnation>,

@@ -31,6 +31,12 @@ impl MemtableBudget {
         self.bytes_used() >= self.max
     }
 
+    /// Returns whether entries of leaders must wait as well. The bound is half more than for new writes: among equal nodes, leaders then wait
+    /// for their own engines before a follower makes them wait.
+    pub fn is_overfull(&self) -> bool {
+        self.bytes_used() >= self.max + self.max / 2
+    }
+
     /// Whether what is held should leave for the engine without delay.
     pub fn is_half_full(&self) -> bool {
         self.bytes_used() >= self.max / 2

@@ -267,8 +267,8 @@ pub enum Input {
     /// Whether the disk takes no more data (it is full): new proposals are refused. `Persist`s already emitted must be
     /// retried by the shell, in order.
     ReadOnly(bool),
-    /// Whether the memtables of this node are full of rows that wait for its engine. Entries of a leader are then left unanswered, so
-    /// that it waits; what it says of the commit position is taken, for only committed rows leave memory.
+    /// True while the memtables of this node are overfull with rows that wait for its engine. Entries of a leader are then left unanswered, so
+    /// that it waits. Their commit position is taken, for only committed rows leave memory.
     EngineLags(bool),
     /// The node registered anew within the same process: whatever it led, it leads no more (rule 8).
     Renew {

@@ -94,8 +94,8 @@ pub(crate) fn note_clean_end(directory: &Path) -> io::Result<()> {
 }
 
 /// Drops the page cache of the engine's files, unless it ended in order. After a failed sync the kernel may hold pages as clean that
-/// the disk does not have: the engine would build on them, later syncs would not write them, and the log would be trimmed by them. What is
-/// read from the disk instead shows what is lost, while the log has it.
+/// the disk does not have: the engine would build on them, later syncs would not write them, and the log would be trimmed by them. Reads
+/// from the disk show the loss instead, while the log still has the rows.
 fn begin_use(directory: &Path) -> io::Result<()> {
     match fs::remove_file(directory.join(CLEAN_FILE)) {
         Ok(()) => Ok(()),
@@ -186,7 +186,7 @@ mod tests {
 
     const TMPFS: i64 = 0x0102_1994;
 
-    /// Whether the page cache has the beginning of a file; nothing where the system does not tell.
+    /// Returns whether the page cache holds the beginning of a file; `None` if the system does not support the question.
     fn is_cached(path: &Path) -> Option<bool> {
         let (file, mut byte) = (File::open(path).unwrap(), [0]);
         match preadv2(&file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT) {
@@ -209,7 +209,7 @@ mod tests {
         let all_cached = || files.iter().map(|path| is_cached(path)).collect::<Option<Vec<bool>>>();
         let is_memory = statfs(directory.path()).is_ok_and(|found| i64::from(found.f_type) == TMPFS);
         if is_memory || all_cached().is_none() {
-            return; // a file system whose cache cannot be dropped or looked at
+            return; // a file system without a page cache that can be dropped or examined
         }
         note_clean_end(directory.path()).unwrap();
         begin_use(directory.path()).unwrap();

@@ -167,7 +167,7 @@ impl FlusherHandle {
         *self.shared.disk_full.lock()
     }
 
-    /// Whether anything waits for the engine, or is on its way into it.
+    /// Returns whether work waits for the engine or is on its way into it.
     pub(crate) fn is_at_work(&self) -> bool {
         self.is_disk_full() || self.shared.busy_since.lock().is_some() || self.bytes_waiting() > 0
     }

@@ -146,7 +146,7 @@ impl Shell for ShardShell {
     }
 
     fn engine_lags(&self) -> bool {
-        self.context.budget.is_full() && self.context.flusher.is_at_work()
+        self.context.budget.is_overfull() && self.context.flusher.is_at_work()
     }
 
     fn budget(&self) -> MemtableBudget {
