@@ -23,6 +23,8 @@ struct State {
     trims: BTreeMap<u64, u64>,
     /// The trims are worth a write of their own.
     trims_wanted: bool,
+    /// Others need the space that old records keep.
+    space_wanted: bool,
     closing: bool,
     finished: bool,
 }
@@ -36,6 +38,8 @@ pub(crate) struct Item {
 pub(crate) struct Turn {
     pub(crate) items: Vec<Item>,
     pub(crate) trims: BTreeMap<u64, u64>,
+    /// Others need the space that old records keep.
+    pub(crate) space_wanted: bool,
 }
 
 impl Queue {
@@ -108,6 +112,16 @@ impl Queue {
         }
     }
 
+    /// Asks the writer thread for the space that old records keep.
+    pub(crate) fn want_space(&self) {
+        let mut state = self.state.lock();
+        let first = !std::mem::replace(&mut state.space_wanted, true);
+        drop(state);
+        if first {
+            self.work.notify_one();
+        }
+    }
+
     /// Keeps a waiting trim from reaching records that will be put after a cut or drop.
     pub(crate) fn limit_trim(&self, stream: u64, floor_max: u64) {
         let mut state = self.state.lock();
@@ -133,7 +147,8 @@ impl Queue {
         let mut state = self.state.lock();
         loop {
             let trims_due = !state.trims.is_empty() && (state.trims_wanted || state.closing);
-            if !state.items.is_empty() || trims_due {
+            let space_due = state.space_wanted && !state.closing;
+            if !state.items.is_empty() || trims_due || space_due {
                 return true;
             }
             if state.closing {
@@ -156,7 +171,8 @@ impl Queue {
             items.extend(state.items.pop_front());
         }
         state.trims_wanted = false;
-        Turn { items, trims: std::mem::take(&mut state.trims) }
+        let space_wanted = std::mem::take(&mut state.space_wanted);
+        Turn { items, trims: std::mem::take(&mut state.trims), space_wanted }
     }
 
     /// Bytes queued, and those taken whose writing is not finished.

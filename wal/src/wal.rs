@@ -291,6 +291,13 @@ impl Wal {
         self.handle.shared.pool.shed();
     }
 
+    /// Gives up, soon, what the log can spare: for when the disk is full, and others need it. Removes spare files as
+    /// [`Wal::shrink_pool`] does, and writes old records again where that frees segments.
+    pub fn free_space(&self) {
+        self.shrink_pool();
+        self.handle.shared.queue.want_space();
+    }
+
     /// Bytes of all files of the log, spare ones included; without the one that is being taken back or removed.
     pub fn disk_bytes(&self) -> u64 {
         let shared = &self.handle.shared;

@@ -88,8 +88,11 @@ pub(crate) struct Writer {
     owed: HashMap<u32, u64>,
     /// The simulated power went off while a caller wrote.
     halted: bool,
-    /// Old records may keep more than they should: a segment was begun, or a batch refused for lack of space.
+    /// Old records may keep more than they should: a segment was begun, streams were trimmed, or a batch was refused for lack of
+    /// space.
     relocation_due: bool,
+    /// Others need the space that old records keep.
+    space_wanted: bool,
     /// Streams whose records cannot be read.
     immovable: BTreeSet<u64>,
 }
@@ -138,13 +141,14 @@ impl Writer {
             owed: HashMap::new(),
             halted: false,
             relocation_due: true,
+            space_wanted: false,
             immovable: BTreeSet::new(),
         }
     }
 
     /// Writes one batch for the caller who brings it.
     pub(crate) fn write_one(&mut self, item: Item) {
-        if self.turn(Turn { items: vec![item], trims: BTreeMap::new() }).is_err() {
+        if self.turn(Turn { items: vec![item], trims: BTreeMap::new(), space_wanted: false }).is_err() {
             self.halted = true;
             // The thread sees to the rest.
             self.shared.queue.close();
@@ -167,6 +171,7 @@ impl Writer {
     }
 
     fn turn(&mut self, turn: Turn) -> Result<(), Halt> {
+        self.space_wanted |= turn.space_wanted;
         self.write_trims(turn.trims)?;
         let mut items = turn.items.into_iter();
         while let Some(item) = items.next() {
@@ -188,12 +193,13 @@ impl Writer {
 
     /// Writes old records again at the end of the log where they keep too much of it. Nothing is under construction.
     fn relocate(&mut self) -> Result<(), Halt> {
-        if !std::mem::take(&mut self.relocation_due) {
+        let space_wanted = std::mem::take(&mut self.space_wanted);
+        if !std::mem::take(&mut self.relocation_due) && !space_wanted {
             return Ok(());
         }
         let config = &self.shared.config;
         // On a full disk whatever comes free lets writes go on.
-        let kept_bytes_max = if self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
+        let kept_bytes_max = if space_wanted || self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
         let limits = config.relocation(kept_bytes_max);
         let plan = plan_relocation(&self.shared.index.read(), limits, |stream| !self.immovable.contains(&stream));
         for stream in plan {
@@ -257,6 +263,9 @@ impl Writer {
         if let Err(error) = self.accept(&batch)? {
             tracing::warn!(%error, "trim marks wait for space in the log");
             self.shared.queue.return_trims(trims);
+        } else {
+            // What is left may be few old records before much that is free now.
+            self.relocation_due = true;
         }
         Ok(())
     }

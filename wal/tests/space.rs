@@ -211,6 +211,37 @@ fn old_records_are_moved_forward_beyond_the_bound() {
 }
 
 #[test]
+fn space_that_others_need_is_freed_by_moving_old_records() {
+    let config = WalConfig { kept_bytes_max: 1 << 30, ..config() };
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap();
+    put(&wal, 9, 1, b"may not be forgotten").unwrap();
+    churn(&wal, 2, 300);
+    assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
+    // Nothing is written and nothing trimmed any more.
+    wait_for("the log is small", || {
+        wal.free_space();
+        let bytes = wal.disk_bytes();
+        if bytes <= 8 * 4096 { Ok(()) } else { Err(format!("{bytes} bytes")) }
+    });
+    assert_eq!(read_all(&wal, 9).unwrap()[&1], b"may not be forgotten");
+}
+
+#[test]
+fn old_records_are_moved_once_others_are_trimmed() {
+    let config = WalConfig { kept_bytes_max: 8 * 4096, ..config() };
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap();
+    put(&wal, 9, 1, b"may not be forgotten").unwrap();
+    (1..=300).for_each(|seq| put(&wal, 1, seq, &[1; 300]).unwrap());
+    assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
+    wal.trim(StreamId(1), 300);
+    wait_for("the log is small", || {
+        let bytes = wal.disk_bytes();
+        if bytes <= (8 + 1 + 4 + 4) * 4096 { Ok(()) } else { Err(format!("{bytes} bytes")) }
+    });
+    assert_eq!(read_all(&wal, 9).unwrap()[&1], b"may not be forgotten");
+}
+
+#[test]
 fn a_full_disk_is_freed_by_moving_the_records_that_keep_it() {
     let (_memory, disk, wal) = ready_log();
     put(&wal, 9, 1, b"may not be forgotten").unwrap();
