@@ -54,7 +54,7 @@ async fn request(connection: &mut TcpStream) -> std::io::Result<()> {
 async fn a_client_without_tls_waited_out_its_time_to_say_that_the_cluster_speaks_tls() {
     let why = "this member speaks TLS, and the connection is plaintext: name a directory of credentials by --tls-dir";
     let address = listening(move |connection| async move {
-        let _ = turn_away(connection, &ErrorDetail::new(ErrorKind::Refused, why)).await;
+        let _ = turn_away(connection.into(), &ErrorDetail::new(ErrorKind::Refused, why)).await;
     })
     .await;
     for error in heard(&address).await {

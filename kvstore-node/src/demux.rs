@@ -3,8 +3,8 @@
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, route};
-use archon_proto::connection_limit::Entry;
 use archon_proto::guarded::Guarded;
+use archon_security::connection_limit::Entry;
 use archon_security::{Caller, Role};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;

@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     runtimes: Vec<Handle>,
 ) -> Result<(), tonic::transport::Error> {
     let end = services.end.clone();
-    let (shared, tasks) = (Arc::clone(&services.shared), services.tasks.clone());
+    let shared = Arc::clone(&services.shared);
     let streams = streams(&services);
     let routes = routes(services, &streams);
     // What is partly here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
@@ -93,7 +93,7 @@ pub(crate) async fn serve(
     }
     let incoming = Incoming::new(listener, Arc::clone(&shared.connection_limit), shared.config.transport.clone());
     tokio::select! {
-        () = accept(incoming, &shared, &tasks, ways) => {}
+        () = accept(incoming, &shared, ways) => {}
         () = end.cancelled() => {}
     }
     while let Some(ended) = servers.join_next().await {
@@ -104,11 +104,11 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread takes no more.
-async fn accept(mut incoming: Incoming, shared: &Shared, tasks: &TaskTracker, ways: Vec<mpsc::Sender<Accepted>>) {
+async fn accept(mut incoming: Incoming, shared: &Shared, ways: Vec<mpsc::Sender<Accepted>>) {
     let mut failures = AcceptFailures::default();
     for way in ways.iter().cycle() {
         let accepted = loop {
-            let accepted = incoming.next(tasks).await;
+            let accepted = incoming.next().await;
             match accepted.and_then(|(stream, entry)| Ok(Accepted { connection: stream.into_std()?, entry })) {
                 Ok(accepted) => break accepted,
                 Err(error) => {

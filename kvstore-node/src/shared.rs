@@ -15,8 +15,8 @@ use crate::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_member::Rows;
-use archon_proto::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_proto::convert::session::Member;
+use archon_security::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_session::{Clock, RelayStreams};
 use archon_types::{
     BootId, ClusterId, ErrorDetail, ErrorKind, GenerationKey, Incarnation, LeaseTiming, NodeId, OVER_SINCE, Over,

@@ -1,6 +1,6 @@
 //! Connections of gRPC that the limit of connections let in, and what those hear that did not.
 
-use crate::connection_limit::Entry;
+use archon_security::connection_limit::{CallerKind, Entry, Refusal};
 use archon_security::{Caller, Stream, UnreadResponses, UnreadWatch};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::transport::server::Connected;
 
 /// How long whoever is turned away may take to hear why.
 pub const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Connections that hear why they are turned away at the same time; more are only closed.
-pub const TURNED_AWAY_MAX: usize = 64;
+/// Delay before a caller without a place retries, in milliseconds.
+const RETRY_AFTER_MS: u64 = 1_000;
 /// How long whoever speaks HTTP/2 may take to ask for something, before it hears why nothing comes of it.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// What a client of HTTP/2 says first; frames follow.
@@ -26,14 +25,19 @@ const PREFACE_BYTES: usize = 24;
 #[derive(Debug)]
 pub struct Guarded {
     stream: Stream,
-    entry: Entry,
+    entry: Arc<Entry>,
     watch: UnreadWatch,
+}
+
+/// The answer to a caller without a place.
+pub fn no_place(refusal: &Refusal) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Overloaded, refusal.to_string()).with_retry_after_ms(RETRY_AFTER_MS)
 }
 
 impl Guarded {
     /// A connection that was let in.
     pub fn new(stream: Stream, entry: Entry) -> Self {
-        Self { stream, entry, watch: UnreadWatch::default() }
+        Self { stream, entry: Arc::new(entry), watch: UnreadWatch::default() }
     }
 }
 
@@ -44,6 +48,18 @@ pub struct Connection {
     pub caller: Caller,
     /// Its responses that the caller has not read.
     pub unread: Arc<UnreadResponses>,
+    /// Its place.
+    entry: Arc<Entry>,
+}
+
+impl Connection {
+    /// Gives the connection a client's place, unless its certificate has given it one already.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Overloaded`] if there is none.
+    pub fn identify(&self) -> Result<(), ErrorDetail> {
+        self.entry.identify(CallerKind::Client).map_err(|refusal| no_place(&refusal))
+    }
 }
 
 impl Connected for Guarded {
@@ -51,7 +67,7 @@ impl Connected for Guarded {
 
     fn connect_info(&self) -> Connection {
         let caller = self.entry.caller(self.stream.peer().cloned());
-        Connection { caller, unread: Arc::clone(self.watch.responses()) }
+        Connection { caller, unread: Arc::clone(self.watch.responses()), entry: Arc::clone(&self.entry) }
     }
 }
 
@@ -60,6 +76,9 @@ impl AsyncRead for Guarded {
         if self.watch.poll_stalled(context).is_ready() {
             tracing::debug!(from = %self.entry.from(), "a connection is closed: its peer does not read its responses");
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if self.entry.poll_shed(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         Pin::new(&mut self.stream).poll_read(context, into)
     }
@@ -95,7 +114,7 @@ impl AsyncWrite for Guarded {
 ///
 /// # Errors
 /// If it breaks before.
-pub async fn turn_away(mut stream: TcpStream, why: &ErrorDetail) -> io::Result<()> {
+pub async fn turn_away(mut stream: Stream, why: &ErrorDetail) -> io::Result<()> {
     // A client tells the reason to the requests that are under way; one that comes after hears only that the connection is closed.
     if let Ok(asked) = timeout(REQUEST_TIMEOUT, request(&mut stream)).await {
         asked?;
@@ -109,7 +128,7 @@ pub async fn turn_away(mut stream: TcpStream, why: &ErrorDetail) -> io::Result<(
 }
 
 /// Reads up to the first request, the head of a frame that opens a stream.
-async fn request(stream: &mut TcpStream) -> io::Result<()> {
+async fn request(stream: &mut Stream) -> io::Result<()> {
     const HEADERS: u8 = 1;
     let mut skipped = PREFACE_BYTES as u64;
     loop {
@@ -140,6 +159,7 @@ fn farewell(why: &ErrorDetail) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn whoever_is_turned_away_hears_why_only_once_it_has_asked_for_something() {
@@ -147,7 +167,7 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let why = ErrorDetail::new(ErrorKind::Overloaded, "full");
-        let turned = tokio::spawn(async move { turn_away(server, &why).await });
+        let turned = tokio::spawn(async move { turn_away(server.into(), &why).await });
         let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1];
         client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..]].concat()).await.unwrap();
         let mut said = [0; 30];

@@ -4,7 +4,6 @@
 //! field checked, and nothing further inside sees them.
 
 pub mod authority;
-pub mod connection_limit;
 pub mod convert;
 pub mod guarded;
 pub mod health;

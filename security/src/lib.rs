@@ -17,6 +17,7 @@ mod blocking;
 mod caller;
 mod certificate;
 mod complaints;
+pub mod connection_limit;
 mod credentials;
 mod dial;
 mod error;

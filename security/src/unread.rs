@@ -62,12 +62,14 @@ impl UnreadBudget {
         self.0.counts.lock().used
     }
 
-    /// Rejects a request before any work is done for it, if there is no room for even an empty response.
+    /// Rejects a request before any work is done for it, if a response of `bytes` would have no room: zero where the length
+    /// is not known yet.
     ///
     /// # Errors
     /// [`ErrorKind::Overloaded`].
-    pub fn check(&self, from: IpAddr) -> Result<(), ErrorDetail> {
-        self.0.fit(&self.0.counts.lock(), counted_address(from), OVERHEAD_BYTES)
+    pub fn check(&self, from: IpAddr, bytes: usize) -> Result<(), ErrorDetail> {
+        let bytes = bytes.saturating_add(OVERHEAD_BYTES);
+        self.0.fit(&self.0.counts.lock(), counted_address(from), bytes)
     }
 
     fn take(&self, from: IpAddr, bytes: usize) -> Result<BudgetShare, ErrorDetail> {
@@ -328,7 +330,7 @@ mod tests {
         (2..5).for_each(|from| held.extend((0..3).map_while(|_| hold(from, MIB).ok())));
         assert!(budget.used() <= 12 * MIB, "{}", budget.used());
         held.push(hold(9, MIB / 2).unwrap());
-        budget.check(at(9)).unwrap();
+        budget.check(at(9), 0).unwrap();
         held.clear();
         assert_eq!(budget.used(), 0);
         hold(1, 8 * MIB).expect("a single large response of an address that holds nothing");

@@ -7,7 +7,6 @@ pub mod stream;
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
 use archon_kvstore_node::{Node, NodeConfig};
-use archon_proto::connection_limit::ConnectionLimit;
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
@@ -18,6 +17,7 @@ use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
+use archon_security::connection_limit::ConnectionLimit;
 use archon_telemetry::flat;
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, KeyRange, Keys,

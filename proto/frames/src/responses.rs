@@ -75,7 +75,7 @@ where
         let path = request.uri().path();
         let ours = path.starts_with(self.responses.members_call);
         let budget = if ours { &self.responses.members } else { &self.responses.others }.clone();
-        if let Err(detail) = budget.check(connection.caller.from) {
+        if let Err(detail) = connection.identify().and_then(|()| budget.check(connection.caller.from, 0)) {
             return Box::pin(std::future::ready(Ok(status_of(&detail).into_http())));
         }
         let streamed = STREAMING.contains(&path);

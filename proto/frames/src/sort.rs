@@ -2,64 +2,46 @@
 
 use crate::ending::end_stream;
 use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, StreamKind, accept};
-use archon_proto::connection_limit::{ConnectionLimit, Entry, Refusal};
-use archon_proto::guarded::{Guarded, TURNED_AWAY_MAX, TURNED_AWAY_TIMEOUT};
+use archon_proto::guarded::{Guarded, TURNED_AWAY_TIMEOUT, no_place};
 use archon_proto::listen::ACCEPT_AGAIN;
+use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry, Refusal};
 use archon_security::{Caller, Protocol, Stream, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a connection may say nothing at all.
+/// How long a connection may say nothing at all, in plaintext and by TLS.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// After which time whoever was turned away is to come again, in milliseconds.
-const RETRY_AFTER_MS: u64 = 1_000;
+const TLS_SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// Connections of a listener, as far as its limit lets them in.
+/// Connections of a listener, with their places.
 #[derive(Debug)]
 pub struct Incoming {
     listener: TcpListener,
     connection_limit: Arc<ConnectionLimit>,
     transport: Transport,
-    hearing: Arc<Semaphore>,
 }
 
 impl Incoming {
     /// The connections of `listener`, by `transport`.
-    pub fn new(listener: TcpListener, connection_limit: Arc<ConnectionLimit>, transport: Transport) -> Self {
-        Self { listener, connection_limit, transport, hearing: Arc::new(Semaphore::new(TURNED_AWAY_MAX)) }
+    pub const fn new(listener: TcpListener, connection_limit: Arc<ConnectionLimit>, transport: Transport) -> Self {
+        Self { listener, connection_limit, transport }
     }
 
-    /// The next one that is let in, with its place. Those before it that are not hear why, in a task of `tasks` each. Dropping the
-    /// future loses nothing.
+    /// Returns the next connection with its place. Dropping the future loses nothing.
     ///
     /// # Errors
     /// What the system says; there may be others after it.
-    pub async fn next(&mut self, tasks: &TaskTracker) -> io::Result<(TcpStream, Entry)> {
-        loop {
-            let (stream, from) = self.listener.accept().await?;
-            match self.connection_limit.enter(from.ip()) {
-                Ok(entry) => {
-                    stream.set_nodelay(true)?;
-                    return Ok((stream, entry));
-                }
-                Err(refusal) => {
-                    // Beyond those that are told already, closing says it.
-                    if let Ok(permit) = Arc::clone(&self.hearing).try_acquire_owned() {
-                        tasks.spawn(async move {
-                            turn_away_in_its_words(stream, full(&refusal)).await;
-                            drop(permit);
-                        });
-                    }
-                }
-            }
-        }
+    pub async fn next(&mut self) -> io::Result<(TcpStream, Entry)> {
+        let (stream, from) = self.listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((stream, self.connection_limit.enter(from.ip())))
     }
 }
 
@@ -77,7 +59,7 @@ pub async fn sort<F: Future<Output = ()> + Send>(
     loop {
         let transport = incoming.transport.clone();
         let accepted = tokio::select! {
-            accepted = incoming.next(&tasks) => accepted,
+            accepted = incoming.next() => accepted,
             () = stop.cancelled() => return,
         };
         match accepted {
@@ -96,7 +78,7 @@ pub async fn sort<F: Future<Output = ()> + Send>(
 }
 
 /// Waits for what a connection begins with: one of gRPC is given to `grpc`, a stream to `serve`, with whoever opens it and may.
-/// `stop` ends what is waited for here, not what is served.
+/// `stop` ends what is waited for here, not what is served. So does a newer connection that gets the place of this one.
 pub async fn route<F: Future<Output = ()>>(
     connection: TcpStream,
     transport: &Transport,
@@ -106,28 +88,56 @@ pub async fn route<F: Future<Output = ()>>(
     partial: impl Fn(StreamKind) -> PartialBudget,
     serve: impl FnOnce(Caller, StreamKind, FrameReader, FrameWriter) -> F,
 ) {
-    match stop.run_until_cancelled(open(connection, transport, &entry)).await {
-        Some(Some((Protocol::Frames, stream))) => {
-            let caller = entry.caller(stream.peer().cloned());
-            // What a stream has under way it ends itself; a handshake is not waited for.
-            match stop.run_until_cancelled(accept(stream, partial)).await {
-                Some(Ok((kind, reader, writer))) => match kind.check(&caller) {
-                    Ok(()) => serve(caller, kind, reader, writer).await,
-                    Err(detail) => end_stream(Err(FrameError::Refused(detail)), writer).await,
-                },
-                Some(Err(error)) => tracing::debug!(%error, "a connection is no stream"),
-                None => {}
-            }
+    let opening = async {
+        tokio::select! {
+            opened = open(connection, transport, &entry) => opened,
+            () = entry.shed() => None,
+            () = stop.cancelled() => None,
         }
-        // Also what is neither: that is gRPC's to refuse. A server that has ended takes no more.
-        Some(Some((Protocol::Grpc, stream))) => drop(grpc.send(Ok(Guarded::new(stream, entry))).await),
-        Some(None) | None => {}
+    };
+    let Some((protocol, stream)) = opening.await else { return };
+    // A certificate identifies its caller. In plaintext a stream's handshake does, and the first request of gRPC.
+    let role = stream.peer().map(|peer| peer.role());
+    if let Some(Err(refusal)) = role.map(|role| entry.identify(CallerKind::of(role))) {
+        return turn_away(protocol, stream, no_place(&refusal)).await;
     }
+    if protocol == Protocol::Grpc {
+        // Also what is neither: that is gRPC's to refuse. A server that has ended takes no more.
+        return drop(grpc.send(Ok(Guarded::new(stream, entry))).await);
+    }
+    let caller = entry.caller(stream.peer().cloned());
+    // What a stream has under way it ends itself; a handshake is not waited for.
+    let accepted = async {
+        tokio::select! {
+            accepted = accept(stream, partial) => Some(accepted),
+            () = entry.shed() => None,
+            () = stop.cancelled() => None,
+        }
+    };
+    match accepted.await {
+        Some(Ok((kind, reader, writer))) => match admit(&entry, kind, &caller) {
+            Ok(()) => serve(caller, kind, reader, writer).await,
+            Err(detail) => end_stream(Err(FrameError::Refused(detail)), writer).await,
+        },
+        Some(Err(error)) => tracing::debug!(%error, "a connection is no stream"),
+        None => {}
+    }
+}
+
+/// Checks that a caller may open a stream, and that there is a place for it.
+fn admit(entry: &Entry, kind: StreamKind, caller: &Caller) -> Result<(), ErrorDetail> {
+    kind.check(caller)?;
+    let kind = match kind {
+        StreamKind::Exchange => CallerKind::Client,
+        StreamKind::Replicate | StreamKind::Beats => CallerKind::Member,
+    };
+    entry.identify(kind).map_err(|refusal: Refusal| no_place(&refusal))
 }
 
 /// What is spoken on a connection, once it is known who is there; nothing on one that came to nothing.
 async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Protocol, Stream)> {
-    let Ok(Ok(opening)) = timeout(SILENCE_MAX, Opening::of(&connection)).await else {
+    let silence_max = if transport.tls().is_some() { TLS_SILENCE_MAX } else { SILENCE_MAX };
+    let Ok(Ok(opening)) = timeout(silence_max, Opening::of(&connection)).await else {
         tracing::debug!("a connection said nothing");
         return None;
     };
@@ -136,6 +146,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
         (Transport::Plaintext { .. }, Opening::Tls | Opening::Other) => Some((Protocol::Grpc, connection.into())),
         (Transport::Tls(tls), Opening::Tls) => {
             let from = connection.peer_addr().ok();
+            sleep(entry.handshake_delay(Instant::now())).await;
             match tls.accept(connection).await {
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
                 Err(error) if error.is_refusal() => {
@@ -159,21 +170,24 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
     }
 }
 
-/// What they hear for whom there is no place.
-fn full(why: &Refusal) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::Overloaded, why.to_string()).with_retry_after_ms(RETRY_AFTER_MS)
+/// Sends the reason to a connection that is not served, and ends it.
+async fn turn_away(protocol: Protocol, stream: Stream, why: ErrorDetail) {
+    let ended = async {
+        // Whether it was heard is for the other side to know.
+        match protocol {
+            Protocol::Frames => drop(crate::turn_away(stream, why).await),
+            Protocol::Grpc => drop(archon_proto::guarded::turn_away(stream, &why).await),
+        }
+    };
+    let _ = timeout(TURNED_AWAY_TIMEOUT, ended).await;
 }
 
 /// Tells a connection that is not taken why, in the words of what it speaks, unless it says nothing itself. One that is to be encrypted
 /// is only closed: words in plaintext would mislead it.
 pub async fn turn_away_in_its_words(connection: TcpStream, why: ErrorDetail) {
-    let told = async {
-        // Whether it was heard is for the other side to know.
-        match Opening::of(&connection).await {
-            Ok(Opening::Frames) => drop(crate::turn_away(connection.into(), why).await),
-            Ok(Opening::Other) => drop(archon_proto::guarded::turn_away(connection, &why).await),
-            Ok(Opening::Tls) | Err(_) => {}
-        }
-    };
-    let _ = timeout(TURNED_AWAY_TIMEOUT, told).await;
+    match timeout(TURNED_AWAY_TIMEOUT, Opening::of(&connection)).await {
+        Ok(Ok(Opening::Frames)) => turn_away(Protocol::Frames, connection.into(), why).await,
+        Ok(Ok(Opening::Other)) => turn_away(Protocol::Grpc, connection.into(), why).await,
+        Ok(Ok(Opening::Tls) | Err(_)) | Err(_) => {}
+    }
 }

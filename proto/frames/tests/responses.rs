@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use archon_frames::BoundedResponses;
-use archon_proto::connection_limit::ConnectionLimit;
 use archon_proto::convert::error::detail_of;
 use archon_proto::guarded::Guarded;
 use archon_proto::v1::stats_client::StatsClient;
 use archon_proto::v1::stats_server::{Stats, StatsServer};
 use archon_proto::v1::{ReadStatsRequest, ReadStatsResponse};
 use archon_security::UnreadBudget;
+use archon_security::connection_limit::ConnectionLimit;
 use archon_types::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,7 +52,7 @@ async fn member() -> Member {
     let limit = Arc::clone(&connection_limit);
     let incoming = TcpListenerStream::new(listener).map(move |accepted| {
         let stream = accepted?;
-        let entry = limit.enter(stream.peer_addr()?.ip()).unwrap();
+        let entry = limit.enter(stream.peer_addr()?.ip());
         std::io::Result::Ok(Guarded::new(stream.into(), entry))
     });
     let server = Server::builder()

@@ -1,14 +1,16 @@
 //! Connections that are told apart, and those that find no place.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use archon_frames::{FrameError, Incoming, PartialBudget, StreamKind, connect, sort};
-use archon_proto::connection_limit::ConnectionLimit;
-use archon_proto::v1::table_client::TableClient;
-use archon_proto::v1::{Beats, GetTableRequest};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, connect, sort};
+use archon_proto::guarded::Guarded;
+use archon_proto::v1::Beats;
+use archon_security::connection_limit::ConnectionLimit;
 use archon_security::{Expected, Transport};
+use archon_types::ErrorKind;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -16,35 +18,82 @@ use tokio_util::task::TaskTracker;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-#[tokio::test]
-async fn whoever_finds_no_place_hears_why_and_whoever_comes_later_finds_one() {
+/// A listener in plaintext, whose streams stay until their peer leaves.
+struct Served {
+    address: String,
+    _of_grpc: mpsc::Receiver<io::Result<Guarded>>,
+    /// Streams that have begun.
+    begun: mpsc::Receiver<()>,
+}
+
+async fn serve(connection_limit: &Arc<ConnectionLimit>) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (connection_limit, tasks) = (ConnectionLimit::new(2), TaskTracker::new());
-    let mut incoming = Incoming::new(listener, Arc::clone(&connection_limit), Transport::default());
-    let first = TcpStream::connect(address).await.unwrap();
-    let taken = incoming.next(&tasks).await.unwrap();
-    assert_eq!(connection_limit.count(), 1);
-    let served = tokio::spawn(async move { incoming.next(&tasks).await });
-    let refused = async {
-        let mut client = TableClient::connect(format!("http://{address}")).await?;
-        client.get_table(GetTableRequest::default()).await.map_err(Box::<dyn std::error::Error + Send + Sync>::from)
+    let address = listener.local_addr().unwrap().to_string();
+    let (grpc, of_grpc) = mpsc::channel(4);
+    let incoming = Incoming::new(listener, Arc::clone(connection_limit), Transport::default());
+    let (begins, begun) = mpsc::channel(64);
+    let serve = move |_, _, mut reader: FrameReader, _writer: FrameWriter| {
+        let begins = begins.clone();
+        async move {
+            begins.send(()).await.unwrap();
+            let _ = reader.next::<Beats>().await;
+        }
     };
-    let error = refused.await.expect_err("one connection from an address is all that two leave");
-    let told = std::iter::successors(Some(&*error as &dyn std::error::Error), |error| error.source());
-    let told: Vec<String> = told.map(ToString::to_string).collect();
-    assert!(told.iter().any(|told| told.contains("the limit for one address")), "{told:?}");
-    let (mut reader, mut writer) =
-        connect(&Transport::default(), &address.to_string(), &Expected::Servers, StreamKind::Beats, 1_024, TIMEOUT)
-            .await
-            .unwrap();
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    tokio::spawn(sort(incoming, grpc, PartialBudget::new(1 << 20), tasks, stop, |_| {}, serve));
+    Served { address, _of_grpc: of_grpc, begun }
+}
+
+async fn stream(address: &str) -> (FrameReader, FrameWriter) {
+    let (transport, expected) = (Transport::default(), Expected::Servers);
+    let connected = connect(&transport, address, &expected, StreamKind::Exchange, 1_024, TIMEOUT);
+    let (reader, mut writer) = connected.await.unwrap();
     writer.flush().await.unwrap();
-    let FrameError::Refused(why) = reader.next::<Beats>().await.unwrap_err() else { panic!("no word") };
-    assert!(why.message.contains("the limit for one address"), "{why}");
+    (reader, writer)
+}
+
+async fn condition(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(tokio::time::timeout(TIMEOUT, waiting).await.is_ok(), "{what}");
+}
+
+#[tokio::test]
+async fn stream_beyond_the_limit_is_told_that_the_member_is_busy() {
+    // Four places of anonymous connections, ten of clients; one address can have eight of these.
+    let connection_limit = ConnectionLimit::new(16);
+    let mut served = serve(&connection_limit).await;
+    let address = served.address.clone();
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(stream(&address).await);
+        served.begun.recv().await.unwrap();
+    }
+    let (mut reader, _writer) = stream(&address).await;
+    let FrameError::Refused(why) = reader.next::<Beats>().await.unwrap_err() else { panic!("no answer") };
+    assert!(why.kind == ErrorKind::Overloaded && why.message.contains("the limit for one address"), "{why}");
     assert!(connection_limit.refused() > 0);
-    drop((first, taken));
-    let _second = TcpStream::connect(address).await.unwrap();
-    assert!(served.await.unwrap().is_ok());
+    drop(held);
+    condition("the places are given back", || connection_limit.count() == 0).await;
+}
+
+#[tokio::test]
+async fn silent_connections_lose_their_places_to_a_caller() {
+    let connection_limit = ConnectionLimit::new(4);
+    let mut served = serve(&connection_limit).await;
+    let address = served.address.clone();
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(&address).await.unwrap());
+    }
+    condition("all but one are closed", || connection_limit.refused() == 19).await;
+    let _stream = stream(&address).await;
+    served.begun.recv().await.unwrap();
+    assert_eq!((connection_limit.refused(), connection_limit.count()), (20, 1));
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "the oldest one is closed");
 }
 
 #[tokio::test]
