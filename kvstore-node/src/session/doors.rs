@@ -101,8 +101,8 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
         Ok(Err(FrameError::Connect { source, .. })) if source.kind() == io::ErrorKind::TimedOut => {
             Err(DoorFailure::Silent)
         }
-        // It has more to do than it can, and says so: that is an answer, and no other node would have less to do.
-        Ok(Err(FrameError::Refused(detail))) if detail.kind == ErrorKind::Overloaded => Ok(()),
+        // It has more to do than it can: that is an answer, and no other node would have less to do.
+        Ok(Err(error)) if is_busy(&error) => Ok(()),
         Ok(Err(error)) => {
             tracing::debug!(%error, node = node.name, "a door is shut");
             Err(DoorFailure::Refused)
@@ -110,6 +110,23 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
         Ok(Ok(())) => Ok(()),
     };
     Knock { node: node.id, incarnation: node.incarnation, began, ended: shared.clock.now(), outcome }
+}
+
+/// Returns whether a node is busy rather than unreachable: it answers so, or it accepts the connection and closes it. A
+/// full node does that during the TLS handshake, since it has no words before. A port without a process refuses instead.
+fn is_busy(error: &FrameError) -> bool {
+    match error {
+        FrameError::Refused(detail) => detail.kind == ErrorKind::Overloaded,
+        FrameError::Closed => true,
+        FrameError::Connect { source: error, .. } | FrameError::Io(error) => matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+        ),
+        _ => false,
+    }
 }
 
 /// Connects as a client does, and waits for the answer of the shards.
@@ -123,4 +140,40 @@ async fn ask(shared: &Shared, life: &Life, node: &Node, within: Duration) -> Res
     writer.flush_within(within, within).await?;
     while reader.next::<v1::ReplyBatch>().await?.pong != ping {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_security::Transport;
+    use tokio::net::TcpListener;
+
+    async fn probed(address: String) -> FrameError {
+        let (transport, expected) = (Transport::default(), Expected::Servers);
+        let timeout = Duration::from_secs(5);
+        let connected = connect(&transport, &address, &expected, StreamKind::Exchange, 1_024, timeout).await;
+        match connected {
+            Ok((mut reader, mut writer)) => match writer.flush().await {
+                Ok(()) => reader.next::<v1::ReplyBatch>().await.unwrap_err(),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        }
+    }
+
+    #[tokio::test]
+    async fn full_node_is_busy_and_a_closed_port_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let closing = tokio::spawn(async move {
+            drop(listener.accept().await.unwrap());
+            listener
+        });
+        let error = probed(address.clone()).await;
+        assert!(is_busy(&error), "{error:?}");
+        drop(closing.await.unwrap());
+        let error = probed(address).await;
+        assert!(!is_busy(&error), "{error:?}");
+        assert!(!is_busy(&FrameError::Silent(Duration::from_secs(1))));
+    }
 }
