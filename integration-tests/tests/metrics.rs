@@ -140,17 +140,9 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
         assert_eq!(send("\u{1}\u{2}\u{3}\r\n\r\n").status, 400, "{member}");
 
         let idle: Vec<TcpStream> =
-            (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).expect("a connection")).collect();
-        let (refused, _) = wait_for("too many connections to be refused", TIMEOUT, || {
-            let answer = get(&cluster, member, "/livez");
-            if answer.status == 503 { Ok(answer) } else { Err(format!("{answer:?}")) }
-        });
-        assert!(refused.body.contains("connections already"), "{member}: {refused:?}");
+            (0..4 * CONNECTIONS_MAX).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+        assert_eq!(get(&cluster, member, "/livez").status, 200, "{member}: silent connections make way");
         drop(idle);
-        wait_for("places to be given back", TIMEOUT, || {
-            let answer = get(&cluster, member, "/livez");
-            check(answer.status == 200, || format!("{answer:?}"))
-        });
         assert_eq!(get(&cluster, member, "/readyz").status, 200, "{member}");
     }
     assert_eq!(cluster.archon(&["kv", "put", "after", "all"]).code, 0);

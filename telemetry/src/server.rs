@@ -1,9 +1,10 @@
-//! A listener of its own for those who scrape and probe: HTTP, `GET` only, few connections, each for one request and a few
-//! seconds. It is not on the port of the cluster nor on the threads that serve it, so neither can keep the other from
-//! answering.
+//! Metrics server: a listener of its own for scrapes and probes. HTTP, `GET` only, few connections, each for one request and a few
+//! seconds. Places are shared as on other listeners: a connection without a whole head makes way for a newer one. It is not on the
+//! port of the cluster nor on the threads that serve it, so neither can keep the other from answering.
 
 use crate::exposition::{Format, render};
 use crate::source::Source;
+use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -22,16 +23,18 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Connections that are served at once; as many more are told that there are too many, and others closed.
-pub const CONNECTIONS_MAX: usize = 16;
+/// Connections at once. A quarter of them can be without a whole head, and an eighth is reserved for this machine.
+pub const CONNECTIONS_MAX: usize = 32;
+/// Requests of one address at once, and as many connections of it without a whole head.
+const ADDRESS_MAX: usize = 4;
+/// How long a connection may take until its head is whole.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection may take, from its begin to the end of its answer.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a request's head.
 pub const HEADER_BYTES_MAX: usize = 8 * 1024;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
-/// How long somebody who is turned away may take to hear it.
-const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it waits after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// How long what is under way may take when the server closes.
@@ -93,61 +96,51 @@ struct Shared {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTracker, end: CancellationToken) {
-    let served = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let turned_away = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connection_limit = ConnectionLimit::with_address_max(CONNECTIONS_MAX, ADDRESS_MAX, Arc::default());
     loop {
         let accepted = tokio::select! {
             () = end.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, entry) = match accepted {
+            Ok((stream, from)) => (stream, connection_limit.enter(from.ip())),
             Err(error) => {
                 tracing::debug!(%error, "a connection to the metrics server could not be accepted");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             }
         };
-        let (permit, shared, timeout) = match Arc::clone(&served).try_acquire_owned() {
-            Ok(permit) => (permit, Some(Arc::clone(&shared)), TIMEOUT),
-            Err(_) => match Arc::clone(&turned_away).try_acquire_owned() {
-                Ok(permit) => (permit, None, TURNED_AWAY_TIMEOUT),
-                // Beyond those that are told already, closing says it.
-                Err(_) => continue,
-            },
-        };
-        let end = end.clone();
+        let (shared, end, entry) = (Arc::clone(&shared), end.clone(), Arc::new(entry));
         connections.spawn(async move {
             tokio::select! {
                 () = end.cancelled() => {}
-                served = tokio::time::timeout(timeout, serve(stream, shared)) => match served {
+                () = entry.shed() => tracing::debug!("a connection of the metrics server made way for a newer one"),
+                served = tokio::time::timeout(TIMEOUT, serve(stream, shared, Arc::clone(&entry))) => match served {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::debug!(%error, "a request to the metrics server failed"),
                     Err(_) => tracing::debug!("a request to the metrics server took too long"),
                 },
             }
-            drop(permit);
         });
     }
 }
 
-/// Serves one request; without `shared` it says that there is none.
-async fn serve(stream: TcpStream, shared: Option<Arc<Shared>>) -> hyper::Result<()> {
+/// Serves one request.
+async fn serve(stream: TcpStream, shared: Arc<Shared>, entry: Arc<Entry>) -> hyper::Result<()> {
     let service = service_fn(move |request| {
-        let shared = shared.clone();
+        let (shared, entry) = (Arc::clone(&shared), Arc::clone(&entry));
         async move {
-            Ok::<_, Infallible>(match shared {
-                Some(shared) => answer(&request, shared).await,
-                None => plain(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    format!("there are {CONNECTIONS_MAX} connections already, which is the limit; try again\n"),
-                ),
+            // Probes of this machine do not compete with scrapes.
+            let kind = if entry.from().is_loopback() { CallerKind::Member } else { CallerKind::Client };
+            Ok::<_, Infallible>(match entry.identify(kind) {
+                Ok(()) => answer(&request, shared).await,
+                Err(refusal) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n")),
             })
         }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(TIMEOUT)
+        .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)

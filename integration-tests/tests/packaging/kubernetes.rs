@@ -207,6 +207,12 @@ fn pods_keep_their_data_and_may_do_nothing_else() {
     let told =
         |setting: &str| members.iter().map(|member| port(member.wants(setting)).into()).collect::<BTreeSet<u64>>();
     assert_eq!((ports(0), ports(1)), (told("listen"), told("metrics-listen")));
+    // A port that every pod reaches is one on which every pod can disturb liveness probes.
+    let scrapers = json!([{
+        "namespaceSelector": {},
+        "podSelector": {"matchLabels": {"archon.metrics": "true"}},
+    }]);
+    assert_eq!(policy["spec"]["ingress"][1]["from"], scrapers);
 }
 
 #[test]
