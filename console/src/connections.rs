@@ -1,27 +1,40 @@
-//! Connections of a console: bounded in number and in time.
+//! Connections of a console: bounded in number, in time, and in responses that are not read.
 
 use crate::api;
 use crate::console::Cluster;
+use crate::error::ApiError;
 use crate::in_plaintext;
-use archon_client::Transport;
-use archon_security::{Caller, Stream, counted_address};
+use archon_client::{ErrorKind, Transport};
+use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry};
+use archon_security::{Caller, ResponseSlices, Role, Stream, UnreadBudget, UnreadResponses, UnreadWatch};
 use axum::Router;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use hyper::body::Incoming;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-/// Connections at once. A browser opens up to six without TLS.
+/// Connections at once, half of them of one address. A browser opens up to six without TLS.
 const CONNECTIONS_MAX: usize = 256;
+/// Bytes of responses that are not read; they are in the memory of a coordinator.
+const UNREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes that HTTP/1 buffers of a connection in either direction.
+const BUFFER_BYTES_MAX: usize = 128 * 1024;
 /// How long a connection may take to ask for something, and a head to come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests at once on one connection of HTTP/2.
@@ -39,32 +52,23 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the console cannot be served"),
     };
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let router = api::router(Arc::clone(&cluster), stop.clone());
+    let places = ConnectionLimit::noting(CONNECTIONS_MAX, Arc::clone(&cluster.config.refusals));
+    let served = Served {
+        router: api::router(Arc::clone(&cluster), stop.clone()),
+        transport: cluster.config.transport.clone(),
+        budget: UnreadBudget::new(UNREAD_BYTES_MAX),
+        stop: stop.clone(),
+    };
     let tasks = TaskTracker::new();
     loop {
-        // Whoever finds no place waits in the system's queue.
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
         match accepted {
             Ok((connection, from)) => {
-                let from = from.ip().to_canonical();
-                let caller = Caller::new(counted_address(from), from, None, Arc::clone(&cluster.config.refusals));
-                let (transport, router, stop) = (cluster.config.transport.clone(), router.clone(), stop.clone());
-                tasks.spawn(async move {
-                    if let Some(Some((stream, caller))) =
-                        stop.run_until_cancelled(open(connection, &transport, caller)).await
-                    {
-                        answer(stream, caller, router, stop).await;
-                    }
-                    drop(place);
-                });
+                let (served, entry) = (served.clone(), places.enter(from.ip()));
+                tasks.spawn(served.serve(connection, entry));
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection to the console could not be accepted");
@@ -78,71 +82,194 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
     }
 }
 
-/// Who is there, if that is somebody whom the cluster's authority vouches for.
-async fn open(connection: TcpStream, transport: &Transport, mut caller: Caller) -> Option<(Stream, Caller)> {
+/// What serves connections.
+#[derive(Clone)]
+struct Served {
+    router: Router,
+    transport: Transport,
+    budget: UnreadBudget,
+    stop: CancellationToken,
+}
+
+impl Served {
+    async fn serve(self, connection: TcpStream, entry: Entry) {
+        let opened = tokio::select! {
+            opened = open(connection, &self.transport, &entry) => opened,
+            () = entry.shed() => None,
+            () = self.stop.cancelled() => None,
+        };
+        if let Some((stream, caller)) = opened {
+            self.answer(stream, caller, entry).await;
+        }
+    }
+}
+
+/// Returns the stream and its caller, if the cluster's authority vouches for the caller.
+async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Stream, Caller)> {
     let _ = connection.set_nodelay(true);
     let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_TIMEOUT));
-    let Some(tls) = transport.tls() else { return Some((connection.into(), caller)) };
+    let Some(tls) = transport.tls() else { return Some((connection.into(), entry.caller(None))) };
     if in_plaintext::begins(&connection).await {
         in_plaintext::turn_away(connection).await;
         return None;
     }
+    sleep(entry.handshake_delay(Instant::now())).await;
     match tls.accept(connection).await {
         Ok(stream) => {
-            caller.identity = stream.peer().cloned();
+            let caller = entry.caller(stream.peer().cloned());
             Some((stream, caller))
         }
         Err(error) if error.is_refusal() => {
             // Nobody is told but those who watch: the other side has heard why from its own library.
-            caller.identity = error.refused().cloned().map(Arc::new);
+            let caller = entry.caller(error.refused().cloned().map(Arc::new));
             let _ = caller.refused("a connection to the console", None, error.to_string());
             None
         }
         Err(error) => {
-            tracing::debug!(from = %caller.from, %error, "a connection to the console came to nothing");
+            tracing::debug!(from = %entry.from(), %error, "a connection to the console came to nothing");
             None
         }
     }
 }
 
-/// Whether a connection has asked for anything.
-#[derive(Default)]
-struct Asked(AtomicBool);
+/// The requests of one connection.
+struct Requests {
+    router: Router,
+    caller: Caller,
+    entry: Entry,
+    budget: UnreadBudget,
+    unread: Arc<UnreadResponses>,
+    /// The connection has asked for something.
+    asked: AtomicBool,
+}
 
-async fn answer(stream: Stream, caller: Caller, router: Router, stop: CancellationToken) {
-    let asked = Arc::<Asked>::default();
-    let noted = Arc::clone(&asked);
-    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        noted.0.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(caller.clone());
-        router.clone().call(request)
-    });
-    let mut server = Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    server
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .keep_alive_interval(Some(HEAD_TIMEOUT))
-        .keep_alive_timeout(HEAD_TIMEOUT);
-    let connection = server.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let silent = async {
-        sleep(HEAD_TIMEOUT).await;
-        // One that has asked for something is bounded by what it asked for.
-        if asked.0.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
+impl Requests {
+    async fn answer(&self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
+        self.asked.store(true, Ordering::Relaxed);
+        let from = self.caller.from;
+        if let Err(refused) = self.identify().and_then(|()| self.check_room(0)) {
+            return Ok(refused.into_response());
         }
-    };
-    let served = tokio::select! {
-        served = connection.as_mut() => served,
-        () = silent => return tracing::debug!("a connection of the console asks for nothing"),
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        request.extensions_mut().insert(self.caller.clone());
+        let response = self.router.clone().call(request).await?;
+        // A body of known length is refused before its head is sent.
+        if let Err(refused) = self.check_room(response.body().size_hint().lower()) {
+            return Ok(refused.into_response());
         }
-    };
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection of the console broke");
+        let kind = response.headers().get(CONTENT_TYPE);
+        let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let (unread, budget) = (Arc::clone(&self.unread), self.budget.clone());
+        Ok(response.map(|body| Body::new(CountedBody { body, unread, budget, from, streamed, slices: None })))
+    }
+
+    /// Gives the connection a place of its own. Participants can ask for nothing here, and remain anonymous.
+    fn identify(&self) -> Result<(), ApiError> {
+        let kind = match self.caller.identity.as_deref().map(archon_security::Identity::role) {
+            Some(Role::Participant) => return Ok(()),
+            Some(role) => CallerKind::of(role),
+            None => CallerKind::Client,
+        };
+        self.entry.identify(kind).map_err(|refusal| ApiError::new(ErrorKind::Overloaded, refusal.to_string()))
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<(), ApiError> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.budget
+            .check(self.caller.from, bytes)
+            .map_err(|detail| ApiError::new(ErrorKind::Overloaded, detail.message))
+    }
+}
+
+impl Served {
+    async fn answer(self, stream: Stream, caller: Caller, entry: Entry) {
+        let mut watch = UnreadWatch::default();
+        let unread = Arc::clone(watch.responses());
+        let Self { router, budget, stop, .. } = self;
+        let requests = Arc::new(Requests { router, caller, entry, budget, unread, asked: AtomicBool::new(false) });
+        let answering = Arc::clone(&requests);
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let requests = Arc::clone(&answering);
+            async move { requests.answer(request).await }
+        });
+        let mut server = Builder::new(TokioExecutor::new());
+        server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER_BYTES_MAX);
+        server
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .keep_alive_interval(Some(HEAD_TIMEOUT))
+            .keep_alive_timeout(HEAD_TIMEOUT);
+        let connection = server.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let silent = async {
+            sleep(HEAD_TIMEOUT).await;
+            // One that has asked for something is bounded by what it asked for.
+            if requests.asked.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        };
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = silent => return tracing::debug!("a connection of the console asks for nothing"),
+            () = requests.entry.shed() => return tracing::debug!("a connection of the console made way for a newer one"),
+            () = poll_fn(|context| watch.poll_stalled(context)) => {
+                return tracing::debug!("a connection of the console does not read its responses");
+            }
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(%error, "a connection of the console broke");
+        }
+    }
+}
+
+/// The body of a response, counted until the caller has read it. It breaks off if the budget has no room for a part of it.
+struct CountedBody {
+    body: Body,
+    unread: Arc<UnreadResponses>,
+    budget: UnreadBudget,
+    from: std::net::IpAddr,
+    streamed: bool,
+    slices: Option<ResponseSlices>,
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        loop {
+            if let Some(slice) = self.slices.as_mut().and_then(Iterator::next) {
+                return Poll::Ready(Some(Ok(Frame::data(slice))));
+            }
+            self.slices = None;
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                ended => return Poll::Ready(ended),
+            };
+            match frame.into_data() {
+                Ok(part) if part.is_empty() => {}
+                Ok(part) => match self.unread.hold(&self.budget, self.from, part, self.streamed) {
+                    Ok(slices) => self.slices = Some(slices),
+                    Err(detail) => return Poll::Ready(Some(Err(axum::Error::new(detail)))),
+                },
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.slices.as_ref().is_none_or(ResponseSlices::is_empty) && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // HTTP/1 asks for the length before the first part is taken.
+        if self.slices.is_none() { self.body.size_hint() } else { SizeHint::default() }
     }
 }

@@ -56,12 +56,14 @@ pub(crate) async fn list(asker: Asker, Query(filter): Query<AccessFilter>) -> Re
     Ok(Json(asker.reader("ListAccess")?.access(filter.client.as_deref(), filter.table.as_deref()).await?))
 }
 
-pub(crate) async fn grant(asker: Asker, Body(change): Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
-    let (admin, right) = (asker.admin("SetAccess")?, change.check()?);
+pub(crate) async fn grant(asker: Asker, body: Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
+    let (admin, change) = (asker.admin("SetAccess")?, body.read().await?);
+    let right = change.check()?;
     Ok(Json(admin.grant(right, change.client.as_deref(), change.table.as_deref()).await?))
 }
 
-pub(crate) async fn revoke(asker: Asker, Body(change): Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
-    let (admin, right) = (asker.admin("SetAccess")?, change.check()?);
+pub(crate) async fn revoke(asker: Asker, body: Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
+    let (admin, change) = (asker.admin("SetAccess")?, body.read().await?);
+    let right = change.check()?;
     Ok(Json(admin.revoke(right, change.client.as_deref(), change.table.as_deref()).await?))
 }

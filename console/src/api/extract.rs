@@ -1,17 +1,178 @@
 //! What is taken from a request: as axum takes it, with errors as this interface says them.
+//!
+//! A handler reads the body itself, after it has checked the caller's role: a caller without the role reserves nothing.
 
-use super::{BODY_BYTES_MAX, BODY_TIMEOUT, Shared};
+use super::Shared;
 use crate::error::ApiError;
 use archon_client::ErrorKind;
-use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
+use archon_security::Caller;
+use axum::body::{Body as RawBody, to_bytes};
+use axum::extract::FromRequestParts;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Most bytes of a body: a plan of many thousand moves, and more than a value may have.
+const LARGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes of other bodies.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of all large bodies, and of all small ones: neither waits for the other. One address can use half of each.
+const LARGE_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+const SMALL_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+const ADDRESS_PART: usize = 2;
+/// How long a body may take to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Room for bodies, of all callers and of each address.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyRoom {
+    large: Arc<Room>,
+    small: Arc<Room>,
+}
+
+impl Default for BodyRoom {
+    fn default() -> Self {
+        let room = |bytes_max, all_bytes_max: usize| {
+            Arc::new(Room {
+                bytes_max,
+                address_bytes_max: all_bytes_max / ADDRESS_PART,
+                all: Arc::new(Semaphore::new(all_bytes_max)),
+                addresses: Mutex::default(),
+            })
+        };
+        Self {
+            large: room(LARGE_BYTES_MAX, LARGE_BODIES_BYTES_MAX),
+            small: room(SMALL_BYTES_MAX, SMALL_BODIES_BYTES_MAX),
+        }
+    }
+}
+
+/// Room for bodies of up to `bytes_max` bytes.
+#[derive(Debug)]
+struct Room {
+    bytes_max: usize,
+    address_bytes_max: usize,
+    all: Arc<Semaphore>,
+    /// Addresses with bodies that are held or waited for.
+    addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+impl Room {
+    /// Waits for room for a body of `length` bytes, within the part of its address first.
+    async fn take(&self, from: IpAddr, length: Option<usize>) -> Option<BodyShare> {
+        let weight = length.map_or(self.bytes_max, |length| length.min(self.bytes_max));
+        let weight = u32::try_from(weight).unwrap_or(u32::MAX);
+        let address = {
+            let mut addresses = self.addresses.lock();
+            addresses.retain(|_, address| Arc::strong_count(address) > 1);
+            let create = || Arc::new(Semaphore::new(self.address_bytes_max));
+            Arc::clone(addresses.entry(from).or_insert_with(create))
+        };
+        let of_address = address.acquire_many_owned(weight).await.ok()?;
+        let of_all = Arc::clone(&self.all).acquire_many_owned(weight).await.ok()?;
+        Some(BodyShare { _of_address: of_address, _of_all: of_all })
+    }
+}
+
+/// The room that a body takes.
+#[derive(Debug)]
+struct BodyShare {
+    _of_address: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+/// The body of a request that was not read yet, and the room that it takes once it is, until the request is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct UnreadBody(Arc<Mutex<BodyState>>);
+
+#[derive(Debug)]
+struct BodyState {
+    unread: Option<RawBody>,
+    share: Option<BodyShare>,
+}
+
+impl UnreadBody {
+    /// Keeps a body for the handler.
+    pub(crate) fn new(body: RawBody) -> Self {
+        Self(Arc::new(Mutex::new(BodyState { unread: Some(body), share: None })))
+    }
+
+    async fn read(&self, room: &Room, from: IpAddr, length: Option<usize>) -> Result<Bytes, ApiError> {
+        let unread = self.0.lock().unread.take();
+        let reading = async {
+            let share = room.take(from, length).await;
+            self.0.lock().share = share;
+            to_bytes(unread.unwrap_or_default(), room.bytes_max).await
+        };
+        let late =
+            |_| ApiError::new(ErrorKind::Overloaded, "the body did not come in time, or others leave no room for it");
+        let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)?;
+        read.map_err(|error| {
+            let why = format!("the body cannot be read, or is longer than {} bytes: {error}", room.bytes_max);
+            ApiError::new(ErrorKind::InvalidArgument, why).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+        })
+    }
+
+    /// Reads what the handler left: over HTTP/2 an answer that comes before the body was sent is taken for a break. Then gives
+    /// the room back.
+    pub(crate) async fn skip(self) {
+        let unread = self.0.lock().unread.take();
+        let Some(body) = unread else { return };
+        let mut body = body.into_data_stream();
+        let mut left = LARGE_BYTES_MAX;
+        let skipping = async {
+            while let Some(Ok(part)) = body.next().await
+                && left > 0
+            {
+                left = left.saturating_sub(part.len());
+            }
+        };
+        let _ = tokio::time::timeout(BODY_TIMEOUT, skipping).await;
+    }
+}
+
+/// A body that the handler reads.
+#[derive(Clone, Debug)]
+struct Readable {
+    unread: Option<UnreadBody>,
+    room: BodyRoom,
+    from: IpAddr,
+    length: Option<usize>,
+    headers: HeaderMap,
+}
+
+impl Readable {
+    fn of(parts: &Parts, shared: &Shared) -> Self {
+        let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let (unread, headers) = (parts.extensions.get::<UnreadBody>().cloned(), parts.headers.clone());
+        let from = parts.extensions.get::<Caller>().map_or(Caller::NOBODY.from, |caller| caller.from);
+        Self { unread, room: shared.bodies.clone(), from, length, headers }
+    }
+
+    async fn read(&self, large: bool) -> Result<Bytes, ApiError> {
+        // A body that says it is short does not wait for long ones.
+        let short = self.length.is_some_and(|length| length <= SMALL_BYTES_MAX);
+        let room = if large && !short { &self.room.large } else { &self.room.small };
+        match &self.unread {
+            Some(unread) => unread.read(room, self.from, self.length).await,
+            None => Ok(Bytes::new()),
+        }
+    }
+}
 
 /// The body, in JSON.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct Body<T>(Readable, PhantomData<fn() -> T>);
 
 /// What stands after the question mark.
 pub(crate) struct Query<T>(pub(crate) T);
@@ -20,47 +181,63 @@ pub(crate) struct Query<T>(pub(crate) T);
 pub(crate) struct Path<T>(pub(crate) T);
 
 /// The body, as it is.
-pub(crate) struct Octets(pub(crate) Bytes);
+pub(crate) struct Octets(Readable);
 
-impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
-    type Rejection = ApiError;
+impl Octets {
+    /// Reads the body. The role of the caller is checked before.
+    ///
+    /// # Errors
+    /// If it is too long, or does not come in time.
+    pub(crate) async fn read(self) -> Result<Bytes, ApiError> {
+        self.0.read(true).await
+    }
+}
 
-    async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
-        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+impl<T: DeserializeOwned> Body<T> {
+    /// Reads the body, of 64 KiB at most. The role of the caller is checked before.
+    ///
+    /// # Errors
+    /// If it is too long, does not come in time, or is not JSON of this type.
+    pub(crate) async fn read(self) -> Result<T, ApiError> {
+        self.read_as(false).await
+    }
+
+    /// Does the same for a list, which may have 8 MiB.
+    ///
+    /// # Errors
+    /// As [`Body::read`].
+    pub(crate) async fn read_large(self) -> Result<T, ApiError> {
+        self.read_as(true).await
+    }
+
+    async fn read_as(self, large: bool) -> Result<T, ApiError> {
+        let kind = self.0.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let json = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
-        // Also one that is refused is read: over HTTP/2 an answer that comes before it was sent is taken for a break.
-        let Octets(body) = Octets::from_request(request, shared).await?;
         let refused = |why: String, status| Err(ApiError::new(ErrorKind::InvalidArgument, why).with_status(status));
         if !json {
             let why = "say what the body is: `content-type: application/json`";
             return refused(why.to_owned(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
-        match axum::Json::from_bytes(&body) {
-            Ok(axum::Json(body)) => Ok(Self(body)),
+        match axum::Json::from_bytes(&self.0.read(large).await?) {
+            Ok(axum::Json(body)) => Ok(body),
             Err(rejected) => refused(rejected.body_text(), rejected.status()),
         }
     }
 }
 
-impl FromRequest<Shared> for Octets {
-    type Rejection = ApiError;
+impl<T> FromRequestParts<Shared> for Body<T> {
+    type Rejection = Infallible;
 
-    async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
-        // Within the room that all bodies have together, and in time: they lie in the memory of a coordinator.
-        let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let weight = length.map_or(BODY_BYTES_MAX, |length: usize| length.min(BODY_BYTES_MAX));
-        let reading = async {
-            let room = shared.bodies.acquire_many(u32::try_from(weight).unwrap_or(u32::MAX)).await;
-            let taken = Bytes::from_request(request, shared).await;
-            drop(room);
-            taken
-        };
-        let late =
-            |_| ApiError::new(ErrorKind::Overloaded, "the body did not come in time, or others leave no room for it");
-        let taken = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)?;
-        taken.map(Self).map_err(|rejected| {
-            ApiError::new(ErrorKind::InvalidArgument, rejected.body_text()).with_status(rejected.status())
-        })
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
+        Ok(Self(Readable::of(parts, shared), PhantomData))
+    }
+}
+
+impl FromRequestParts<Shared> for Octets {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
+        Ok(Self(Readable::of(parts, shared)))
     }
 }
 

@@ -16,28 +16,19 @@ mod tables;
 use crate::console::Cluster;
 use crate::{feed, guard, page};
 use archon_client::trace;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use futures::StreamExt as _;
+use extract::{BodyRoom, UnreadBody};
 use operations::Operations;
 pub(crate) use rebalance::MOVES_MAX;
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-
-/// Most bytes of a body: a plan of many thousand moves, and more than a value may have.
-const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most bytes of all bodies that are being read.
-const BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long a body may take to come.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What all requests of a console share.
 #[derive(Clone, Debug)]
@@ -45,8 +36,8 @@ pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
     /// The console ends.
     pub(crate) stop: CancellationToken,
-    /// Bytes that bodies may still take.
-    bodies: Arc<Semaphore>,
+    /// Room for bodies.
+    bodies: BodyRoom,
 }
 
 impl Shared {
@@ -58,15 +49,12 @@ impl Shared {
 
 /// Everything that a console answers.
 pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
-    let shared = Shared { cluster, stop, bodies: Arc::new(Semaphore::new(BODIES_BYTES_MAX)) };
+    let shared = Shared { cluster, stop, bodies: BodyRoom::default() };
     let (operations, description) = operations().into_parts();
     let described = move || async move { Json(description) };
     let api = operations.route("/api/v1/openapi.json", get(described)).route("/api/v1/feed", get(feed::serve));
     let all = api.merge(page::router()).fallback(unknown).method_not_allowed_fallback(other_method);
-    all.layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(shared.clone(), check_origin))
-        .layer(from_fn(traced))
-        .with_state(shared)
+    all.layer(from_fn_with_state(shared.clone(), check_origin)).layer(from_fn(traced)).with_state(shared)
 }
 
 /// The interface in the words of OpenAPI 3.1.
@@ -117,13 +105,17 @@ async fn traced(request: Request, next: Next) -> Response {
 /// Asked of everything before it is looked at.
 async fn check_origin(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
+    // Handlers read the body once they know that the caller may send one; its room is held until they have answered.
+    let (mut parts, body) = request.into_parts();
+    let body = UnreadBody::new(body);
     let mut response = match checked {
-        Ok(()) => next.run(request).await,
-        Err(error) => {
-            skip_body(request).await;
-            error.into_response()
+        Ok(()) => {
+            parts.extensions.insert(body.clone());
+            next.run(Request::from_parts(parts, axum::body::Body::empty())).await
         }
+        Err(error) => error.into_response(),
     };
+    body.skip().await;
     // Whatever is answered is for whoever asked: no page of somebody else may load it, and nobody keep it or take it for a script.
     for (name, value) in [
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -133,20 +125,6 @@ async fn check_origin(State(shared): State<Shared>, request: Request, next: Next
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
-}
-
-/// Reads what somebody sends who is refused anyway: over HTTP/2 an answer that comes before is taken for a break.
-async fn skip_body(request: Request) {
-    let mut body = request.into_body().into_data_stream();
-    let mut left = BODY_BYTES_MAX;
-    let skipping = async {
-        while let Some(Ok(part)) = body.next().await
-            && left > 0
-        {
-            left = left.saturating_sub(part.len());
-        }
-    };
-    let _ = tokio::time::timeout(BODY_TIMEOUT, skipping).await;
 }
 
 async fn other_method(request: Request) -> crate::error::ApiError {

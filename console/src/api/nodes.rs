@@ -54,9 +54,10 @@ pub(crate) async fn check(asker: Asker, Path(node): Path<Named>) -> Result<Json<
 pub(crate) async fn order(
     asker: Asker,
     Path(asked): Path<Ordered>,
-    Body(Empty {}): Body<Empty>,
+    body: Body<Empty>,
 ) -> Result<Json<NodeCheck>, ApiError> {
     let admin = asker.admin("SetNode")?;
+    let Empty {} = body.read().await?;
     let found = admin.check_node(&asked.name).await?;
     let obstacles = &found.drain.obstacles;
     if matches!(asked.order, Order::Drain) && found.node.goal != NodeGoal::Drain && !obstacles.is_empty() {

@@ -70,18 +70,19 @@ pub(crate) async fn locate(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Jso
 pub(crate) async fn bump(
     asker: Asker,
     Path(named): Path<Named>,
-    Body(reasoned): Body<Reasoned>,
+    body: Body<Reasoned>,
 ) -> Result<Json<PartitionOrdered>, ApiError> {
-    asker.admin("Order")?.bump(&named.table, named.number, &reasoned.why).await?;
+    let (admin, reasoned) = (asker.admin("Order")?, body.read().await?);
+    admin.bump(&named.table, named.number, &reasoned.why).await?;
     Ok(Json(PartitionOrdered { table: named.table, partition: named.number }))
 }
 
 pub(crate) async fn split(
     asker: Asker,
     Path(named): Path<Named>,
-    Body(split): Body<SplitAt>,
+    body: Body<SplitAt>,
 ) -> Result<Json<PartitionSplit>, ApiError> {
-    let admin = asker.admin("SplitPartition")?;
+    let (admin, split) = (asker.admin("SplitPartition")?, body.read().await?);
     let at = split.at.as_deref().map(str::as_bytes);
     let splitting = admin.split_partition(&named.table, named.number, at, split.dry_run);
     let searching = |_| {
@@ -94,7 +95,8 @@ pub(crate) async fn split(
 pub(crate) async fn merge(
     asker: Asker,
     Path(named): Path<Named>,
-    Body(Empty {}): Body<Empty>,
+    body: Body<Empty>,
 ) -> Result<Json<PartitionMerge>, ApiError> {
-    Ok(Json(asker.admin("MergePartition")?.merge_partition(&named.table, named.number, false).await?))
+    let (admin, Empty {}) = (asker.admin("MergePartition")?, body.read().await?);
+    Ok(Json(admin.merge_partition(&named.table, named.number, false).await?))
 }

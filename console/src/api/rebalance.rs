@@ -29,11 +29,13 @@ pub(crate) async fn plan(asker: Asker) -> Result<Json<Plan>, ApiError> {
     Ok(Json(asker.admin("PlanRebalance")?.plan().await?))
 }
 
-pub(crate) async fn apply(asker: Asker, Body(plan): Body<Plan>) -> Result<Json<Applied>, ApiError> {
-    let moves_started = asker.admin("ApplyPlan")?.apply(&plan).await?;
+pub(crate) async fn apply(asker: Asker, body: Body<Plan>) -> Result<Json<Applied>, ApiError> {
+    let (admin, plan) = (asker.admin("ApplyPlan")?, body.read_large().await?);
+    let moves_started = admin.apply(&plan).await?;
     Ok(Json(Applied { table_version: plan.table_version.get(), moves_started }))
 }
 
-pub(crate) async fn cancel(asker: Asker, Body(Empty {}): Body<Empty>) -> Result<Json<Cancelled>, ApiError> {
-    Ok(Json(asker.admin("CancelRebalance")?.cancel().await?))
+pub(crate) async fn cancel(asker: Asker, body: Body<Empty>) -> Result<Json<Cancelled>, ApiError> {
+    let (admin, Empty {}) = (asker.admin("CancelRebalance")?, body.read().await?);
+    Ok(Json(admin.cancel().await?))
 }

@@ -103,11 +103,12 @@ pub(crate) async fn put(
     asker: Asker,
     Path(keyed): Path<Keyed>,
     headers: HeaderMap,
-    Octets(value): Octets,
+    body: Octets,
 ) -> Result<([(HeaderName, String); 1], Json<Written>), ApiError> {
     let expected = expected(&headers)?;
     let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
     let client = asker.rows(Right::Write, method, &keyed.table).await?;
+    let value = body.read().await?;
     let written = match expected {
         Some(expected) => client.compare_and_set(&keyed.key, expected, value).await,
         None => client.put(&keyed.key, value).await,

@@ -96,8 +96,8 @@ pub(crate) async fn check(asker: Asker, Path(named): Path<OfTable>) -> Result<Js
     Ok(Json(asker.admin("CheckTable")?.check_table(&named.table).await?))
 }
 
-pub(crate) async fn create(asker: Asker, Body(table): Body<NewTable>) -> Result<Json<TableSummary>, ApiError> {
-    let admin = asker.admin("CreateTable")?;
+pub(crate) async fn create(asker: Asker, body: Body<NewTable>) -> Result<Json<TableSummary>, ApiError> {
+    let (admin, table) = (asker.admin("CreateTable")?, body.read_large().await?);
     table.check()?;
     let (name, partitions) = (&table.name, table.partitions.unwrap_or_default());
     let replication = table.replication.unwrap_or(REPLICATION_DEFAULT);
