@@ -69,6 +69,19 @@ async fn what_is_withdrawn_is_lost_and_may_come_again_in_a_higher_epoch() {
 }
 
 #[tokio::test]
+async fn grant_names_the_table_of_its_partition() {
+    let coordinator = FakeCoordinator::start().await.unwrap();
+    let athens = builder(&coordinator, "athens").table("mails").start(Service::default()).await.unwrap();
+    let (jobs, _) = owning(&coordinator, "athens", 3).await;
+    // A table that is made later is named with its first partition.
+    let mails = coordinator.partition("mails", 3);
+    let epoch = coordinator.grant("athens", mails);
+    reported(&coordinator, acquired("athens", mails, epoch)).await;
+    let table = |partition| athens.have_partition(partition).unwrap().table().to_owned();
+    assert_eq!((table(jobs), table(mails)), ("jobs".to_owned(), "mails".to_owned()));
+}
+
+#[tokio::test]
 async fn what_is_lost_while_it_is_released_is_not_released() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let service = Service { slow: 3 * SOON, ..Service::default() };

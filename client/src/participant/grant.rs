@@ -11,6 +11,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Grant {
     acquired: Acquired,
+    table: Arc<str>,
     shared: Arc<Shared>,
 }
 
@@ -25,8 +26,14 @@ pub struct Lost {
 }
 
 impl Grant {
-    pub(super) const fn new(acquired: Acquired, shared: Arc<Shared>) -> Self {
-        Self { acquired, shared }
+    pub(super) fn new(acquired: Acquired, shared: Arc<Shared>) -> Self {
+        Self { acquired, table: shared.table_name(acquired.partition.table), shared }
+    }
+
+    /// The name of the partition's table, as operators use it (`jobs`). Of several tables it is the number instead while the
+    /// coordinators are of a version that does not name them.
+    pub fn table(&self) -> &str {
+        &self.table
     }
 
     /// The partition.
@@ -59,6 +66,10 @@ impl Grant {
 
 impl fmt::Debug for Grant {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Grant").field("partition", &self.partition()).field("epoch", &self.epoch()).finish()
+        out.debug_struct("Grant")
+            .field("table", &self.table())
+            .field("partition", &self.partition())
+            .field("epoch", &self.epoch())
+            .finish()
     }
 }

@@ -262,6 +262,8 @@ impl Session {
             };
             self.learn(answer.coordinators);
             relays.learn(answer.relays);
+            // Before the duties are obeyed: callbacks ask for the names.
+            shared.learn_tables(answer.tables);
             if answer.tables_not_leased != not_leased {
                 not_leased = answer.tables_not_leased;
                 if !not_leased.is_empty() {

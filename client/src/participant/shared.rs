@@ -7,11 +7,14 @@ use crate::measure::ParticipantMeasures;
 use arc_swap::ArcSwap;
 use archon_member::{Acquired, Broken, Effect, Heartbeat, Holdings, Participation};
 use archon_session::{BootClock, Clock, Facts};
-use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Report};
+use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Report, TABLES_SERVED_MAX, TableId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+
+/// Tables whose names are known: all that are served now, and as many that were dropped.
+const TABLES_KNOWN_MAX: usize = 2 * TABLES_SERVED_MAX;
 
 /// How far a participant has come with its session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +43,8 @@ pub(super) struct Shared {
     pub(super) phase: watch::Sender<Phase>,
     /// Coordinators that answers named.
     pub(super) learned: ArcSwap<Vec<String>>,
+    /// Names of lease tables by their numbers, the newest last.
+    tables: ArcSwap<Vec<(TableId, Arc<str>)>>,
     /// What the service said last that it carries.
     pub(super) load: ArcSwap<ServiceLoad>,
     /// It is about to stop and says so with its heartbeats.
@@ -64,6 +69,7 @@ impl Shared {
             decided: watch::Sender::new(()),
             phase: watch::Sender::new(Phase::Registering(None)),
             learned: ArcSwap::default(),
+            tables: ArcSwap::default(),
             load: ArcSwap::default(),
             stopping: CancellationToken::new(),
             stopping_heard: CancellationToken::new(),
@@ -89,6 +95,30 @@ impl Shared {
         drop(decides);
         self.decided.send_replace(());
         result
+    }
+
+    /// Takes note of the tables that a coordinator names. Those that were dropped are kept for a while: their partitions are lost later.
+    pub(super) fn learn_tables(&self, named: Vec<(TableId, String)>) {
+        let known = self.tables.load();
+        let new = named.into_iter().filter(|(id, _)| !known.iter().any(|(other, _)| other == id));
+        let new: Vec<(TableId, Arc<str>)> = new.map(|(id, name)| (id, name.into())).collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut all = known.to_vec();
+        all.extend(new);
+        all.drain(..all.len().saturating_sub(TABLES_KNOWN_MAX));
+        self.tables.store(Arc::new(all));
+    }
+
+    /// Returns the name of a table. A coordinator of an older version names none: then it is the only one that is served, or the number.
+    pub(super) fn table_name(&self, id: TableId) -> Arc<str> {
+        let known = self.tables.load();
+        let name = known.iter().rev().find(|(other, _)| *other == id).map(|(_, name)| Arc::clone(name));
+        name.unwrap_or_else(|| match &self.config.served.tables[..] {
+            [only] => only.as_str().into(),
+            _ => id.to_string().into(),
+        })
     }
 
     /// Looks at what was decided.

@@ -241,9 +241,16 @@ impl Script {
             return Ok(None);
         }
         let version = known.version;
-        let (duties, coordinators) = (Some(self.duties(node)), coordinators.to_vec());
-        let answer =
-            Duties { term: TERM, version, duties, coordinators, tables_not_leased: Vec::new(), relays: Vec::new() };
+        let tables = self.tables.iter().zip(1..).map(|(name, id)| (TableId::new(id), name.clone())).collect();
+        let answer = Duties {
+            term: TERM,
+            version,
+            duties: Some(self.duties(node)),
+            coordinators: coordinators.to_vec(),
+            tables_not_leased: Vec::new(),
+            tables,
+            relays: Vec::new(),
+        };
         if let Some(known) = self.known.get_mut(&node) {
             known.told.push_back(answer.clone());
             while known.told.len() > 2 {

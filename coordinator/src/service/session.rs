@@ -236,12 +236,15 @@ impl Sessions {
         let term = session.number();
         let coordinators = || session.quorum().coordinators();
         let not_leased = || state.read(|state| state.tables_not_leased(node).cloned().collect());
+        let leased =
+            || state.read(|state| state.tables_leased(node).map(|table| (table.id, table.name.clone())).collect());
         let answer = |term, version, duties| Duties {
             term,
             version,
             duties,
             coordinators: coordinators(),
             tables_not_leased: not_leased(),
+            tables: leased(),
             relays: session.relays_of(node),
         };
         let unchanged = || answer(asked.term, asked.version, None);

@@ -5,7 +5,7 @@ use super::session::Member;
 use super::{ConvertError, bounded, checked};
 use crate::v1;
 use archon_types::limits::check_name;
-use archon_types::{Duty, NodeId, RelayAddress, TABLES_SERVED_MAX, Version};
+use archon_types::{Duty, NodeId, RelayAddress, TABLES_SERVED_MAX, TableId, Version};
 
 /// How long a poll may wait at most, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 30_000;
@@ -42,6 +42,8 @@ pub struct Duties {
     pub coordinators: Vec<String>,
     /// Tables that it serves and that hold no leases, or are not there.
     pub tables_not_leased: Vec<String>,
+    /// Lease tables that it serves, each with its number: none, of an older coordinator.
+    pub tables: Vec<(TableId, String)>,
     /// The nodes by which its heartbeats travel, the one that is to be tried first at the front; none: it asks the coordinators.
     pub relays: Vec<RelayAddress>,
 }
@@ -79,6 +81,7 @@ impl From<Duties> for v1::DutiesResponse {
             duties: answer.duties.into_iter().flatten().map(Into::into).collect(),
             coordinators: answer.coordinators,
             tables_not_leased: answer.tables_not_leased,
+            tables: answer.tables.into_iter().map(|(id, name)| v1::LeaseTable { id: id.get(), name }).collect(),
             relays: answer.relays.into_iter().map(relay_to_wire).collect(),
         }
     }
@@ -98,6 +101,7 @@ impl TryFrom<v1::DutiesResponse> for Duties {
         for table in &wire.tables_not_leased {
             checked(check_name("table", table), "DutiesResponse.tables_not_leased")?;
         }
+        bounded(wire.tables.len(), TABLES_SERVED_MAX, "DutiesResponse.tables")?;
         bounded(wire.relays.len(), RELAYS_MAX, "DutiesResponse.relays")?;
         Ok(Self {
             term: wire.term,
@@ -105,9 +109,15 @@ impl TryFrom<v1::DutiesResponse> for Duties {
             duties,
             coordinators: wire.coordinators,
             tables_not_leased: wire.tables_not_leased,
+            tables: wire.tables.into_iter().map(table_of_wire).collect::<Result<_, _>>()?,
             relays: wire.relays.into_iter().map(relay_of_wire).collect::<Result<_, _>>()?,
         })
     }
+}
+
+fn table_of_wire(wire: v1::LeaseTable) -> Result<(TableId, String), ConvertError> {
+    checked(check_name("table", &wire.name), "LeaseTable.name")?;
+    Ok((TableId::new(non_zero(wire.id, "LeaseTable.id")?), wire.name))
 }
 
 fn relay_to_wire(relay: RelayAddress) -> v1::RelayAddress {
@@ -124,7 +134,7 @@ fn relay_of_wire(wire: v1::RelayAddress) -> Result<RelayAddress, ConvertError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{ClusterId, Incarnation, PartitionId, PlacementId, TableId};
+    use archon_types::{ClusterId, Incarnation, PartitionId, PlacementId};
     use uuid::Uuid;
 
     #[test]
@@ -140,13 +150,24 @@ mod tests {
             let coordinators = vec!["127.0.0.1:1".to_owned()];
             let tables_not_leased = vec!["jobs".to_owned()];
             let relays = vec![relay(3, "athens", "127.0.0.1:7201"), relay(4, "byzantium", "10.0.0.2:7201")];
-            let answer = Duties { term: 4, version: Version::new(6), duties, coordinators, tables_not_leased, relays };
+            let tables = vec![(TableId::new(5), "mails".to_owned())];
+            let version = Version::new(6);
+            let answer = Duties { term: 4, version, duties, coordinators, tables_not_leased, tables, relays };
             assert_eq!(Duties::try_from(v1::DutiesResponse::from(answer.clone())), Ok(answer));
         }
     }
 
     fn relay(node: u64, name: &str, address: &str) -> RelayAddress {
         RelayAddress { node: NodeId::new(node), name: name.to_owned(), address: address.to_owned() }
+    }
+
+    #[test]
+    fn lease_tables_without_number_or_name_are_refused() {
+        let read = |id, name: &str| {
+            let tables = vec![v1::LeaseTable { id, name: name.to_owned() }];
+            Duties::try_from(v1::DutiesResponse { tables, ..v1::DutiesResponse::default() })
+        };
+        assert!(read(5, "jobs").is_ok() && read(0, "jobs").is_err() && read(5, "").is_err());
     }
 
     #[test]

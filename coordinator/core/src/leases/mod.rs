@@ -60,9 +60,19 @@ pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec
 impl ClusterState {
     /// The tables that this participant serves and that hold no leases, or are not there, by name.
     pub fn tables_not_leased(&self, member: NodeId) -> impl Iterator<Item = &String> {
-        let participant = self.participants.get(&member).and_then(|row| row.participant.as_ref());
-        let served = participant.map_or(&[][..], |participant| participant.tables.as_slice());
+        let served = self.tables_served(member);
         served.iter().filter(|name| !self.lease_tables().any(|table| table.name == **name))
+    }
+
+    /// Returns the lease tables that this participant serves.
+    pub fn tables_leased(&self, member: NodeId) -> impl Iterator<Item = &Table> {
+        let served = self.tables_served(member);
+        self.lease_tables().filter(|table| served.contains(&table.name))
+    }
+
+    fn tables_served(&self, member: NodeId) -> &[String] {
+        let participant = self.participants.get(&member).and_then(|row| row.participant.as_ref());
+        participant.map_or(&[], |participant| participant.tables.as_slice())
     }
 }
 
