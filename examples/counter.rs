@@ -33,10 +33,16 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|verb| verb == "serve") {
-        return serve(arguments);
+    match arguments.next() {
+        Some(verb) if verb == "serve" => serve(arguments),
+        Some(_) => {
+            println!(
+                "counter: runs the demonstration in a cluster of its own\ncounter serve --help: one instance beside a cluster of yours"
+            );
+            ExitCode::from(2)
+        }
+        None => archon_examples::run(counter),
     }
-    archon_examples::run(counter)
 }
 
 async fn counter() -> Result {

@@ -234,9 +234,19 @@ pub(crate) fn count_text(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
 
+/// Bytes of a move; nothing is known of a copy whose node has just come back, nor does a leadership have any.
+pub(crate) fn moved_bytes_text(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { bytes_text(bytes) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moves_without_known_bytes_show_none() {
+        assert_eq!((&*moved_bytes_text(0), &*moved_bytes_text(2048)), ("-", "2.0 KiB"));
+    }
 
     fn plain() -> Output {
         Output::plain(Format::Table)

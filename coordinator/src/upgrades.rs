@@ -38,7 +38,10 @@ pub(crate) async fn run(session: Arc<Session>) {
         if steady < STEADY_LOOKS && !young {
             continue;
         }
-        tracing::info!(?raise, "every member speaks a newer protocol");
+        match young {
+            true => tracing::info!(?raise, "the new cluster begins with the newest protocol"),
+            false => tracing::info!(?raise, "every member speaks a newer protocol"),
+        }
         let who = Actor::Coordinator(quorum.id());
         match session.propose(None, who, vec![raise], PROPOSE_DEADLINE).await {
             Ok(answers) => {

@@ -91,8 +91,7 @@ pub enum WalError {
     },
     /// The disk is full. The batch was not written; reads work, urgent batches still pass.
     #[error(
-        "wal: no space for another segment of {bytes} bytes: free space on the disk, \
-         or trim streams; the log is read-only until then"
+        "wal: no space for another segment of {bytes} bytes: free space on the disk; the log is read-only until then"
     )]
     NoSpace {
         /// Size of the segment that could not be made.

@@ -10,7 +10,7 @@ use archon_types::client_text;
 /// Carries out one of them. Without TLS (`by_tls`) nobody has a certificate, and rights count for nothing.
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
     let (args, revoke) = match verb {
-        AccessVerb::List(args) => return list(args, admin, output).await,
+        AccessVerb::List(args) => return list(args, admin, by_tls, output).await,
         AccessVerb::Withdraw(args) => return withdraw::withdraw(args, admin, output).await,
         AccessVerb::Readmit { identity } => return withdraw::readmit(identity, admin, output).await,
         AccessVerb::Grant(args) => (args, false),
@@ -26,15 +26,20 @@ pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: 
     } else {
         output.line(text(&changed, *right, revoke))?;
     }
-    if !by_tls {
-        output.talk(
-            "this cluster talks in plaintext: nobody knows who a client is, so everybody reads and writes all rows",
-        );
-    }
+    talk_of_plaintext(by_tls, output);
     Ok(Exit::Done)
 }
 
-async fn list(args: &ListAccessArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+/// Rights count for nothing without TLS.
+fn talk_of_plaintext(by_tls: bool, output: &Output) {
+    if !by_tls {
+        output.talk(
+            "this cluster talks in plaintext: clients have no identity, so each of them may read and write all rows",
+        );
+    }
+}
+
+async fn list(args: &ListAccessArgs, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
     let found = admin.access(args.client.as_deref(), args.table.as_deref()).await?;
     if output.is_json() {
         output.json(&found)?;
@@ -51,10 +56,12 @@ async fn list(args: &ListAccessArgs, admin: &Admin, output: &Output) -> Result<E
     let rows = found.rights.iter().map(row).collect();
     let nobody = match (&args.client, &args.table) {
         (Some(client), None) => format!("client/{client} was granted nothing, and nothing was granted to every client"),
+        (None, None) if !by_tls => "no client was granted anything".to_owned(),
         (None, None) => "no client was granted anything; admins may read and write all rows".to_owned(),
         (_, Some(table)) => format!("nothing was granted for table {table}, or for every table"),
     };
     output.rows(&columns, rows, &nobody)?;
+    talk_of_plaintext(by_tls, output);
     for withdrawn in &found.withdrawn {
         output.talk(withdraw::withdrawn_text(withdrawn));
     }

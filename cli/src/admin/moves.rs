@@ -4,7 +4,7 @@ use super::watch;
 use crate::args::WatchArgs;
 use crate::documents::Rebalance;
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Output, bytes_text, count_text};
+use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::{Admin, MovePhase, Reshaping, ReshapingKind};
 use archon_types::text::shown_key;
 
@@ -83,7 +83,7 @@ fn move_rows(rebalance: &Rebalance, output: &Output) -> String {
             moving.percent.to_string(),
             // What was copied for a move that was undone has been thrown away.
             if moving.is_aborted() { "-".to_owned() } else { bytes_text(moving.bytes_done) },
-            bytes_text(moving.bytes_total),
+            moved_bytes_text(moving.bytes_total),
             moving.message.clone(),
         ]
     });

@@ -7,7 +7,7 @@ use super::wait::{Waited, Watched, wait};
 use crate::args::{ApplyArgs, PlanArgs};
 use crate::documents::{Applied, Plan, Rebalance};
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Output, bytes_text, count_text};
+use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
@@ -263,7 +263,7 @@ fn print_plan(plan: &Plan, running: usize, output: &Output) -> Result<(), Failur
                 step.partition_name(),
                 step.from.clone(),
                 step.to.clone(),
-                bytes_text(step.bytes_total),
+                moved_bytes_text(step.bytes_total),
                 step.message.clone(),
             ]
         })

@@ -185,8 +185,12 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     if bare.starts_with("https://") {
         return Err("https is not spoken yet; write host:port".to_owned());
     }
-    let Some((host, port)) = bare.rsplit_once(':') else {
-        return Err(format!("{bare:?} has no port; write host:port, as in 127.0.0.1:7101"));
+    if bare.is_empty() {
+        return Err("an address is missing; write host:port, as in 127.0.0.1:7101".to_owned());
+    }
+    // The colons of IPv6 stand before no port.
+    let Some((host, port)) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) else {
+        return Err(format!("{bare:?} has no port; write host:port, as in 127.0.0.1:7101 or [::1]:7101"));
     };
     port_of(port)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -326,6 +330,8 @@ mod tests {
     fn addresses_say_what_would_be_right() {
         assert_eq!(address("http://127.0.0.1:7101/"), Ok("127.0.0.1:7101".to_owned()));
         assert_eq!(address("[::1]:7101"), Ok("[::1]:7101".to_owned()));
+        assert!(address("[::1]").unwrap_err().contains("\"[::1]\" has no port"));
+        assert!(address(" ").unwrap_err().contains("an address is missing"));
         assert_eq!(address("coordinator-1.archon:7101"), Ok("coordinator-1.archon:7101".to_owned()));
         for bad in ["", "nowhere", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", ":1", "a b:1", "::1:7101", "[x]:1"] {
             assert!(address(bad).unwrap_err().contains("127.0.0.1:7101"), "{bad:?}");

@@ -15,7 +15,7 @@ use crate::admin::progress::Progress;
 use crate::args::DemoArgs;
 use crate::documents::{Plan, Status};
 use crate::exit::Failure;
-use crate::output::{bytes_text, count_text};
+use crate::output::{count_text, moved_bytes_text};
 use archon_client::{Admin, Client, CoordinatorRole, Role};
 use archon_load::Look;
 use archon_local_cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL};
@@ -236,7 +236,7 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
             step.partition,
             step.from,
             step.to,
-            bytes_text(step.bytes_total),
+            moved_bytes_text(step.bytes_total),
             step.message
         ));
     }

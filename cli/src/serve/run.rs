@@ -15,6 +15,7 @@ use archon_local_cluster::end_with_parent;
 use archon_security::{Refusals, build_runtime};
 use archon_types::Failover;
 use parking_lot::Mutex;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ fn console(listen: SocketAddr, settings: &CoordinatorSettings, refusals: Arc<Ref
     let config = ConsoleConfig { listen, coordinators, transport: settings.transport.clone(), refusals };
     Console::open(config).map_err(|error| {
         Failure::failed(format!("the console cannot be served on {listen}: {error}"))
-            .with_remedy(other_address("--http-listen"))
+            .with_remedy(listen_remedy("--http-listen", &error))
     })
 }
 
@@ -148,8 +149,10 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
     };
     let failure = Failure::new(exit, error.to_string());
     match error {
-        CoordinatorError::Listen { .. } => failure.with_remedy(other_address("--listen")),
-        CoordinatorError::ListenForMetrics { .. } => failure.with_remedy(other_address("--metrics-listen")),
+        CoordinatorError::Listen { source, .. } => failure.with_remedy(listen_remedy("--listen", &source)),
+        CoordinatorError::ListenForMetrics { source, .. } => {
+            failure.with_remedy(listen_remedy("--metrics-listen", &source))
+        }
         _ => failure,
     }
 }
@@ -168,8 +171,8 @@ fn node_failure(error: NodeError) -> Failure {
     };
     let failure = Failure::new(exit, error.to_string());
     match error {
-        NodeError::Listen { .. } => failure.with_remedy(other_address("--listen")),
-        NodeError::ListenForMetrics { .. } => failure.with_remedy(other_address("--metrics-listen")),
+        NodeError::Listen { source, .. } => failure.with_remedy(listen_remedy("--listen", &source)),
+        NodeError::ListenForMetrics { source, .. } => failure.with_remedy(listen_remedy("--metrics-listen", &source)),
         _ => failure,
     }
 }
@@ -177,6 +180,17 @@ fn node_failure(error: NodeError) -> Failure {
 /// Whether the node's session ended because its registration could not be written.
 const fn is_of_the_disk(error: &SessionError) -> bool {
     matches!(error, SessionError::NotStored { why: NodeIdentityError::Io { .. }, .. })
+}
+
+/// Returns the remedy for an address on which the system does not let this process listen.
+fn listen_remedy(flag: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("choose a {flag} port of 1024 or above, or allow this program lower ones (CAP_NET_BIND_SERVICE)")
+        }
+        ErrorKind::AddrNotAvailable => format!("choose a {flag} address of this machine"),
+        _ => other_address(flag),
+    }
 }
 
 /// What to do where the address cannot be listened on.

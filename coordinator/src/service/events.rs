@@ -200,28 +200,31 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             };
             (text, Subject::Cluster)
         }
-        EventKind::QuorumChangeBegun { wish } => (format!("is being changed: {wish}"), Subject::Coordinators),
+        EventKind::QuorumChangeBegun { wish } => {
+            (format!("a change of the quorum begins: {wish}"), Subject::Coordinators)
+        }
         EventKind::QuorumChanged { wish, voters } => {
-            (format!("is changed: {wish}; the voters are {}", numbers(voters)), Subject::Coordinators)
+            (format!("the quorum is changed: {wish}; the voters are {}", numbers(voters)), Subject::Coordinators)
         }
         EventKind::QuorumChangeCancelled { wish } => {
-            (format!("is not changed any further: {wish}"), Subject::Coordinators)
+            (format!("the change of the quorum is cancelled: {wish}"), Subject::Coordinators)
         }
         EventKind::RecoveryBegun { generation, base } => {
             let what = format!(
-                "was recovered from less than a majority: generation {generation} goes on from entry {base}, and asks all nodes \
+                "the quorum was recovered from less than a majority: generation {generation} goes on from entry {base}, and asks all nodes \
                  what they hold"
             );
             (what, Subject::Coordinators)
         }
         EventKind::RecoverySettled { generation, behind } => {
             let lost = if *behind { ", though changes were lost that nodes had been told of" } else { "" };
-            let what = format!("is recovered: generation {generation} goes on from what the nodes hold{lost}");
+            let what =
+                format!("the quorum is recovered: generation {generation} goes on from what the nodes hold{lost}");
             (what, Subject::Coordinators)
         }
         EventKind::ProtocolRaised { before, after } => {
             let what = format!(
-                "speaks protocol {after} from now on, and {before} before; older versions cannot take part any more"
+                "speaks protocol {after} from now on, and spoke {before} before; members of older versions are refused"
             );
             (what, Subject::Cluster)
         }

@@ -175,7 +175,11 @@ impl fmt::Display for UnmetReason {
                 )
             }
             Self::NotAlive { placements } => {
-                write!(f, "the node is not alive; its {placements} placements stay where they are until it returns")
+                write!(
+                    f,
+                    "the node is not alive: a rebalance moves none of its {placements} placements; it returns with them, or copies are made \
+                     elsewhere after replace_after_ms"
+                )
             }
         }
     }

@@ -12,7 +12,7 @@ const KEYS: [(&str, &str); 6] = [
     ("PgUp, PgDn", "a page up or down"),
     ("Home, End", "to the first or last node"),
     ("?", "this help, or away with it"),
-    ("q, Esc, Ctrl-C", "quit"),
+    ("q, Esc, Ctrl-C", "close this help, or quit"),
 ];
 const MEANINGS: [(&str, &str); 7] = [
     ("LED", "partitions, or leases, that a node leads"),
