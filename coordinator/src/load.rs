@@ -1,7 +1,7 @@
 //! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
 
 use archon_proto::convert::load::{Load as Said, PlacementLoad};
-use archon_types::{DiskFull, MemberCertificate, NodeId, PlacementId};
+use archon_types::{DiskFull, LogPin, MemberCertificate, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most placements remembered per node; a heartbeat names only those that changed.
@@ -35,6 +35,7 @@ struct Load {
     copies: BTreeMap<PlacementId, Copied>,
     disk_full: Option<DiskFull>,
     certificate: Option<MemberCertificate>,
+    log_pin: Option<LogPin>,
 }
 
 /// The loads of all nodes.
@@ -50,6 +51,7 @@ impl Loads {
         let turned = load.disk_full.is_some() != said.disk_full.is_some();
         load.disk_full = said.disk_full;
         load.certificate = said.certificate;
+        load.log_pin = said.log_pin;
         load.bytes_stored = said.bytes_stored;
         load.operations_per_second = said.operations_per_second;
         for placement in &said.placements {
@@ -67,6 +69,11 @@ impl Loads {
     /// The nodes that refuse writes because their disks are full.
     pub(crate) fn full_disks(&self) -> impl Iterator<Item = (NodeId, DiskFull)> {
         self.nodes.iter().filter_map(|(node, load)| Some((*node, load.disk_full?)))
+    }
+
+    /// The nodes of which a copy keeps much of the log.
+    pub(crate) fn log_pins(&self) -> impl Iterator<Item = (NodeId, LogPin)> {
+        self.nodes.iter().filter_map(|(node, load)| Some((*node, load.log_pin?)))
     }
 
     /// The certificates by which nodes talk.

@@ -3,8 +3,9 @@
 use crate::engine::disk_full;
 use crate::flusher::FlusherHandle;
 use crate::shared::Shared;
+use crate::store;
 use archon_session::Clock;
-use archon_types::{DiskFull, Millis};
+use archon_types::{DiskFull, LogPin, Millis};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,7 +42,15 @@ pub(crate) struct Health {
     pulses: Vec<Arc<Pulse>>,
     wal: archon_wal::Wal,
     flusher: FlusherHandle,
+    /// Bytes of the log kept by old entries beyond which they are reported.
+    log_pin_bytes: u64,
 }
+
+/// Bytes of the log kept by old entries beyond which they are reported: twice what the log leaves where it is. On a small disk
+/// half of it.
+const LOG_PIN_BYTES: u64 = 1024 * 1024 * 1024;
+/// The same while the disk is full.
+const LOG_PIN_FULL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How many times longer the engine may take for one write or sync than anything on the way of an acknowledgement: it
 /// lags behind the log by design, and a lease must not depend on it.
@@ -67,8 +76,9 @@ impl Health {
         pulses: Vec<Arc<Pulse>>,
         wal: archon_wal::Wal,
         flusher: FlusherHandle,
+        disk_bytes: u64,
     ) -> Self {
-        Self { clock, pulses, wal, flusher }
+        Self { clock, pulses, wal, flusher, log_pin_bytes: LOG_PIN_BYTES.min(disk_bytes / 2) }
     }
 
     /// How much space the disk lacks, if the engine or the log takes nothing new for want of it.
@@ -77,6 +87,17 @@ impl Health {
             let is_refused = shared.load.is_log_refused(self.clock.now());
             is_refused.then(|| disk_full(&shared.config.data_dir, shared.config.wal_segment_bytes))
         })
+    }
+
+    /// The copy whose old entries keep much of the log, although old entries are moved forward; on a full disk less is much.
+    pub(crate) fn log_pin(&self, is_disk_full: bool) -> Option<LogPin> {
+        let much = if is_disk_full { self.log_pin_bytes.min(LOG_PIN_FULL_BYTES) } else { self.log_pin_bytes };
+        if self.wal.disk_bytes() < much {
+            return None;
+        }
+        let pinned = self.wal.oldest_pinned().filter(|pinned| pinned.bytes >= much)?;
+        let placement = store::placement(*pinned.streams.first()?);
+        Some(LogPin { placement, bytes: pinned.bytes })
     }
 
     /// Finds what has not moved for longer than `longest_ms`.

@@ -109,6 +109,7 @@ impl LoadBoard {
             copies: board.copies.values().copied().collect(),
             disk_full: None,
             certificate: None,
+            log_pin: None,
         }
     }
 

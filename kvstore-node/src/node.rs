@@ -9,7 +9,7 @@ pub(crate) use stop::stop_deadline;
 use crate::clock::WallClock;
 use crate::config::NodeConfig;
 use crate::copy::CopyRunner;
-use crate::engine::{Engine, EngineConfig, open_or_quarantine};
+use crate::engine::{Engine, EngineConfig, disk_bytes, open_or_quarantine};
 use crate::flusher::{FlushEvent, Flusher, FlusherConfig};
 use crate::forward::Forwards;
 use crate::health::{Health, Pulse};
@@ -85,6 +85,8 @@ struct Opened {
     recovery: Recovery,
     memory: MemoryParts,
     budget: MemtableBudget,
+    /// Size of the disk of the data directory.
+    disk_bytes: u64,
 }
 
 impl Node {
@@ -121,7 +123,7 @@ impl Node {
         address: SocketAddr,
         metrics_listener: Option<TcpListener>,
     ) -> Result<Self, NodeError> {
-        let Opened { directory, engine, wal, recovery, memory, budget } = opened;
+        let Opened { directory, engine, wal, recovery, memory, budget, disk_bytes } = opened;
         let runtime = Handle::current();
         let advertised = config.advertise.clone().unwrap_or_else(|| address.to_string());
         let shards = Shards::new(config.shard_count());
@@ -161,11 +163,13 @@ impl Node {
             shards: shards.clone(),
             budget,
             row_cache_bytes: memory.row_cache_bytes,
+            disk_bytes,
             dedup: DedupLimits::default(),
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
         let threads = shards.start(&context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
-        let health = Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle()));
+        let health =
+            Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle(), disk_bytes));
         let readiness = Readiness::new(Arc::clone(&shared), Arc::clone(&health));
         let stats =
             Stats::new(Arc::clone(&shared), wal.clone(), flusher.handle(), memtables, readiness, Arc::clone(&holdings));
@@ -295,8 +299,8 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     let engine_config =
         EngineConfig { kind: config.engine, cache_bytes: memory.engine_cache_bytes, ..EngineConfig::default() };
     let (engine, aside) = open_or_quarantine(&directory.engine_directory(), &engine_config)?;
-    let wal_config = WalConfig { segment_bytes: config.wal_segment_bytes, ..WalConfig::default() };
-    let (wal, recovered) = Wal::open(&directory.wal_directory(), wal_config)?;
+    let disk_bytes = disk_bytes(&config.data_dir);
+    let (wal, recovered) = Wal::open(&directory.wal_directory(), wal_config(config.wal_segment_bytes, disk_bytes))?;
     if recovered.torn_bytes_cut > 0 {
         tracing::info!(bytes = recovered.torn_bytes_cut, "cut the torn end of the write-ahead log");
     }
@@ -306,7 +310,19 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     let budget = MemtableBudget::new(usize::try_from(memory.memtables_bytes).unwrap_or(usize::MAX));
     let recovery = recover(&wal, &recovered, &*engine, aside.is_some(), &budget)?;
     tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
-    Ok(Opened { directory, engine, wal, recovery, memory, budget })
+    Ok(Opened { directory, engine, wal, recovery, memory, budget, disk_bytes })
+}
+
+/// The write-ahead log on a disk of so many bytes: old records keep a quarter of it at most, files to be used again an eighth.
+fn wal_config(segment_bytes: u64, disk_bytes: u64) -> WalConfig {
+    let default = WalConfig::default();
+    let recycled = usize::try_from(disk_bytes / 8 / segment_bytes).unwrap_or(usize::MAX);
+    WalConfig {
+        segment_bytes,
+        kept_bytes_max: default.kept_bytes_max.min(disk_bytes / 4).max(2 * segment_bytes),
+        recycled_segments_max: default.recycled_segments_max.min(recycled),
+        ..default
+    }
 }
 
 /// Brings what the flusher tells to the shard that owns the placement.

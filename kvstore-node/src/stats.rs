@@ -95,6 +95,18 @@ metrics! {
             "archon_node_relay_lives_over_total",
             "times that members heard from this relay that their life is over"
         );
+        log_bytes: u64 = Definition::gauge(
+            "archon_node_log_bytes",
+            "bytes of the write-ahead log's files, those made ready included"
+        );
+        log_pinned_bytes: u64 = Definition::gauge(
+            "archon_node_log_pinned_bytes",
+            "bytes of the write-ahead log that the copies with the oldest entries keep"
+        );
+        log_relocated_bytes: u64 = Definition::counter(
+            "archon_node_log_relocated_bytes_total",
+            "bytes of old entries written again at the end of the write-ahead log, to free what is behind them"
+        );
         disk_full: bool = Definition::gauge(
             "archon_node_disk_full",
             "1 while writes are refused because the disk has no space for them"
@@ -184,6 +196,9 @@ impl Stats {
             relay_busy: relay.busy.load(Ordering::Relaxed),
             relay_no_coordinator: relay.no_coordinator.load(Ordering::Relaxed),
             relay_over: relay.over.load(Ordering::Relaxed),
+            log_bytes: self.wal.disk_bytes(),
+            log_pinned_bytes: self.wal.oldest_pinned().map_or(0, |pinned| pinned.bytes),
+            log_relocated_bytes: self.wal.progress().relocated,
             disk_full: self.readiness.disk_full().is_some(),
         }
     }

@@ -32,6 +32,11 @@ pub(crate) const fn stream(placement: PlacementId) -> StreamId {
     StreamId(placement.get())
 }
 
+/// The placement of a stream.
+pub(crate) const fn placement(stream: StreamId) -> PlacementId {
+    PlacementId::new(stream.0)
+}
+
 /// An entry as the log keeps it: its epoch, then the bytes that every replica carries unchanged.
 pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: &Entry) {
     let epoch = entry.at.epoch.get().to_be_bytes();

@@ -3,7 +3,7 @@
 use super::admin_tables::table_info;
 use super::call::{Call, Stage};
 use super::operate::{node_summary, shown_nodes};
-use super::status::full_disks;
+use super::status::disks;
 use super::voters::voter;
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use super::{describe, events, quorum};
@@ -361,8 +361,8 @@ impl Admin for Admins {
         let request = request.into_inner();
         let most = most(request.most).map_err(refuse)?;
         answer!(self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
-            let full = full_disks(session);
-            Ok(v1::ExplainResponse { reasons: describe::reasons(state, remembered, &full, most) })
+            let disks = disks(session);
+            Ok(v1::ExplainResponse { reasons: describe::reasons(state, remembered, &disks, most) })
         }))
     }
 

@@ -5,7 +5,7 @@ use super::admin_tables::table_of;
 use super::alert_texts::text;
 use super::describe::reasons;
 use super::folded::folded;
-use super::status::full_disks;
+use super::status::disks;
 use super::upgrade;
 use super::voters::{differing, of_other_histories, unreachable, unsettled, without_changes};
 use crate::clock::boot_now;
@@ -66,7 +66,7 @@ impl Admins {
             waits.extend(of_other_histories(session, state));
             waits.extend(unreachable(&view.voters));
             let most = most.saturating_sub(waits.len());
-            waits.extend(reasons(state, remembered, &full_disks(session), most));
+            waits.extend(reasons(state, remembered, &disks(session), most));
             // What is not served comes first.
             waits.extend(upgrade::reason(state, &view));
             waits.extend(self.certificates(session, state, &view));

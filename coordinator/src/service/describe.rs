@@ -1,6 +1,7 @@
 //! Why things are as they are: reasons by code and subject.
 
 use super::events::because;
+use super::status::Disks;
 use super::subjects;
 use archon_coordinator_core::{
     ClusterState, DoorView, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
@@ -8,8 +9,8 @@ use archon_coordinator_core::{
 use archon_proto::v1;
 use archon_types::subject::Subject;
 use archon_types::{
-    DEFAULT_TABLE, DiskFull, DiskLimit, Holds, Millis, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus,
-    ReasonCode, Table,
+    DEFAULT_TABLE, DiskFull, DiskLimit, Holds, LogPin, Millis, NodeGoal, NodeId, NodeStatus, PartitionId,
+    PartitionStatus, ReasonCode, Table,
 };
 use std::collections::BTreeSet;
 
@@ -34,12 +35,7 @@ fn at(time: Millis) -> Option<u64> {
 
 /// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
 /// then moves that wait.
-pub(crate) fn reasons(
-    state: &ClusterState,
-    remembered: &Remembered,
-    full: &[(NodeId, DiskFull)],
-    most: usize,
-) -> Vec<v1::Reason> {
+pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Disks, most: usize) -> Vec<v1::Reason> {
     let explainer = Explainer::new(state, remembered);
     let mut reasons = Vec::new();
     for row in state.nodes.values().filter(|row| row.node.status == NodeStatus::Failed) {
@@ -73,8 +69,10 @@ pub(crate) fn reasons(
     }
     let unreached = remembered.unreached().map(|(node, view)| unreached(state, node, view));
     reasons.extend(unreached.take(most - reasons.len()));
-    let full = full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
+    let full = disks.full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
     reasons.extend(full.take(most - reasons.len()));
+    let pins = disks.log_pins.iter().filter_map(|(node, pin)| log_pinned(state, *node, *pin));
+    reasons.extend(pins.take(most - reasons.len()));
     if reasons.len() >= most {
         return reasons;
     }
@@ -185,6 +183,23 @@ pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> O
     };
     let remedy = format!("{free} {name}; writes resume by themselves, reads go on meanwhile");
     Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
+}
+
+/// A node of which a copy keeps much of the log.
+fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<v1::Reason> {
+    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
+    let name = &row.node.name;
+    let partition = state.partitions.iter().find(|row| row.placement(pin.placement).is_some()).map(|row| row.id);
+    let copy = match partition {
+        Some(partition) => format!("copy {} of partition {}", pin.placement, state.partition_name(partition)),
+        None => format!("copy {}, which no partition names", pin.placement),
+    };
+    let message = format!("{} MiB of the log of {name} are kept by old entries of {copy}", pin.bytes >> 20);
+    let remedy = match partition {
+        Some(_) => format!("`archon partition describe` and the log of {name} say why that copy needs them"),
+        None => format!("see the log of {name} for that copy; a drained node can be started with an empty directory"),
+    };
+    Some(reason_now(ReasonCode::LogPinned, subjects::node(state, node), message, remedy))
 }
 
 /// One reason stands for all partitions that have fewer copies than are wanted, one for those whose copies no node below its

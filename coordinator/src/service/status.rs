@@ -9,7 +9,7 @@ use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Remembered, counts};
 use archon_proto::convert::order::LookOver;
 use archon_proto::v1;
-use archon_types::{DiskFull, NodeId, Severity};
+use archon_types::{DiskFull, LogPin, NodeId, Severity};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,17 @@ impl Admins {
     }
 }
 
-/// The nodes that refuse writes because their disks are full; heartbeats need the lock, so it is let go at once.
-pub(super) fn full_disks(session: &Session) -> Vec<(NodeId, DiskFull)> {
-    session.loads().lock().full_disks().collect()
+/// What nodes report of their disks.
+#[derive(Debug, Default)]
+pub(super) struct Disks {
+    /// Nodes that refuse writes because their disks are full.
+    pub(super) full: Vec<(NodeId, DiskFull)>,
+    /// Nodes of which a copy keeps much of the log.
+    pub(super) log_pins: Vec<(NodeId, LogPin)>,
+}
+
+/// Copies what nodes report of their disks; heartbeats need the lock, so it is released at once.
+pub(super) fn disks(session: &Session) -> Disks {
+    let loads = session.loads().lock();
+    Disks { full: loads.full_disks().collect(), log_pins: loads.log_pins().collect() }
 }

@@ -196,3 +196,28 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     );
     quorum.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pinned_log_is_reported_with_node_and_partition() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut athens = FakeNode::new("athens").await;
+    athens.register(&leader).await.unwrap();
+    athens.heartbeat(&leader).await.unwrap();
+    let assigned = || async { table(&leader, 0).await.map_err(|error| error.to_string()) };
+    wait_for("the first assignment", SOON, assigned).await;
+    let pinned =
+        |placement| v1::NodeLoad { log_pin: Some(v1::LogPin { placement, bytes: 3 << 30 }), ..v1::NodeLoad::default() };
+    athens.heartbeat_saying(&leader, Some(pinned(1))).await.unwrap();
+    let found = |reasons: Vec<v1::Reason>| reasons.into_iter().find(|reason| reason.code == "log_pinned");
+    let reason = found(status(&leader).await.unwrap().reasons).expect("a reason");
+    assert_eq!(subject_of(reason.subject.clone()).to_string(), "node athens");
+    assert!(reason.message.contains("3072 MiB of the log of athens"), "{reason:?}");
+    assert!(reason.message.contains("copy 1 of partition "), "{reason:?}");
+    athens.heartbeat_saying(&leader, Some(pinned(77))).await.unwrap();
+    let reason = found(status(&leader).await.unwrap().reasons).expect("a reason");
+    assert!(reason.message.contains("copy 77, which no partition names"), "{reason:?}");
+    athens.heartbeat_saying(&leader, Some(v1::NodeLoad::default())).await.unwrap();
+    assert_eq!(found(status(&leader).await.unwrap().reasons), None);
+    quorum.stop_all().await;
+}

@@ -52,6 +52,19 @@ impl RetentionLimits {
         }
     }
 
+    /// The same on a disk of so many bytes, of which others keep an eighth at most, and a copy being pulled a quarter.
+    #[must_use]
+    pub fn on_disk(self, placements: usize, disk_bytes: u64) -> Self {
+        let placements = u64::try_from(placements.max(1)).unwrap_or(u64::MAX);
+        let all = disk_bytes / 8;
+        Self {
+            pinned_bytes_max: self.pinned_bytes_max.min(disk_bytes / 4),
+            lagging_bytes_max: self.lagging_bytes_max.min(all / placements),
+            lagging_distance_max: self.lagging_distance_max.min(all),
+            ..self
+        }
+    }
+
     /// The limits while the disk is full: nothing is kept for copies that are away, little for those being pulled.
     #[must_use]
     pub fn on_full_disk(self) -> Self {
@@ -433,6 +446,15 @@ mod tests {
         let mut floor = |at| retention.floor(OWN, &row(ReplicaState::Load), |_| None, limits(1_000, 1_000), at);
         assert_eq!(floor(clock(day, 10_000)), Seq::new(9));
         assert_eq!(floor(clock(50_001 + day, 10_000)), Seq::new(10));
+    }
+
+    #[test]
+    fn a_small_disk_keeps_a_part_of_itself() {
+        let limits = RetentionLimits::of_node(8);
+        assert_eq!(limits.on_disk(8, 1 << 40), limits);
+        let small = limits.on_disk(8, 64 << 20);
+        assert_eq!((small.lagging_bytes_max, small.lagging_distance_max), (1 << 20, 8 << 20));
+        assert_eq!(small.pinned_bytes_max, 16 << 20);
     }
 
     #[test]

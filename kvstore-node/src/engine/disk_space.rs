@@ -121,6 +121,14 @@ fn free_bytes(directory: &Path) -> Option<u64> {
     Some(available(&statvfs(directory).ok()?))
 }
 
+/// Size of the file system of `directory` in bytes; unlimited if the system does not say.
+pub(crate) fn disk_bytes(directory: &Path) -> u64 {
+    match statvfs(directory) {
+        Ok(found) if found.f_blocks > 0 => found.f_blocks.saturating_mul(found.f_frsize),
+        _ => u64::MAX,
+    }
+}
+
 /// The shortage of a disk that refuses to take `needed_bytes` in `directory`.
 pub(crate) fn disk_full(directory: &Path, needed_bytes: u64) -> DiskFull {
     match statvfs(directory) {

@@ -62,6 +62,7 @@ impl Rig {
             shards: shards.clone(),
             budget: MemtableBudget::default(),
             row_cache_bytes: 1024 * 1024,
+            disk_bytes: u64::MAX,
             dedup: DedupLimits::default(),
         });
         let control = ControlService::new(shared, holdings, shards.clone());

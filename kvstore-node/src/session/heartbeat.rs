@@ -73,6 +73,7 @@ impl Sender<'_> {
             taken = started;
             let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
             load.disk_full = session.health.disk_full(shared);
+            load.log_pin = session.health.log_pin(load.disk_full.is_some());
             load.certificate = shared.config.transport.certificate();
             match self.round(load).await {
                 Ok(next) => {

@@ -72,6 +72,8 @@ pub(crate) struct Context {
     pub(crate) budget: MemtableBudget,
     /// Rows of the engine that all shards together keep, in bytes.
     pub(crate) row_cache_bytes: u64,
+    /// Size of the disk of the data directory, which bounds the log kept for other copies.
+    pub(crate) disk_bytes: u64,
     pub(crate) dedup: DedupLimits,
 }
 
@@ -299,8 +301,8 @@ impl Shard {
             shell.context.shared.load.log_refused(self.now);
         }
         if disk_full {
-            // They may be what the engine lacks.
-            shell.context.wal.shrink_pool();
+            // It may be what the engine lacks.
+            shell.context.wal.free_space();
         }
         // A log that is only busy ends with `Overloaded`, see `room`.
         let held = self.partitions.tick(disk_full || log_refused, FORGETTINGS_MAX);

@@ -154,7 +154,8 @@ impl Shell for ShardShell {
     }
 
     fn retention_limits(&self) -> RetentionLimits {
-        let limits = RetentionLimits::of_node(self.context.holdings.len());
+        let placements = self.context.holdings.len();
+        let limits = RetentionLimits::of_node(placements).on_disk(placements, self.context.disk_bytes);
         match self.context.flusher.is_disk_full() || self.context.wal.read_only() {
             true => limits.on_full_disk(),
             false => limits,

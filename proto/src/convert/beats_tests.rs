@@ -24,6 +24,7 @@ fn beat() -> Beat {
                 not_taken: true,
                 authority: Some(archon_types::AuthorityPrint(*b"archon-1")),
             }),
+            log_pin: Some(archon_types::LogPin { placement, bytes: 9 }),
         }),
         stopping: true,
         push_key: PushKey::new(Uuid::from_u128(5)),

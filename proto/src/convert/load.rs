@@ -3,7 +3,7 @@
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
 use crate::v1;
-use archon_types::{AuthorityPrint, DiskFull, DiskLimit, MemberCertificate, Millis, PlacementId};
+use archon_types::{AuthorityPrint, DiskFull, DiskLimit, LogPin, MemberCertificate, Millis, PlacementId};
 
 /// Bytes and keys of one placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +42,8 @@ pub struct Load {
     pub disk_full: Option<DiskFull>,
     /// By which certificate it talks, if by TLS.
     pub certificate: Option<MemberCertificate>,
+    /// The copy that keeps much of its log, if there is one.
+    pub log_pin: Option<LogPin>,
 }
 
 impl From<DiskFull> for v1::DiskFull {
@@ -101,6 +103,7 @@ impl From<Load> for v1::NodeLoad {
             copies: load.copies.into_iter().map(copy).collect(),
             disk_full: load.disk_full.map(Into::into),
             certificate: load.certificate.map(Into::into),
+            log_pin: load.log_pin.map(|pin| v1::LogPin { placement: pin.placement.get(), bytes: pin.bytes }),
         }
     }
 }
@@ -128,6 +131,7 @@ impl TryFrom<v1::NodeLoad> for Load {
             copies: wire.copies.into_iter().map(copy).collect(),
             disk_full: wire.disk_full.map(Into::into),
             certificate: wire.certificate.map(Into::into),
+            log_pin: wire.log_pin.map(|pin| LogPin { placement: PlacementId::new(pin.placement), bytes: pin.bytes }),
         })
     }
 }

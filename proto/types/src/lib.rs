@@ -18,6 +18,7 @@ pub mod ids;
 pub mod key_range;
 pub mod lease;
 pub mod limits;
+mod log_pin;
 pub mod member_certificate;
 pub mod merge;
 pub mod metric;
@@ -77,6 +78,7 @@ pub use ids::{
 };
 pub use key_range::{KeyRange, ScanOrder, check_split_points};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
+pub use log_pin::LogPin;
 pub use member_certificate::{AuthorityPrint, MemberCertificate, Renewal, ends_soon};
 pub use merge::{MERGE_BYTES_MAX, Merge, MergeSide};
 pub use mixed::mixed;

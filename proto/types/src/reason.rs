@@ -76,6 +76,8 @@ words! {
         NodeUnreached = "node_unreached",
         /// A disk has too little space: a node takes no writes, or a coordinator nothing new into its log.
         DiskFull = "disk_full",
+        /// Old entries of one copy keep much of a node's write-ahead log.
+        LogPinned = "log_pinned",
         /// A coordinator's disk refuses another file.
         DiskFails = "disk_fails",
         /// A coordinator has no space for a snapshot, and cannot cut its log or catch up.
@@ -154,6 +156,7 @@ impl ReasonCode {
             | Self::NodeFailed
             | Self::NodeUnreached
             | Self::SnapshotWaits
+            | Self::LogPinned
             | Self::CertificateExpires
             | Self::CertificateNotTaken
             | Self::AuthoritiesDiffer

@@ -1,0 +1,13 @@
+//! What keeps a node's write-ahead log from shrinking.
+
+use crate::PlacementId;
+use serde::{Deserialize, Serialize};
+
+/// A copy whose old log entries keep much of its node's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LogPin {
+    /// The copy.
+    pub placement: PlacementId,
+    /// Bytes of the log that its entries, and those of other copies as old, keep.
+    pub bytes: u64,
+}
