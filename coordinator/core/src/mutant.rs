@@ -79,6 +79,8 @@ archon_types::mutants! {
     VouchedIgnored = 59,
     /// One that was removed is a member to whoever a laggard vouches for it.
     RemovedVouched = 59,
+    /// During a recovery a directory is judged by the node's last activated life, whenever that began.
+    OlderByRow = 61,
     /// The rows of recovered state are taken for true, whatever nodes told.
     RowsTrusted = 62,
     /// Recovered state is taken for true before every node was heard.

@@ -204,6 +204,11 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
                         written there does not count, and stays on its disk until its copies are brought up to date";
             (DoubtKind::OtherHistory, state.node_name(*node), text.to_owned())
         }
+        Doubt::Older { node } => {
+            let text = "its data directory is an older copy, which lacks what the node wrote last: its copies do not count. Stop it and \
+                        start it with its newest --data-dir, if that still exists";
+            (DoubtKind::Older, state.node_name(*node), text.to_owned())
+        }
         Doubt::Ranges { table } => {
             let text = "it is by ranges of keys, and a split or merge may be among what is lost: keys may be missing, or old values \
                         come back";

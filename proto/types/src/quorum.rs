@@ -14,6 +14,8 @@ words! {
         Behind = "behind",
         /// A node has lived in another history than the one that this state continues.
         OtherHistory = "other_history",
+        /// A node came with an older copy of its data directory.
+        Older = "older",
         /// Ranges of keys may have been split or merged by changes that are lost.
         Ranges = "ranges",
         /// Nobody holds a copy of a partition.

@@ -101,8 +101,15 @@ pub(super) fn register(
         entry.note(state, EventKind::NodeLost { node: replaced, by: id });
     }
     let elsewhere = is_of_other_history(state, register);
-    let older = known.as_ref().is_some_and(|known| is_rolled_back(known, register.last_incarnation));
+    let last = register.last_incarnation;
+    let by_row = state.breaks(Mutant::OlderByRow); // rule 61
+    let older = match (&state.recovery, &known) {
+        (Some(_), Some(known)) if by_row => is_rolled_back(known, last),
+        (Some(recovery), Some(_)) => recovery.is_older(id, last),
+        _ => false,
+    };
     if let Some(recovery) = &mut state.recovery {
+        recovery.note_directory(id, incarnation, older);
         let copies = register.held.iter().map(|placement| (*placement, None)).collect();
         let told = match recovery.inventories.get(&id) {
             // It registers again: what it was told of this generation, it was told of this state.

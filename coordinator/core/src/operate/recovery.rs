@@ -25,8 +25,8 @@ pub enum SettleRefusal {
     },
     /// Something may be lost, and nobody has said that it may.
     #[error(
-        "changes were lost that nodes had been told of, so acknowledged writes may be lost, too: see `archon quorum list`, and \
-         add --accept-data-loss to go on from what the nodes hold"
+        "changes were lost that nodes had been told of, or a node came with an older copy of its data directory, so acknowledged \
+         writes may be lost, too: see `archon quorum list`, and add --accept-data-loss to go on from what the nodes hold"
     )]
     NotAccepted,
 }

@@ -1,6 +1,6 @@
 //! The state as a new generation begins with it.
 
-use super::Recovery;
+use super::{DirectoryRecord, Recovery};
 use crate::command::Actor;
 use crate::coordinators::{Coordinator, Coordinators};
 use crate::events::EventKind;
@@ -80,11 +80,31 @@ pub fn begin_generation(
     // Tables and nodes that this state lacks are none: whoever knows them is told so.
     (state.dropped_version, state.removed_version, state.participants_removed_version) = (version, version, version);
     (state.nodes_version, state.participants_version) = (version, version);
-    let recovery = Recovery { begun: at, base, leaders, inventories: BTreeMap::new(), accepted: false };
+    let (unsettled_since, directories) = directories(state);
+    let recovery = Recovery {
+        begun: at,
+        base,
+        leaders,
+        inventories: BTreeMap::new(),
+        accepted: false,
+        unsettled_since,
+        directories,
+    };
     state.recovery = Some(Box::new(recovery));
     let who = Actor::Coordinator(state.coordinators.members.keys().next().copied().unwrap_or_default());
     state.note(at, first, &who, EventKind::RecoveryBegun { generation, base });
     Ok(first)
+}
+
+/// The first generation since the state was settled last, and the last activated life of each node before that. A recovery that was
+/// not settled says more of that than the nodes' rows, which name lives that began amid it.
+fn directories(state: &ClusterState) -> (u64, BTreeMap<NodeId, DirectoryRecord>) {
+    if let Some(earlier) = &state.recovery {
+        return (earlier.unsettled_since, earlier.directories.clone());
+    }
+    let acted = state.nodes.values().filter(|row| row.activated.is_some());
+    let record = |acted| DirectoryRecord { acted, ..DirectoryRecord::default() };
+    (state.generation, acted.map(|row| (row.node.id, record(row.activated))).collect())
 }
 
 /// Nobody leads anything any more, and no lease of those who did is relied upon before it is over (rule 16). Returns who led what

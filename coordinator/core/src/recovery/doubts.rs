@@ -26,6 +26,11 @@ pub enum Doubt {
         /// The node.
         node: NodeId,
     },
+    /// A node came with an older copy of its data directory, which lacks what it wrote last.
+    Older {
+        /// The node.
+        node: NodeId,
+    },
     /// Partitions of a table are ranges of keys, which may have been split or merged by changes that this state lacks: then keys are
     /// missing in it, or older values come back.
     Ranges {
@@ -72,6 +77,7 @@ pub fn doubts(state: &ClusterState) -> Vec<Doubt> {
         return doubts;
     }
     doubts.extend(recovery.of_other_histories().map(|node| Doubt::OtherHistory { node }));
+    doubts.extend(recovery.with_older_directories().map(|node| Doubt::Older { node }));
     doubts.extend(recovery.behind().map(|(node, told)| Doubt::Behind { node, told }));
     doubts.extend(
         state.data_tables().filter(|table| table.keys.is_range()).map(|table| Doubt::Ranges { table: table.id }),

@@ -7,14 +7,17 @@
 //! | file | holds |
 //! |---|---|
 //! | `begin` | the state as a new generation begins with it |
+//! | `directory` | whether a node's data directory is an older copy |
 //! | `doubts` | what is not known yet, and what cannot be known |
 //! | `settled` | which copies count, and from which the partition goes on |
 
 mod begin;
+mod directory;
 mod doubts;
 mod settled;
 
 pub use begin::{RecoveryError, begin_generation};
+pub use directory::DirectoryRecord;
 pub use doubts::{Doubt, doubts};
 pub(crate) use settled::{Choice, choose};
 
@@ -37,6 +40,12 @@ pub struct Recovery {
     pub inventories: BTreeMap<NodeId, Inventory>,
     /// An operator wants to go on although something may be lost.
     pub accepted: bool,
+    /// The first generation that began since the state was settled last: above it, if recoveries began one amid another.
+    #[serde(default)]
+    pub unsettled_since: u64,
+    /// By which a node's data directory is told from an older copy of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub directories: BTreeMap<NodeId, DirectoryRecord>,
 }
 
 /// What one node holds, as it told in one life.
@@ -46,7 +55,7 @@ pub struct Inventory {
     pub incarnation: Incarnation,
     /// The highest version that it was told of before.
     pub told: Version,
-    /// Its directory is an older one than the last that acted: its copies lack something.
+    /// Its directory is from before the node's last life ahead of the recovery: its copies lack something.
     pub older: bool,
     /// It has lived in another history than the one that this state continues: what it holds was written there, and does not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -67,7 +76,7 @@ pub struct Standing {
 }
 
 impl Inventory {
-    /// Whether its copies may count: its directory is the one that acted last, in this history.
+    /// Whether its copies may count: its directory is the one that acted last before the recovery, in this history.
     pub const fn counts(&self) -> bool {
         !self.older && !self.other_history
     }
@@ -92,9 +101,16 @@ impl Recovery {
         self.inventories.iter().filter(|(_, inventory)| inventory.other_history).map(|(node, _)| *node)
     }
 
+    /// The nodes that came with an older copy of their data directory.
+    pub fn with_older_directories(&self) -> impl Iterator<Item = NodeId> {
+        self.inventories.iter().filter(|(_, inventory)| inventory.older).map(|(node, _)| *node)
+    }
+
     /// Whether something may be lost, which an operator is to accept.
     pub(crate) fn may_lose(&self) -> bool {
-        self.behind().is_some() || self.of_other_histories().next().is_some()
+        self.behind().is_some()
+            || self.of_other_histories().next().is_some()
+            || self.with_older_directories().next().is_some()
     }
 
     /// Whether nothing is left to wait for: all nodes that are not given up were heard, and an operator has accepted what may be lost

@@ -22,12 +22,14 @@ pub(crate) struct Choice {
 /// `leader` led in that epoch, as far as is known.
 pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId, NodeId, Standing)]) -> Option<Choice> {
     let promised = told.iter().map(|(_, _, standing)| standing.promised).max()?;
-    // Whoever led in the highest epoch that anybody knows holds all that was acknowledged before and in it.
+    // Whoever led in the highest epoch that anybody knows holds all that was acknowledged before it.
     let led = |(placement, _, standing): &&(PlacementId, NodeId, Standing)| {
         leader == Some((promised, *placement)) && standing.promised == promised
     };
     let leader = told.iter().find(led);
-    let last = leader.map(|(_, _, standing)| standing.last);
+    // Entries of that epoch are the leader's own on whichever copy they are: where its log ends before one of them, it lost the end.
+    let own = told.iter().map(|(_, _, standing)| standing.last).filter(|last| last.epoch == promised).max();
+    let last = leader.map(|(_, _, standing)| standing.last.max(own.unwrap_or(standing.last)));
     let last = last.or_else(|| told.iter().map(|(_, _, standing)| standing.last).max())?;
     let ends = |(_, _, standing): &&(PlacementId, NodeId, Standing)| standing.last == last;
     let lags = told.iter().filter(|copy| !ends(copy)).map(|(placement, _, _)| *placement).collect();
@@ -71,6 +73,16 @@ mod tests {
         let leader = led_by(2, 3);
         // Copy 1 led before and holds an entry that nobody acknowledged; copy 2 leads now and has written nothing.
         assert_eq!(counts(leader, &[(1, 2, (2, 9)), (2, 3, (2, 8))]), (vec![2], false));
+    }
+
+    #[test]
+    fn leaders_log_is_not_chosen_if_it_lost_its_end() {
+        let leader = led_by(1, 7);
+        // The leader was put back to an image that was made in this life.
+        assert_eq!(counts(leader, &[(1, 7, (7, 10)), (2, 7, (7, 20)), (3, 7, (7, 15))]), (vec![2], false));
+        assert_eq!(counts(leader, &[(1, 7, (6, 30)), (2, 7, (7, 20)), (3, 6, (6, 40))]), (vec![2], false));
+        // A longer tail of an older epoch was never acknowledged.
+        assert_eq!(counts(leader, &[(1, 7, (6, 30)), (2, 6, (6, 40))]), (vec![1], false));
     }
 
     #[test]

@@ -10,6 +10,7 @@ archon_types::shown_by! {
     LaterGenerationTaken => a_node_of_a_later_generation_is_refused,
     SettledUnheard => nothing_goes_on_before_every_node_was_heard,
     RowsTrusted => a_partition_goes_on_from_the_copy_with_the_most_entries,
+    OlderByRow => older_directory_does_not_count_after_another_restart,
 }
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -225,4 +226,81 @@ fn no_generation_begins_with_an_empty_state_or_below_its_own() {
     assert_eq!(again(&mut bed.state, asked), Err(RecoveryError::TooHigh { asked }));
     assert_eq!(bed.state, before);
     assert_eq!(again(&mut bed.state, 5), Ok(first_number(5)));
+}
+
+/// A process starts on a directory of athens that was used last in the life `last`, and tells where its log ends.
+fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarnation {
+    let change = |register: &mut Register| {
+        register.boot = BootId::new(Uuid::from_u128(boot));
+        register.last_incarnation = Some(last);
+    };
+    let athens = tells(bed, "athens", change, (1, seq));
+    bed.incarnation(athens)
+}
+
+/// Athens' last life before the recovery, and the one that an older copy of its directory was made in.
+fn lives_of_athens(bed: &TestBed) -> (Incarnation, Incarnation) {
+    let last = bed.registration("athens").last_incarnation.expect("it acted");
+    (last, Incarnation::new(last.get() - 1))
+}
+
+/// The others tell, an operator accepts what may be lost, and the recovery is settled. Returns the nodes whose copies count.
+fn settled(bed: &mut TestBed) -> Vec<NodeId> {
+    tells(bed, "byzantium", |_| {}, (1, 5));
+    tells(bed, "cyrene", |_| {}, (1, 5));
+    if let Some(accepted) = check_settle(&bed.state, true).expect("all were heard") {
+        bed.ok(accepted);
+    }
+    wait(bed);
+    assert!(is_over(bed));
+    bed.row(0).live().map(|copy| copy.node).collect()
+}
+
+fn older_directory_does_not_count_after_another_restart(mutant: Option<Mutant>) -> bool {
+    let mut bed = recovered(mutant);
+    let (_, older) = lives_of_athens(&bed);
+    let first = starts(&mut bed, 1, older, 5);
+    starts(&mut bed, 2, first, 5);
+    let athens = bed.node("athens");
+    let named = doubts_with_all_heard(&mut bed).contains(&Doubt::Older { node: athens });
+    named && !settled(&mut bed).contains(&athens)
+}
+
+/// The doubts once the others have told, too.
+fn doubts_with_all_heard(bed: &mut TestBed) -> Vec<Doubt> {
+    tells(bed, "byzantium", |_| {}, (1, 5));
+    tells(bed, "cyrene", |_| {}, (1, 5));
+    doubts(&bed.state)
+}
+
+#[test]
+fn right_directory_counts_after_an_older_one_was_started() {
+    let mut bed = recovered(None);
+    let (last, older) = lives_of_athens(&bed);
+    let first = starts(&mut bed, 1, older, 5);
+    let second = starts(&mut bed, 2, last, 5);
+    assert_eq!(doubts_with_all_heard(&mut bed), []);
+    // Each is known again whichever was started in between.
+    starts(&mut bed, 3, first, 5);
+    let athens = bed.node("athens");
+    assert_eq!(doubts(&bed.state), [Doubt::Older { node: athens }]);
+    starts(&mut bed, 4, second, 5);
+    assert_eq!(doubts(&bed.state), []);
+    assert_eq!(settled(&mut bed).len(), 3);
+}
+
+#[test]
+fn older_directory_is_known_in_a_recovery_amid_another() {
+    let mut bed = recovered(None);
+    let (last, older) = lives_of_athens(&bed);
+    let first = starts(&mut bed, 1, older, 5);
+    begin(&mut bed, 3, None);
+    let second = starts(&mut bed, 2, first, 5);
+    let athens = bed.node("athens");
+    assert_eq!(doubts_with_all_heard(&mut bed), [Doubt::Older { node: athens }]);
+    starts(&mut bed, 3, second, 5);
+    assert_eq!(doubts(&bed.state), [Doubt::Older { node: athens }]);
+    starts(&mut bed, 4, last, 5);
+    assert_eq!(doubts(&bed.state), []);
+    bed.round_trip();
 }
