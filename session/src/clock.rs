@@ -8,7 +8,8 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Millis;
 }
 
-/// Milliseconds since the machine started, suspend included: what leases count on (PROTOCOL rule 14).
+/// Milliseconds since the machine started, suspend included: what leases count on (PROTOCOL rule 14). The time in which a hypervisor
+/// stops a whole virtual machine is commonly not included; see docs/LEASES.md.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BootClock;
 
