@@ -18,6 +18,7 @@
 //! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
 //! | certificates that count no more | [`crate::check_withdrawal`] | `Withdraw` with `before` | – | coordinators go by it at once, nodes from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
+//! | – | – | `RecordMaintenance` | that order stands | its time left goes on from there under the next leader ([`crate::controls`]) |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
 //! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
 //! | note a door | – | `NoteDoor` | that life goes on | an event (`doors`) |
@@ -256,6 +257,15 @@ pub enum Command {
         /// In the operator's words; may be empty.
         why: String,
     },
+    /// Records how much time is left of a maintenance, so that the next leading coordinator goes on from there.
+    RecordMaintenance {
+        /// The member.
+        member: NodeId,
+        /// The end that the order was given with. The record of another order is refused.
+        until: Millis,
+        /// Milliseconds that are left.
+        left_ms: u64,
+    },
     /// A node told where the log of one of its copies ends, while the state is recovered.
     Inspected {
         /// Which node.
@@ -311,6 +321,9 @@ pub enum Command {
     },
 }
 
+/// The protocol that brought [`Command::RecordMaintenance`].
+pub(crate) const MAINTENANCE_RECORDED_SINCE: u32 = 2;
+
 impl Command {
     /// The protocol that brought it: nothing of it is written before the cluster speaks that (PROTOCOL rule 64). What raises the
     /// protocol is written one step earlier, when everybody can read it.
@@ -345,6 +358,7 @@ impl Command {
                 changes.iter().map(|change| change.setting.since()).max().unwrap_or(PROTOCOL_FIRST)
             }
             Self::HoldProtocol { .. } => HELD_SINCE,
+            Self::RecordMaintenance { .. } => MAINTENANCE_RECORDED_SINCE,
             Self::NoteDoor(_) => DOORS_SINCE,
             Self::CheckState => CHECKED_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
@@ -374,6 +388,7 @@ impl Command {
             Self::SetAccess { .. } => "SetAccess",
             Self::Withdraw { .. } => "Withdraw",
             Self::Control { .. } => "Control",
+            Self::RecordMaintenance { .. } => "RecordMaintenance",
             Self::ChangeQuorum { .. } => "ChangeQuorum",
             Self::Inspected { .. } => "Inspected",
             Self::RaiseProtocol { .. } => "RaiseProtocol",

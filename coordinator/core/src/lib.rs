@@ -43,6 +43,7 @@ pub mod condemned;
 pub mod confirm;
 pub mod controls;
 pub mod coordinators;
+mod countdowns;
 mod departed;
 mod doors;
 pub mod duties;

@@ -5,6 +5,7 @@
 
 use crate::automatic_merges::AutomaticMerges;
 use crate::automatic_splits::AutomaticSplits;
+use crate::countdowns::Countdowns;
 use crate::doors::Doors;
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
@@ -107,6 +108,8 @@ pub struct Liveness {
     /// Merges that do.
     pub(crate) automatic_merges: AutomaticMerges,
     pub(crate) merges: Merges,
+    /// Time left of orders that end by themselves.
+    pub(crate) countdowns: Countdowns,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -136,6 +139,7 @@ impl Liveness {
             automatic_splits: AutomaticSplits::default(),
             automatic_merges: AutomaticMerges::default(),
             merges: Merges::default(),
+            countdowns: Countdowns::default(),
             wall_ahead_ms: 0,
             nobody_fails_before: None,
         }
@@ -149,7 +153,7 @@ impl Liveness {
         self.passed = None;
     }
 
-    /// The wall clock shows `wall` now. By it only what people have given a time ends; leases never do.
+    /// The wall clock shows `wall` now. Nothing ends by it: it dates what people are shown.
     pub const fn set_wall(&mut self, now: Millis, wall: Millis) {
         self.wall_ahead_ms = wall.since(now);
     }
@@ -169,6 +173,7 @@ impl Liveness {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
         self.churn.sync(state.participants_version > self.synced.1, now);
         self.unserved.sync(state, now);
+        self.countdowns.sync(state, now);
         let participants = state.participants.newer_than(self.synced.1);
         for row in state.nodes.newer_than(self.synced.0).chain(participants).map(|row| &row.node) {
             if row.status == NodeStatus::Failed {

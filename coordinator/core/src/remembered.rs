@@ -25,6 +25,8 @@ pub struct Remembered {
     doors: Option<BTreeMap<NodeId, DoorView>>,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
+    /// Time left of the maintenance of each member, in milliseconds.
+    maintenance_left: BTreeMap<NodeId, u64>,
 }
 
 impl Remembered {
@@ -35,6 +37,7 @@ impl Remembered {
             churn: Some(liveness.churn.clone()),
             doors: liveness.doors.views(now),
             wall_ahead_ms: liveness.wall(now).since(now),
+            maintenance_left: liveness.countdowns.left(now).collect(),
             ..Self::of_copies(state, liveness, now)
         }
     }
@@ -62,6 +65,12 @@ impl Remembered {
     pub fn unreached(&self) -> impl Iterator<Item = (NodeId, &DoorView)> {
         let doors = self.doors.iter().flatten();
         doors.filter(|(_, view)| view.state == DoorState::Unreached).map(|(node, view)| (*node, view))
+    }
+
+    /// Time left of the maintenance of this member, in milliseconds; without a leader's memory, as it was recorded last.
+    pub fn maintenance_left_ms(&self, state: &ClusterState, member: NodeId) -> Option<u64> {
+        let recorded = state.controls.maintenance_of(member)?.left_ms();
+        Some(self.maintenance_left.get(&member).copied().unwrap_or(recorded))
     }
 
     /// Since when nobody serves this partition, on the wall clock.

@@ -2,7 +2,6 @@
 
 use crate::assign;
 use crate::command::Command;
-use crate::controls::Order;
 use crate::departed::may_go;
 use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
@@ -176,15 +175,9 @@ impl Pass<'_> {
         for partition in state.ending().filter(|partition| !state.is_lease(partition.table)) {
             self.liveness.withdraw(state, partition);
         }
-        let wall = self.liveness.wall(self.now);
-        let over = state.controls.maintenance().filter(|(_, maintenance)| maintenance.until <= wall);
-        if let Some((member, _)) = over.min_by_key(|(_, maintenance)| maintenance.until) {
-            let order = Order::Resume { member };
-            commands.push(Command::Control { if_controls: state.controls_version, order, why: String::new() });
-        }
-        for (_, maintenance) in state.controls.maintenance().filter(|(_, maintenance)| maintenance.until > wall) {
-            self.due = self.due.min(self.now.plus(maintenance.until.since(wall)));
-        }
+        let (ended, due) = self.liveness.countdowns.due(state, self.now);
+        commands.extend(ended);
+        self.due = due.map_or(self.due, |due| self.due.min(due));
     }
 
     /// Partitions without a leader, and those whose leadership was withdrawn.

@@ -5,7 +5,7 @@ use super::admin_tables::table_of;
 use super::call::Call;
 use super::describe::{disk_full, reason};
 use super::{check_named, orders, rebalance, reshapings, subjects};
-use crate::clock::boot_now;
+use crate::clock::{boot_now, wall_now};
 use crate::session::Session;
 use archon_coordinator_core::{
     ClusterState, Command, Condition, DoorView, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle,
@@ -202,7 +202,7 @@ pub(super) fn node_summary(
         via: heard.and_then(|heard| heard.via).map(|relay| subjects::node_name(state, relay)),
         disk_full: loads.disk_full(id).map(Into::into),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
-        maintenance_ends_at_ms: state.controls.maintenance_of(id).map(|maintenance| maintenance.until.get()),
+        maintenance_ends_at_ms: remembered.maintenance_left_ms(state, id).map(|left_ms| wall_now().plus(left_ms).get()),
         bars: state.controls.bars().filter(|(member, ..)| *member == id).map(|bar| orders::bar(state, bar)).collect(),
         timing: Some(state.timing_of(id).into()),
         serves: row.participant.as_ref().map_or_else(Vec::new, |participant| participant.tables.clone()),

@@ -86,9 +86,23 @@ fn maintain(
     }
     let before = state.controls.maintenance_of(member).map_or(goal, |earlier| earlier.before);
     let why = note.why.clone();
-    state.controls.insert_maintenance(member, Maintenance { until, before, note });
+    state.controls.insert_maintenance(member, Maintenance { until, before, note, left_ms: None });
     want(state, entry, member, NodeGoal::Maintain);
     Ok(EventKind::MaintenanceBegun { member, until, why })
+}
+
+/// Records how much time is left of a maintenance. Judgements of operators do not rest on it, so the version of all orders stays.
+pub(super) fn record_maintenance(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    member: NodeId,
+    until: Millis,
+    left_ms: u64,
+) -> Result<Response, ErrorDetail> {
+    if !state.controls.record_left(member, until, left_ms) {
+        return Err(not_found(format!("{} is not in that maintenance", state.node_name(member))));
+    }
+    entry.done()
 }
 
 /// Ends the maintenance of a member, if it is in one.

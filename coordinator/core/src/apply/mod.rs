@@ -120,6 +120,9 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::SetAccess { scope, before, after } => access::set(state, entry, scope, *before, *after),
         Command::Withdraw { identity, before, after } => access::withdraw(state, entry, identity, *before, *after),
         Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
+        Command::RecordMaintenance { member, until, left_ms } => {
+            control::record_maintenance(state, entry, *member, *until, *left_ms)
+        }
         Command::ChangeQuorum { if_version, wish } => quorum::change(state, entry, *if_version, wish),
         Command::EndQuorumChange { if_version, done } => quorum::end(state, entry, *if_version, *done),
         Command::Inspected { node, incarnation, placement, standing } => {

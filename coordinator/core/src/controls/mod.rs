@@ -43,12 +43,22 @@ pub struct Note {
 /// A member is being worked on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Maintenance {
-    /// When it ends by itself, on the wall clock.
+    /// When it ends by itself, on the wall clock of the coordinator that took the order, as `note.at`. Only the time between the two counts.
     pub until: Millis,
     /// What was wanted of the member before, and is again afterwards.
     pub before: NodeGoal,
     /// Why.
     pub note: Note,
+    /// Time left when it was recorded last, in milliseconds; `None`: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_ms: Option<u64>,
+}
+
+impl Maintenance {
+    /// Time left when it was recorded last, in milliseconds. The leading coordinator counts on from there.
+    pub fn left_ms(&self) -> u64 {
+        self.left_ms.unwrap_or_else(|| self.until.since(self.note.at))
+    }
 }
 
 /// All orders that stand.
@@ -158,6 +168,15 @@ impl Controls {
 
     pub(crate) fn insert_maintenance(&mut self, member: NodeId, maintenance: Maintenance) {
         self.maintenance.insert(member, maintenance);
+    }
+
+    /// Records how much time is left of the maintenance that was ordered until then. Returns whether there is one.
+    pub(crate) fn record_left(&mut self, member: NodeId, until: Millis, left_ms: u64) -> bool {
+        let Some(maintenance) = self.maintenance.get_mut(&member).filter(|order| order.until == until) else {
+            return false;
+        };
+        maintenance.left_ms = Some(left_ms.min(maintenance.left_ms()));
+        true
     }
 
     pub(crate) fn remove_maintenance(&mut self, member: NodeId) -> Option<Maintenance> {

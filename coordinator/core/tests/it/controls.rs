@@ -164,6 +164,46 @@ fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
     assert_eq!(bed.state.partitions.held_on(node), 0, "it did not come back");
 }
 
+/// The next leader's clock was three hours ahead: the order was over at once, and the copies of a node at work were replaced.
+#[test]
+fn maintenance_lasts_as_ordered_whatever_the_clock_of_the_leader() {
+    let minute = 60_000;
+    for wrong_by in [3 * 60 * minute, 0] {
+        let mut bed = three();
+        bed.ok(Command::RaiseProtocol { to: 2 });
+        let node = bed.node("athens");
+        let until = bed.now.plus(10 * minute);
+        order(&mut bed, Order::Maintain { member: node, until });
+        bed.pass(5 * minute + 1_000, &[]);
+        bed.liveness = Liveness::new(bed.now);
+        bed.liveness.set_wall(bed.now, Millis::new(wrong_by));
+        bed.pass(4 * minute, &[]);
+        let goal = |bed: &TestBed| bed.state.node(node).unwrap().node.goal;
+        assert_eq!(goal(&bed), NodeGoal::Maintain, "wrong by {wrong_by} ms");
+        let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+        let left = remembered.maintenance_left_ms(&bed.state, node).expect("in maintenance");
+        assert!((minute / 2..=2 * minute).contains(&left), "{left}");
+        bed.round_trip();
+        bed.pass(2 * minute, &[]);
+        assert_eq!(goal(&bed), NodeGoal::Serve, "over by itself, a minute late at most");
+    }
+}
+
+#[test]
+fn record_of_an_earlier_maintenance_is_refused() {
+    let mut bed = three();
+    let member = bed.node("athens");
+    let until = bed.now.plus(60_000);
+    order(&mut bed, Order::Maintain { member, until });
+    bed.ok(Command::RecordMaintenance { member, until, left_ms: 40_000 });
+    bed.ok(Command::RecordMaintenance { member, until, left_ms: 50_000 });
+    let left = |bed: &TestBed| bed.state.controls.maintenance_of(member).unwrap().left_ms();
+    assert_eq!(left(&bed), 40_000, "it never rises");
+    order(&mut bed, Order::Maintain { member, until: until.plus(1) });
+    assert_eq!(bed.refused(Command::RecordMaintenance { member, until, left_ms: 1 }), ErrorKind::NotFound);
+    assert_eq!(left(&bed), 60_001);
+}
+
 /// A copy more than wanted came to be because a third node failed and returned: it was the one in maintenance that went.
 #[test]
 fn a_copy_in_maintenance_is_not_too_many_when_another_failed_node_returns() {
