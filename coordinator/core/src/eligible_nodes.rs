@@ -76,6 +76,11 @@ impl<'a> EligibleNodes<'a> {
         Some(Target { node, zone_doubled })
     }
 
+    /// Whether no node has room.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// A copy goes to this node.
     pub(crate) fn note(&mut self, node: NodeId) {
         let Some(mut eligible) = self.take(node) else { return };

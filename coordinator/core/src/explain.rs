@@ -76,6 +76,8 @@ pub struct Explainer<'a> {
 pub struct Shortage {
     /// The nodes that could take one are at their limits.
     pub nodes_at_limit: u32,
+    /// Other nodes have room, so that a plan may make room for one of them.
+    pub plan: bool,
     /// No other node takes copies.
     pub no_node: u32,
     /// Too many nodes are failed, and how many.
@@ -98,7 +100,10 @@ impl<'a> Explainer<'a> {
         let mut shortage = Shortage::default();
         for row in self.lacks.candidates() {
             match self.lacks.of(row) {
-                Some(Lack::NodesAtLimit(_)) => shortage.nodes_at_limit += 1,
+                Some(Lack::NodesAtLimit { plan, .. }) => {
+                    shortage.nodes_at_limit += 1;
+                    shortage.plan |= plan;
+                }
                 Some(Lack::NoNode) => shortage.no_node += 1,
                 Some(Lack::Withheld(withheld)) => {
                     let before = shortage.withheld.map_or(0, |(partitions, _)| partitions);
@@ -159,7 +164,7 @@ impl<'a> Explainer<'a> {
         }
         match self.lacks.of(row) {
             Some(Lack::Withheld(Withheld { failed, of })) => why.push(Why::RepairWithheld { failed, of }),
-            Some(Lack::NodesAtLimit(full)) => why.push(Why::NodesAtLimit { full, plan: false }),
+            Some(Lack::NodesAtLimit { full, plan }) => why.push(Why::NodesAtLimit { full, plan }),
             Some(Lack::NoNode) | None => {}
         }
         if let Some(migration) = state.migrations.running(partition)

@@ -36,8 +36,13 @@ pub fn withheld(state: &ClusterState) -> Option<Withheld> {
 pub(crate) enum Lack {
     /// Too many nodes are failed.
     Withheld(Withheld),
-    /// The nodes that could take it are at their limits: these many.
-    NodesAtLimit(u32),
+    /// The nodes that could take it are at their limits.
+    NodesAtLimit {
+        /// How many.
+        full: u32,
+        /// Other nodes have room: a plan may move a copy there and make room.
+        plan: bool,
+    },
     /// No other node takes copies.
     NoNode,
 }
@@ -77,7 +82,10 @@ impl<'a> Lacks<'a> {
         }
         match self.full.iter().filter(|node| row.placement_on(**node).is_none()).count() {
             0 => Some(Lack::NoNode),
-            full => Some(Lack::NodesAtLimit(u32::try_from(full).unwrap_or(u32::MAX))),
+            full => {
+                let full = u32::try_from(full).unwrap_or(u32::MAX);
+                Some(Lack::NodesAtLimit { full, plan: !self.eligible.is_empty() })
+            }
         }
     }
 }

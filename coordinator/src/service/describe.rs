@@ -214,7 +214,7 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
             "{} partitions want a copy more, and the nodes that could take it are full",
             shortage.nodes_at_limit
         );
-        reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(false)));
+        reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(shortage.plan)));
     }
     if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
         let message = format!(

@@ -76,6 +76,7 @@ const fn move_code(reason: MoveReason) -> MoveCode {
         MoveReason::Balance { .. } => MoveCode::Balance,
         MoveReason::Lead { .. } => MoveCode::Lead,
         MoveReason::PassOn { .. } => MoveCode::PassOn,
+        MoveReason::MakeRoom => MoveCode::MakeRoom,
     }
 }
 

@@ -61,6 +61,8 @@ words! {
         Lead = "lead",
         /// The other node leads as many, and passes one on to a node that leads fewer.
         PassOn = "pass_on",
+        /// Only full nodes may take a copy that is missing: the move makes room on one of them.
+        MakeRoom = "make_room",
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Piece {
 }
 
 /// The nodes that should have more, by zone, the neediest of each first.
-type NeedyByZone<'a> = BTreeMap<Option<&'a str>, BTreeSet<Need>>;
+pub(super) type NeedyByZone<'a> = BTreeMap<Option<&'a str>, BTreeSet<Need>>;
 
 /// Copies of one table that may be moved from a node, the last first.
 #[derive(Default)]
@@ -84,6 +84,10 @@ pub(super) struct Board<'a> {
     pub(super) pieces: Vec<Piece>,
     /// Nodes that still hold an old copy of a partition, to be deleted, or are barred from it.
     pub(super) blocked: BTreeSet<(PartitionId, usize)>,
+    /// Pieces that move to make room for a missing copy.
+    pub(super) swapped: BTreeSet<usize>,
+    /// The first piece of each partition and the one after its last.
+    by_partition: BTreeMap<PartitionId, (usize, usize)>,
     /// No node can have more copies than there are partitions.
     partitions_count: u32,
 }
@@ -119,6 +123,8 @@ impl<'a> Board<'a> {
             slots,
             pieces: Vec::with_capacity(state.partitions.len()),
             blocked: BTreeSet::new(),
+            swapped: BTreeSet::new(),
+            by_partition: BTreeMap::new(),
             partitions_count: state.data_tables().map(|table| state.partitions.count_of(table.id)).sum(),
         };
         // A copy on its way counts where it goes. With a leadership no copy comes or goes.
@@ -163,6 +169,7 @@ impl<'a> Board<'a> {
                 });
             }
             let end = board.pieces.len();
+            board.by_partition.insert(row.id, (start, end));
             for piece in &mut board.pieces[start..end] {
                 piece.siblings = (start, end);
             }
@@ -215,7 +222,7 @@ impl<'a> Board<'a> {
     }
 
     /// Whether a piece would stand in one zone with another one of its partition there.
-    fn is_doubled(&self, piece: usize, slot: usize) -> bool {
+    pub(super) fn is_doubled(&self, piece: usize, slot: usize) -> bool {
         let (from, to) = self.pieces[piece].siblings;
         let same =
             |zone| (from..to).any(|other| other != piece && self.slots[self.pieces[other].at].zone == Some(zone));
@@ -292,8 +299,13 @@ impl<'a> Board<'a> {
         self.open(slot).filter(|need| need.count < self.slots[slot].quota)
     }
 
+    /// The pieces of a partition, as a range.
+    pub(super) fn siblings_of(&self, partition: PartitionId) -> (usize, usize) {
+        self.by_partition.get(&partition).copied().unwrap_or((0, 0))
+    }
+
     /// A node that may take more.
-    fn open(&self, slot: usize) -> Option<Need> {
+    pub(super) fn open(&self, slot: usize) -> Option<Need> {
         let node = &self.slots[slot];
         let takes = node.role == Role::Eligible && node.count < node.limit;
         takes.then_some(Need { count: node.count, weight: node.weight, slot })
@@ -335,7 +347,12 @@ impl<'a> Board<'a> {
     }
 
     /// The neediest node that may take this piece: it neither holds nor gives one of the same partition, and is found good.
-    fn first_that(&self, piece: usize, needy: &NeedyByZone<'_>, good: impl Fn(&Need) -> bool) -> Option<Need> {
+    pub(super) fn first_that(
+        &self,
+        piece: usize,
+        needy: &NeedyByZone<'_>,
+        good: impl Fn(&Need) -> bool,
+    ) -> Option<Need> {
         let own = &self.pieces[piece];
         let siblings = &self.pieces[own.siblings.0..own.siblings.1];
         let allowed = |need: &&Need| {
@@ -353,7 +370,7 @@ impl<'a> Board<'a> {
         best.min().copied()
     }
 
-    fn shift(&mut self, piece: usize, to: usize) {
+    pub(super) fn shift(&mut self, piece: usize, to: usize) {
         let from = self.pieces[piece].at;
         self.slots[from].pieces.remove(&piece);
         self.slots[from].count -= 1;
@@ -370,11 +387,16 @@ impl<'a> Board<'a> {
         let moved = self
             .pieces
             .iter()
-            .filter(|piece| piece.movable && piece.at != piece.first && self.slots[piece.first].role != Role::Leaver);
+            .enumerate()
+            .filter(|(_, piece)| piece.movable && piece.at != piece.first)
+            .filter(|(_, piece)| self.slots[piece.first].role != Role::Leaver);
         let mut moves: Vec<Move> = moved
-            .map(|piece| {
+            .map(|(number, piece)| {
                 let from = &self.slots[piece.first];
-                let reason = MoveReason::Balance { has: from.count_first, share: from.quota };
+                let reason = match self.swapped.contains(&number) {
+                    true => MoveReason::MakeRoom,
+                    false => MoveReason::Balance { has: from.count_first, share: from.quota },
+                };
                 Move {
                     kind: MoveKind::Copy,
                     partition: piece.partition,

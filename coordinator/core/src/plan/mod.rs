@@ -4,6 +4,7 @@
 
 mod board;
 mod leaders;
+mod room;
 
 use crate::command::{Command, PlannedMove};
 use crate::migration::MoveKind;
@@ -79,6 +80,8 @@ pub enum MoveReason {
         /// Partitions that the other one leads.
         other: u32,
     },
+    /// Only nodes without room may take a copy that is missing: this one moves, so that one of them has room.
+    MakeRoom,
     /// The other node leads as many, and passes one on in its turn, up to one that leads fewer for its weight.
     PassOn {
         /// Partitions that the node leads.
@@ -95,6 +98,7 @@ impl fmt::Display for MoveReason {
             Self::Lead { leads, other } => {
                 write!(f, "the node leads {leads}, the other one {other}; nothing is copied")
             }
+            Self::MakeRoom => write!(f, "makes room for a missing copy that only full nodes could take"),
             Self::PassOn { leads, other } => write!(
                 f,
                 "the node leads {leads}; the other one leads {other} and passes one on to where fewer are led; nothing is copied"
@@ -219,6 +223,7 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
             break;
         }
     }
+    board.make_room(state);
     let mut plan = Plan {
         table_version: state.table_version(),
         moves_version: state.moves_version,

@@ -28,6 +28,35 @@ fn nine_partitions_on_three_nodes_and_a_fourth() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
+/// Every node with room held the partition already, and the plan had nothing to move.
+#[test]
+fn plan_makes_room_for_a_copy_that_only_full_nodes_could_take() {
+    let mut bed = TestBed::new(settings(2, 2, 2));
+    let limited =
+        |name: &str, number: u128| Register { partitions_max: Some(2), ..register(name, number, 100 + number) };
+    let (athens, byzantium) = (bed.join_with(limited("athens", 1)), bed.join_with(limited("byzantium", 2)));
+    bed.settle();
+    let cyrene = bed.join_with(limited("cyrene", 3));
+    let (partitioning, holds) = (Partitioning::Hash { partitions: 1 }, Holds::Data);
+    bed.ok(Command::CreateTable { name: "orders".into(), partitioning, replication: 1, holds });
+    bed.settle();
+    let orders = bed.state.tables.values().find(|table| table.name == "orders").unwrap().clone();
+    let lacking = PartitionId::new(orders.id, 0);
+    assert!(bed.state.partition(lacking).unwrap().placement_on(cyrene).is_some());
+    let traits = TableTraits { replication: 2, limits: RangeLimits::NONE };
+    bed.ok(Command::AlterTable { table: orders.id, if_version: orders.version, traits });
+    bed.settle();
+    assert_eq!(bed.state.partition(lacking).unwrap().placements.len(), 1, "no node can take it");
+    let planned = plan(&bed.state, Goal::default());
+    let [only] = &planned.moves[..] else { panic!("{planned:?}") };
+    assert_eq!((only.reason, only.to), (MoveReason::MakeRoom, cyrene));
+    assert!([athens, byzantium].contains(&only.from) && only.partition.table != orders.id);
+    bed.ok(planned.start());
+    bed.settle();
+    assert_eq!(bed.state.partition(lacking).unwrap().live().count(), 2);
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
 #[test]
 fn thirty_partitions_on_three_nodes_and_a_fourth() {
     let mut bed = TestBed::running(settings(30, 3, 1), &CITIES);
