@@ -7,7 +7,7 @@ use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::ConfirmBootRequest;
 use archon_proto::v1::control_client::ControlClient;
 use archon_security::{Expected, Transport};
-use archon_types::{BootId, Node};
+use archon_types::{BootId, ClusterId, Node};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -29,16 +29,35 @@ impl Confirmations {
 
     /// What the process at a node's address says of `boot`.
     pub(crate) async fn ask(&self, transport: &Transport, node: &Node, boot: BootId) -> Confirmation {
+        let request = ConfirmBootRequest { boot_id: uuid_bytes(boot.get()), ..ConfirmBootRequest::default() };
+        match self.call(transport, node, request).await {
+            Some(true) => Confirmation::Own,
+            Some(false) => Confirmation::Foreign,
+            None => Confirmation::Silent,
+        }
+    }
+
+    /// Tells the process at a node's address where the coordinators of `cluster` are.
+    pub(crate) async fn announce(
+        &self,
+        transport: &Transport,
+        node: &Node,
+        boot: BootId,
+        cluster: ClusterId,
+        coordinators: Vec<String>,
+    ) {
+        let boot_id = uuid_bytes(boot.get());
+        let request = ConfirmBootRequest { boot_id, cluster: Some(cluster.into()), coordinators };
+        self.call(transport, node, request).await;
+    }
+
+    /// The answer of the process at a node's address; `None` if it does not give one in time.
+    async fn call(&self, transport: &Transport, node: &Node, request: ConfirmBootRequest) -> Option<bool> {
         let answer = async {
             let _turn = self.asked.acquire().await.ok()?;
             let mut client = ControlClient::new(connect(transport, &node.address, Expected::Node(node.name.clone()))?);
-            let request = ConfirmBootRequest { boot_id: uuid_bytes(boot.get()) };
             client.confirm_boot(request).await.ok().map(|answer| answer.into_inner().confirmed)
         };
-        match tokio::time::timeout(CONFIRM_DEADLINE, answer).await {
-            Ok(Some(true)) => Confirmation::Own,
-            Ok(Some(false)) => Confirmation::Foreign,
-            Ok(None) | Err(_) => Confirmation::Silent,
-        }
+        tokio::time::timeout(CONFIRM_DEADLINE, answer).await.ok().flatten()
     }
 }

@@ -1,6 +1,7 @@
 //! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
 //! lives in `core`.
 
+use crate::announcements;
 use crate::beats;
 use crate::clock::{boot_now, wall_now};
 use crate::event_log::EventLog;
@@ -109,6 +110,7 @@ impl Control {
         tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
         tasks.spawn(quorum_changes::run(Arc::clone(&session)));
         tasks.spawn(found_elsewhere::run(Arc::clone(&session)));
+        tasks.spawn(announcements::run(Arc::clone(&session), self.transport.clone()));
         tasks.spawn(upgrades::run(Arc::clone(&session)));
         tasks.spawn(state_checks::run(Arc::clone(&session)));
         tasks.spawn(beats::run(Arc::clone(&session), Arc::clone(&self.metrics), waiting));

@@ -4,6 +4,7 @@
 //! decides lives in `archon-coordinator-core`; here are the log (`raft/`), the leader's loop (`control`), pushes to nodes
 //! (`push`), heartbeats (`beats/`) and the services (`service/`). Only `raft/` names the Raft library.
 
+mod announcements;
 mod audit;
 mod beats;
 mod clock;

@@ -125,7 +125,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     assert!(refused.message().contains("coordinator/9 speaks in the name of coordinator/1"), "{refused}");
     // Nor in orders to nodes.
     let mut control = v1::control_client::ControlClient::new(channel(&second, cluster.node_address("athens")));
-    let asked = v1::ConfirmBootRequest { boot_id: vec![1; 16].into() };
+    let asked = v1::ConfirmBootRequest { boot_id: vec![1; 16].into(), ..Default::default() };
     control.confirm_boot(asked).await.expect("any coordinator may ask");
 }
 

@@ -1,6 +1,7 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
 use archon_proto::convert::session::Member;
+use archon_types::limits::COORDINATORS_MAX;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
     NodeStatus, Over, PartitionId, PartitionTable, RangeLimits, RelayAddress, RelayCandidate, RemovedNodes, ScanOrder,
@@ -32,6 +33,8 @@ struct State {
     /// A table of which only the first pieces are here. Nothing of it counts before the last one is.
     arriving: Option<Assembly>,
     coordinators: Vec<String>,
+    /// Addresses that a coordinator announced since then.
+    announced: Vec<String>,
     /// The highest version that was told of.
     told: Version,
 }
@@ -99,6 +102,7 @@ impl Tables {
         }
         if !news.coordinators.is_empty() {
             state.coordinators = news.coordinators;
+            state.announced.clear();
         }
         if let Some(complete) = news.complete.filter(|_| whole) {
             state.hold(complete);
@@ -146,9 +150,17 @@ impl Tables {
         self.state.read().told
     }
 
-    /// Addresses of the coordinators, as last told.
+    /// Addresses of the coordinators, as last told, and those that were announced since.
     pub(crate) fn coordinators(&self) -> Vec<String> {
-        self.state.read().coordinators.clone()
+        let state = self.state.read();
+        let new = state.announced.iter().filter(|address| !state.coordinators.contains(address));
+        let room = COORDINATORS_MAX.saturating_sub(state.coordinators.len());
+        state.coordinators.iter().chain(new.take(room)).cloned().collect()
+    }
+
+    /// A coordinator says where all of them are. This node has not called it, so what is known stays, too.
+    pub(crate) fn announce(&self, coordinators: Vec<String>) {
+        self.state.write().announced = coordinators;
     }
 
     /// The piece at `from` of the rows of the table with this name that are newer than `since`, and of the nodes that are,

@@ -145,6 +145,19 @@ fn a_partial_delta_of_an_unknown_table_is_a_gap() {
 }
 
 #[test]
+fn announced_coordinators_are_tried_beside_known_ones() {
+    let tables = Tables::new(vec!["a:1".into()], Version::ZERO);
+    tables.announce(vec!["a:1".into(), "b:1".into()]);
+    tables.announce(vec!["c:1".into()]);
+    assert_eq!(tables.coordinators(), ["a:1", "c:1"], "the last announcement counts");
+    tables.announce((0..2 * COORDINATORS_MAX).map(|n| format!("d{n}:1")).collect());
+    assert_eq!(tables.coordinators().len(), COORDINATORS_MAX);
+    let coordinators = vec!["c:1".to_owned()];
+    assert!(tables.merge(News { coordinators, ..News::default() }));
+    assert_eq!(tables.coordinators(), ["c:1"], "one that this node called says where they are");
+}
+
+#[test]
 fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert!(tables.merge(piece(0, Some(2), 5, vec![row(0, 5), row(1, 5)])));

@@ -7,7 +7,7 @@ use crate::shard::{ShardMessage, Shards};
 use crate::shared::{Shared, shutting_down};
 use crate::tables::News;
 use archon_host::{Action, AppliedPush, Broken, Held, HeldState, reconcile};
-use archon_proto::convert::control::{Push, Pushed};
+use archon_proto::convert::control::{Push, Pushed, announced};
 use archon_proto::convert::ids::boot_id;
 use archon_proto::convert::middle::FindMiddle;
 use archon_proto::v1::control_server::Control;
@@ -198,7 +198,16 @@ impl Control for ControlService {
         &self,
         request: Request<ConfirmBootRequest>,
     ) -> Result<Response<ConfirmBootResponse>, Status> {
-        let asked = boot_id(&request.into_inner().boot_id, "ConfirmBootRequest.boot_id")?;
+        let request = request.into_inner();
+        let asked = boot_id(&request.boot_id, "ConfirmBootRequest.boot_id")?;
+        let announced = announced(request)?;
+        // Of another cluster they are none of its coordinators.
+        let life = self.0.shared.life();
+        if let Some((cluster, coordinators)) = announced
+            && life.is_none_or(|life| life.member.cluster == cluster)
+        {
+            self.0.shared.tables.announce(coordinators);
+        }
         Ok(Response::new(ConfirmBootResponse { confirmed: self.0.shared.boot() == Some(asked) }))
     }
 

@@ -225,7 +225,12 @@ impl Fake {
         let address = self.known(name).unwrap().address;
         let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
         let boot_id = Bytes::copy_from_slice(boot.get().as_bytes());
-        client.confirm_boot(v1::ConfirmBootRequest { boot_id }).await.unwrap().into_inner().confirmed
+        client
+            .confirm_boot(v1::ConfirmBootRequest { boot_id, ..Default::default() })
+            .await
+            .unwrap()
+            .into_inner()
+            .confirmed
     }
 
     /// What a node's health says of a service, or of all of it (the empty name).

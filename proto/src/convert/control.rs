@@ -316,6 +316,20 @@ impl TryFrom<v1::Duty> for Duty {
     }
 }
 
+/// The cluster and the addresses of its coordinators that a request brings, if it brings any.
+///
+/// # Errors
+/// [`ConvertError`] for too many addresses, for one that is none, and for a cluster id that is none.
+pub fn announced(request: v1::ConfirmBootRequest) -> Result<Option<(ClusterId, Vec<String>)>, ConvertError> {
+    const FIELD: &str = "ConfirmBootRequest.coordinators";
+    bounded(request.coordinators.len(), limits::COORDINATORS_MAX, FIELD)?;
+    for address in &request.coordinators {
+        ids::check_address(address, FIELD)?;
+    }
+    let cluster = ids::cluster_id(request.cluster.as_ref())?;
+    Ok(cluster.filter(|_| !request.coordinators.is_empty()).map(|cluster| (cluster, request.coordinators)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,6 +389,22 @@ mod tests {
                 let _ = Push::try_from(wire);
             }
         }
+    }
+
+    #[test]
+    fn announcement_of_too_many_or_malformed_addresses_is_refused() {
+        let cluster = ClusterId::new(Uuid::from_u128(1));
+        let request = |coordinators: Vec<String>| v1::ConfirmBootRequest {
+            cluster: Some(cluster.into()),
+            coordinators,
+            ..v1::ConfirmBootRequest::default()
+        };
+        let some = |count: usize| vec!["c1.test:7101".to_owned(); count];
+        assert_eq!(announced(request(some(0))), Ok(None));
+        assert_eq!(announced(request(some(16))), Ok(Some((cluster, some(16)))));
+        assert!(announced(request(some(17))).is_err());
+        assert!(announced(request(vec!["c1.test".to_owned()])).is_err());
+        assert_eq!(announced(v1::ConfirmBootRequest { cluster: None, ..request(some(1)) }), Ok(None));
     }
 
     #[test]
