@@ -2,8 +2,10 @@
 
 use crate::args::Connection;
 use crate::exit::Failure;
+use crate::output::talk;
 use crate::serve::{allowed, transport as transport_of};
 use archon_client::{Admin, Client, Transport};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How the cluster is reached.
@@ -21,6 +23,17 @@ pub(crate) fn transport(connection: &Connection) -> Result<Transport, Failure> {
 pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
     let transport = transport(connection)?;
     Ok(Admin::with_transport(endpoints(connection, &transport)?, connection.timeout, transport)?)
+}
+
+/// The same handle, which tells the user once that nobody answers and that it goes on trying.
+pub(crate) fn with_notice(admin: &Admin) -> Admin {
+    let told = AtomicBool::new(false);
+    admin.on_unanswered(move |detail, left| {
+        let seconds = left.as_secs();
+        if seconds > 0 && !told.swap(true, Ordering::Relaxed) {
+            talk(&format!("no coordinator answers ({}); trying for {seconds} s more", detail.message));
+        }
+    })
 }
 
 /// A handle that asks the leading coordinator first. Any coordinator serves the partition table from what it has

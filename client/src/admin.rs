@@ -78,6 +78,13 @@ impl Admin {
         Self(Arc::new(self.0.on_behalf_of(caller)))
     }
 
+    /// The same handle with a function that is called once in each call that no coordinator has answered for a second: with the reason, and the
+    /// time for which they are still tried. For programs whose users wait.
+    #[must_use]
+    pub fn on_unanswered(&self, report: impl Fn(&ErrorDetail, Duration) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(self.0.on_unanswered(report)))
+    }
+
     /// The way to the coordinators.
     pub(crate) fn coordinator_client(&self) -> &CoordinatorClient {
         &self.0

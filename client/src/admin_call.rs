@@ -23,6 +23,8 @@ use tonic::{Code, Request, Response, Status};
 const TRY_FIRST: Duration = Duration::from_secs(1);
 /// Longest pause between rounds: people wait for these calls.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Silence of all coordinators after which the caller is told that they are still being tried.
+const REPORTED_AFTER: Duration = Duration::from_secs(1);
 /// Most coordinators remembered.
 const COORDINATORS_MAX: usize = 64;
 
@@ -50,7 +52,19 @@ pub(crate) struct CoordinatorClient {
     nodes: Arc<Mutex<Vec<String>>>,
     /// For whom it asks, if not for itself.
     on_behalf_of: Option<AsciiMetadataValue>,
+    /// Gets a report while nobody answers.
+    unanswered: Option<Unanswered>,
     measures: Arc<AdminMeasures>,
+}
+
+/// A caller's function that reports why no coordinator answers, and for how long they are still tried.
+#[derive(Clone)]
+pub(crate) struct Unanswered(Arc<dyn Fn(&ErrorDetail, Duration) + Send + Sync>);
+
+impl std::fmt::Debug for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unanswered")
+    }
 }
 
 /// What somebody who was asked is.
@@ -120,6 +134,7 @@ impl CoordinatorClient {
             learned: Arc::default(),
             nodes: Arc::default(),
             on_behalf_of: None,
+            unanswered: None,
             measures: Arc::default(),
         }
     }
@@ -128,6 +143,11 @@ impl CoordinatorClient {
     pub(crate) fn on_behalf_of(&self, caller: &Caller) -> Self {
         // Names and addresses are such text.
         Self { on_behalf_of: caller.behalf().and_then(|text| text.parse().ok()), ..self.clone() }
+    }
+
+    /// The same way, with a function that reports once a call has been without an answer for a second.
+    pub(crate) fn on_unanswered(&self, report: impl Fn(&ErrorDetail, Duration) + Send + Sync + 'static) -> Self {
+        Self { unanswered: Some(Unanswered(Arc::new(report))), ..self.clone() }
     }
 
     /// The channels to whom this handle has asked.
@@ -169,7 +189,9 @@ impl CoordinatorClient {
         M: Clone,
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let deadline = Instant::now() + self.timeout;
+        let began = Instant::now();
+        let deadline = began + self.timeout;
+        let mut reported = false;
         let (mut last, mut open): (Option<(u8, ErrorDetail)>, bool) = (None, false);
         let mut whole = Round::default();
         let mut backoff = Backoff::default();
@@ -222,6 +244,14 @@ impl CoordinatorClient {
             }
             if round.answer.is_empty() {
                 self.ask_nodes(deadline).await;
+            }
+            if !reported
+                && round.answer.is_empty()
+                && began.elapsed() >= REPORTED_AFTER
+                && let (Some(Unanswered(report)), Some((_, detail))) = (&self.unanswered, &last)
+            {
+                reported = true;
+                report(detail, deadline.saturating_duration_since(Instant::now()));
             }
             whole = round;
             try_timeout = try_timeout.saturating_mul(2);

@@ -274,6 +274,21 @@ async fn dead_and_silent_coordinators_are_passed_over() {
 }
 
 #[tokio::test]
+async fn unanswered_call_is_reported_while_it_goes_on() {
+    let (report, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let admin = admin(&["127.0.0.1:1"], 60_000).on_unanswered(move |detail, left| {
+        let _ = report.send((detail.clone(), left));
+    });
+    let call = tokio::spawn(async move { admin.status().await });
+    let (detail, left) = reports.recv().await.expect("a report");
+    assert_eq!(detail.kind, ErrorKind::Unreachable);
+    assert!(detail.message.starts_with("127.0.0.1:1: "), "{detail}");
+    assert!(left > Duration::from_secs(10) && !call.is_finished());
+    call.abort();
+    assert!(reports.try_recv().is_err(), "once");
+}
+
+#[tokio::test]
 async fn a_failover_is_waited_for_inside_the_time_out() {
     let one = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, None));
     let two = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&one.address)));
