@@ -4,7 +4,7 @@ use crate::beats::{Answered, BeatStreams, Heard, Recipient};
 use crate::link::Links;
 use archon_member::{Attempts, Step, Unanswered, Way};
 use archon_proto::convert::beats::Beat;
-use archon_proto::convert::error::{detail_of, speaks_no_grpc};
+use archon_proto::convert::error::{detail_of, is_answer, speaks_no_grpc};
 use archon_proto::convert::session::Member;
 use archon_proto::v1::session_client::SessionClient;
 use archon_security::{BeatKey, Transport};
@@ -165,6 +165,7 @@ impl Coordinators {
         let mut queue = self.order();
         let mut tried = BTreeSet::new();
         let mut last = ErrorDetail::new(ErrorKind::Unreachable, "no coordinator answered in time");
+        let mut silent: Vec<String> = Vec::new();
         for _ in 0..ATTEMPTS_MAX {
             let timeout = until.saturating_duration_since(Instant::now());
             if queue.is_empty() || timeout.is_zero() {
@@ -195,7 +196,12 @@ impl Coordinators {
                     last = ErrorDetail::new(ErrorKind::InvalidArgument, why);
                     continue;
                 }
-                Ok(Err(status)) => detail_of(&status),
+                Ok(Err(status)) if is_answer(&status) => detail_of(&status),
+                Ok(Err(status)) => {
+                    let mut detail = detail_of(&status);
+                    detail.message = format!("{address}: {}", detail.message);
+                    detail
+                }
                 Err(_) => ErrorDetail::new(ErrorKind::DeadlineExceeded, format!("{address} did not answer in time")),
             };
             match detail.kind {
@@ -218,7 +224,14 @@ impl Coordinators {
                     return Err(detail);
                 }
             }
+            if detail.kind == ErrorKind::Unreachable {
+                silent.push(detail.message.clone());
+            }
             last = detail;
+        }
+        // Where none answers, each may have a reason of its own.
+        if last.kind == ErrorKind::Unreachable && silent.len() > 1 {
+            last.message = silent.join("; ");
         }
         Err(last)
     }

@@ -9,8 +9,8 @@ use archon_types::{Backoff, ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
-const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
+const REGISTER_DEADLINE: Duration = Duration::from_secs(4);
+const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 /// How often the log says why the member is not registered while that stays the same.
 const SAY_AGAIN: Duration = Duration::from_secs(5);
 
@@ -29,6 +29,7 @@ pub async fn register(
 ) -> Result<Option<Registered>, ErrorDetail> {
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     let mut reported: Option<(ErrorKind, Instant)> = None;
+    let began = Instant::now();
     loop {
         let request = v1::RegisterRequest::from(registration(registering.expects().unwrap_or(Incarnation::ZERO)));
         let attempt =
@@ -48,11 +49,14 @@ pub async fn register(
         }
         let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
         if !known {
-            // Somebody has to do something about the one, and a coordinator alone about the other.
-            if matches!(detail.kind, ErrorKind::NameTaken | ErrorKind::OtherHistory) {
-                tracing::warn!(kind = %detail.kind, "not registered yet: {}", detail.message);
-            } else {
-                tracing::info!(kind = %detail.kind, "not registered yet: {}", detail.message);
+            let waited_s = began.elapsed().as_secs();
+            match severity(detail.kind, began.elapsed()) {
+                Severity::Warning => {
+                    tracing::warn!(kind = %detail.kind, waited_s, "not registered yet: {}", detail.message)
+                }
+                Severity::Notice => {
+                    tracing::info!(kind = %detail.kind, waited_s, "not registered yet: {}", detail.message)
+                }
             }
             reported = Some((detail.kind, Instant::now()));
         }
@@ -67,6 +71,23 @@ pub async fn register(
     }
 }
 
+/// The level at which a failed registration is logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Severity {
+    Notice,
+    Warning,
+}
+
+/// Returns `Warning` for failures that an operator has to end: a conflict of names or histories, and coordinators that have not answered for
+/// a while, perhaps because their addresses are wrong.
+fn severity(kind: ErrorKind, waited: Duration) -> Severity {
+    match kind {
+        ErrorKind::NameTaken | ErrorKind::OtherHistory => Severity::Warning,
+        ErrorKind::Unreachable | ErrorKind::DeadlineExceeded if waited >= SAY_AGAIN => Severity::Warning,
+        _ => Severity::Notice,
+    }
+}
+
 /// Says farewell: nothing is led any more, so that the coordinator need not wait for the lease to run out. The caller's lease must
 /// have ended before.
 pub async fn leave(coordinators: &Coordinators, member: Member) {
@@ -75,5 +96,18 @@ pub async fn leave(coordinators: &Coordinators, member: Member) {
     match answer.await {
         Ok(_) => tracing::info!("left the cluster cleanly"),
         Err(detail) => tracing::info!(kind = %detail.kind, "left without the coordinator's answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreachable_coordinators_are_a_warning_after_a_while() {
+        assert_eq!(severity(ErrorKind::Unreachable, Duration::ZERO), Severity::Notice);
+        assert_eq!(severity(ErrorKind::Unreachable, SAY_AGAIN), Severity::Warning);
+        assert_eq!(severity(ErrorKind::NoQuorum, SAY_AGAIN), Severity::Notice);
+        assert_eq!(severity(ErrorKind::NameTaken, Duration::ZERO), Severity::Warning);
     }
 }
