@@ -38,6 +38,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
         speaks: ProtocolRange::SPOKEN,
+        timing: archon_coordinator::QuorumTiming::default(),
         settings,
         settings_said: Default::default(),
     };

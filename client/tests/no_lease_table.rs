@@ -64,6 +64,7 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
         start: Some(FirstStart::Found { peers }),
         data_dir: directory.path().to_owned(),
         speaks: ProtocolRange::SPOKEN,
+        timing: archon_coordinator::QuorumTiming::default(),
         settings: Settings::default(),
         settings_said: Default::default(),
     };

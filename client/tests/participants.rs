@@ -49,6 +49,7 @@ impl Quorum {
                 start: Some(FirstStart::Found { peers: peers.clone() }),
                 data_dir,
                 speaks: ProtocolRange::SPOKEN,
+                timing: archon_coordinator::QuorumTiming::default(),
                 settings,
                 settings_said: Default::default(),
             };

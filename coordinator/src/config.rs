@@ -1,5 +1,6 @@
 //! What an operator tells a coordinator.
 
+use crate::timing::QuorumTiming;
 use archon_coordinator_core::COORDINATORS_MAX;
 use archon_security::{Role, Transport};
 use archon_types::limits::check_address;
@@ -29,6 +30,8 @@ pub struct CoordinatorConfig {
     pub data_dir: PathBuf,
     /// The protocols that it speaks: those of this version, or fewer of them.
     pub speaks: ProtocolRange,
+    /// Heartbeat and election timing, the same on every coordinator.
+    pub timing: QuorumTiming,
     /// What the cluster gets if this coordinator is the one that bootstraps it; ignored ever after.
     pub settings: Settings,
     /// Which of them somebody has said; the others are what holds if nobody does, and no wish.
@@ -232,6 +235,7 @@ mod tests {
             start: found([(1, "127.0.0.1:7001"), (2, "127.0.0.1:7002")]),
             data_dir: "data".into(),
             speaks: ProtocolRange::SPOKEN,
+            timing: QuorumTiming::default(),
             settings: Settings::default(),
             settings_said: BTreeSet::new(),
         }

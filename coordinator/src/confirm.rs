@@ -11,8 +11,8 @@ use archon_types::{BootId, ClusterId, Node};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// A process that listens answers at once; one that does not is asked again with the next attempt.
-const CONFIRM_DEADLINE: Duration = Duration::from_millis(500);
+/// Deadline of an answer, the connection included, which takes four round trips. One that is late is asked again with the next attempt.
+const CONFIRM_DEADLINE: Duration = Duration::from_millis(1_500);
 /// Questions under way at once; each holds a connection. More wait, within their own deadline.
 const ASKED_MAX: usize = 256;
 

@@ -11,10 +11,7 @@ use crate::metrics::Metrics;
 use crate::own_address;
 use crate::protocol_keeper::{self, Kept};
 use crate::quorum_monitor;
-use crate::raft::{
-    self, Checksums, ELECTION_TIMEOUT_MAX, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE,
-    boot_at,
-};
+use crate::raft::{self, Checksums, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at};
 use crate::readiness;
 use crate::serve::serve;
 use crate::service::Context;
@@ -134,7 +131,8 @@ impl Coordinator {
             ),
             stop: work.child_token(),
         };
-        let peers = Peers::new(local_voter.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());
+        let peers =
+            Peers::new(local_voter.clone(), storage.is_empty(), config.timing.election_max(), work.child_token());
         let (failed, failure) = watch::channel(None);
         let failed = Arc::new(failed);
         let stats = Stats { context: context.clone(), data_dir: config.data_dir.clone() };
@@ -285,6 +283,7 @@ where
 {
     let failed = |error: tokio::task::JoinError| CoordinatorError::Task { task: "open", what: error.to_string() };
     let (id, dir, start, speaks) = (config.id, config.data_dir.clone(), config.start.clone(), config.speaks);
+    let timing = config.timing;
     let identity = tokio::task::spawn_blocking(move || {
         let identity = Identity::open(&dir, id, start.as_ref(), speaks, Storage::has_log, Uuid::new_v4)?;
         if identity.is_started() && !Storage::has_log(&dir) {
@@ -329,6 +328,7 @@ where
             quorum,
             expected,
             spoken,
+            timing,
             marks,
             checksums: Checksums::new(id),
         };

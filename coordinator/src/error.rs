@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::identity::IdentityError;
 use crate::raft::{SnapshotError, StoreError};
+use crate::timing::TooFar;
 use std::io;
 use std::net::SocketAddr;
 
@@ -40,6 +41,9 @@ pub enum CoordinatorError {
         #[source]
         source: io::Error,
     },
+    /// The quorum's timing does not fit the distance to another coordinator.
+    #[error("{}; {}", .0, .0.remedy())]
+    TooFar(#[from] TooFar),
     /// This voter's directory is empty, but its peers know it with another one.
     #[error(
         "coordinator {id} was a voter with another data directory than this one, which is {found}: its disk was wiped or \

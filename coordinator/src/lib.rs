@@ -38,6 +38,7 @@ mod shared;
 mod snapshot_file;
 mod state_checks;
 mod stats;
+mod timing;
 mod upgrades;
 mod watchdog;
 mod withdrawn;
@@ -53,6 +54,7 @@ pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
 pub use recovery::{NewGeneration, RecoverError, Survivor, SurvivorSummary};
 pub use snapshot_file::SnapshotFile;
+pub use timing::{QuorumTiming, TooFar};
 
 use archon_security::Refusals;
 use raft::Storage;

@@ -11,7 +11,7 @@ use archon_types::{ErrorDetail, ErrorKind, Middle, Node};
 use std::time::Duration;
 
 /// A node says what it knows at once; whoever asked is told to ask again within the time that it gives one coordinator.
-const DEADLINE: Duration = Duration::from_millis(500);
+const DEADLINE: Duration = Duration::from_secs(2);
 
 /// What a node knows of the middle of a partition that it leads.
 ///

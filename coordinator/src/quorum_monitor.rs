@@ -22,7 +22,7 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let mut leadership = quorum.leadership();
-    let mut monitor = Observer::new(Instant::now());
+    let mut monitor = Observer::new(Instant::now(), TIMEOUT.max(2 * quorum.timing().election_max()));
     let mut compared = false;
     loop {
         for note in monitor.look(&quorum.view(), Instant::now()) {
@@ -83,10 +83,12 @@ struct Observer {
     /// Voters of which it was told that they lack space.
     lacking: BTreeSet<u64>,
     read_only_reported: bool,
+    /// Time after which a change is reported.
+    timeout: Duration,
 }
 
 impl Observer {
-    const fn new(now: Instant) -> Self {
+    const fn new(now: Instant, timeout: Duration) -> Self {
         Self {
             reported: None,
             nobody_since: Some(now),
@@ -95,6 +97,7 @@ impl Observer {
             minority_reported: false,
             lacking: BTreeSet::new(),
             read_only_reported: false,
+            timeout,
         }
     }
 
@@ -111,7 +114,7 @@ impl Observer {
             }
             None => {
                 let since = *self.nobody_since.get_or_insert(now);
-                if !self.nobody_reported && now.duration_since(since) >= TIMEOUT {
+                if !self.nobody_reported && now.duration_since(since) >= self.timeout {
                     self.nobody_reported = true;
                     self.reported = None;
                     notes.push(Note::NobodyLeads);
@@ -159,7 +162,7 @@ impl Observer {
         for voter in voters {
             if voter.is_away() {
                 let (since, reported) = self.away.entry(voter.id).or_insert((now, false));
-                if !*reported && now.duration_since(*since) >= TIMEOUT {
+                if !*reported && now.duration_since(*since) >= self.timeout {
                     *reported = true;
                     notes.push(Note::Away { voter: voter.to_string() });
                 }
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn lack_of_space_is_told_once_at_each_change() {
         let begun = Instant::now();
-        let mut monitor = Observer::new(begun);
+        let mut monitor = Observer::new(begun, TIMEOUT);
         let lacks = |role, of: &[u64]| {
             let mut view = view(role, Some(if role == CoordinatorRole::Leader { 1 } else { 2 }), &[]);
             for voter in &mut view.voters {
@@ -268,7 +271,7 @@ mod tests {
     #[test]
     fn a_leader_that_lost_its_peers_said_nothing() {
         let begun = Instant::now();
-        let mut monitor = Observer::new(begun);
+        let mut monitor = Observer::new(begun, TIMEOUT);
         let whole = view(CoordinatorRole::Leader, Some(1), &[]);
         assert_eq!(monitor.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
         let (alone, late) = (view(CoordinatorRole::Leader, Some(1), &[2, 3]), begun + TIMEOUT);
@@ -285,7 +288,7 @@ mod tests {
     #[test]
     fn a_quorum_without_a_leader_is_told_once_and_every_new_leader() {
         let begun = Instant::now();
-        let mut monitor = Observer::new(begun);
+        let mut monitor = Observer::new(begun, TIMEOUT);
         let nobody = view(CoordinatorRole::Candidate, None, &[]);
         assert_eq!(monitor.look(&nobody, begun), []);
         assert_eq!(monitor.look(&nobody, begun + TIMEOUT), [Note::NobodyLeads]);

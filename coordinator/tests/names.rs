@@ -29,6 +29,7 @@ async fn traced() {
         start: Some(FirstStart::Found { peers: [(1, listen.to_string())].into() }),
         data_dir: directory.into(),
         speaks: ProtocolRange::SPOKEN,
+        timing: archon_coordinator::QuorumTiming::default(),
         settings: Settings::default(),
         settings_said: Default::default(),
     };

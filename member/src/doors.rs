@@ -3,8 +3,9 @@
 use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, SHUT_DOORS_MAX, ShutDoor};
 use std::collections::BTreeMap;
 
-/// How long an answer is waited for at a door, at most, in milliseconds; half of the time between two knocks where that is less.
-const ANSWER_MS: u64 = 500;
+/// Deadline of an answer at a door, in milliseconds, and no more than the time between two knocks: TCP, TLS and the answer take three round
+/// trips.
+const ANSWER_MS: u64 = 1_500;
 
 /// A knock at a door that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,9 +62,9 @@ impl Doors {
         self.doors = kept.collect();
     }
 
-    /// How long the answer to a knock is waited for, in milliseconds.
+    /// Deadline of the answer to a knock, in milliseconds.
     pub fn within_ms(&self) -> u64 {
-        ANSWER_MS.min(self.every_ms / 2)
+        ANSWER_MS.min(self.every_ms)
     }
 
     /// A knock is over. One that took longer than knocks take says that the keeper itself stood still: it says nothing of the door, and

@@ -3,6 +3,7 @@
 use super::admin::NodeVerb;
 use super::bootstrap::BootstrapArgs;
 use super::parse::{address, engine, listen, memory, name, peer};
+use archon_coordinator::QuorumTiming;
 use archon_kvstore_node::EngineKind;
 use archon_types::ProtocolRange;
 use std::net::SocketAddr;
@@ -28,6 +29,15 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Parses the heartbeat interval of a quorum.
+fn quorum_heartbeat(text: &str) -> Result<QuorumTiming, String> {
+    let timing = text.parse().ok().and_then(QuorumTiming::new);
+    timing.ok_or_else(|| {
+        let (min, max) = (QuorumTiming::HEARTBEAT_MS_MIN, QuorumTiming::HEARTBEAT_MS_MAX);
+        format!("write a number of milliseconds from {min} to {max}")
+    })
 }
 
 /// Options of `archon coordinator`. Everything may also come from the file.
@@ -66,6 +76,10 @@ pub(crate) struct CoordinatorArgs {
     /// Speak no protocol newer than this one, so that the cluster stays there and every member can go back to the version before.
     #[arg(long, env = "ARCHON_PROTOCOL_MAX", hide_env_values = true, value_name = "N", value_parser = protocol_max)]
     pub(crate) protocol_max: Option<u32>,
+    /// Milliseconds between two heartbeats of the coordinators among each other, 50 to 2000; otherwise 50. Elections begin after three to
+    /// six of them. The same on each coordinator: twice the longest round trip between two, which is measured before a quorum is founded.
+    #[arg(long, env = "ARCHON_QUORUM_HEARTBEAT_MS", hide_env_values = true, value_name = "MS", value_parser = quorum_heartbeat)]
+    pub(crate) quorum_heartbeat_ms: Option<QuorumTiming>,
     /// A TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

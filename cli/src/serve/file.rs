@@ -220,6 +220,7 @@ pub(crate) struct CoordinatorFile {
     pub(crate) insecure: Option<bool>,
     pub(crate) tls_dir: Option<PathBuf>,
     pub(crate) failover: Option<Spanned<String>>,
+    pub(crate) quorum_heartbeat_ms: Option<Spanned<u64>>,
 }
 
 impl CoordinatorFile {
@@ -237,6 +238,7 @@ impl CoordinatorFile {
         "insecure",
         "tls_dir",
         "failover",
+        "quorum_heartbeat_ms",
     ];
 
     /// Every key that a coordinator's file may have.
@@ -344,7 +346,7 @@ mod tests {
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = ''\n";
+        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = ''\nquorum_heartbeat_ms = 50\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());

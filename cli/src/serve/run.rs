@@ -128,6 +128,7 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
         start: settings.start,
         data_dir: settings.data_dir,
         speaks: settings.speaks,
+        timing: settings.timing,
         settings: settings.cluster,
         settings_said: settings.cluster_said,
     }
@@ -135,7 +136,9 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
 
 fn coordinator_failure(error: CoordinatorError) -> Failure {
     let exit = match &error {
-        CoordinatorError::Config(_) | CoordinatorError::Identity(IdentityError::New { .. }) => Exit::Usage,
+        CoordinatorError::Config(_)
+        | CoordinatorError::TooFar(_)
+        | CoordinatorError::Identity(IdentityError::New { .. }) => Exit::Usage,
         CoordinatorError::Identity(IdentityError::Io { .. }) => Exit::Failed,
         CoordinatorError::Identity(_)
         | CoordinatorError::WipedVoter { .. }

@@ -101,6 +101,18 @@ fn a_profile_stands_for_the_time_outs_that_nobody_said_one_by_one() {
     assert!(failure.to_string().contains("line 1") && failure.to_string().contains("fast"), "{failure}");
 }
 
+#[test]
+fn quorum_heartbeat_is_read_from_flag_and_file_within_its_range() {
+    let heartbeat = |line: &[&str]| coordinator(&[WHOLE, line].concat()).map(|read| read.timing.heartbeat_ms());
+    let (by_file, too_long) = (file("quorum_heartbeat_ms = 300\n"), file("quorum_heartbeat_ms = 2001\n"));
+    let path = |file: &tempfile::NamedTempFile| file.path().to_str().unwrap().to_owned();
+    assert_eq!(heartbeat(&[]).unwrap(), 50);
+    assert_eq!(heartbeat(&["--config", &path(&by_file)]).unwrap(), 300);
+    assert_eq!(heartbeat(&["--config", &path(&by_file), "--quorum-heartbeat-ms", "600"]).unwrap(), 600);
+    let failure = heartbeat(&["--config", &path(&too_long)]).unwrap_err().to_string();
+    assert!(failure.contains("quorum_heartbeat_ms") && failure.contains("2000"), "{failure}");
+}
+
 /// Two settings that do not fit each other may come from different places: each is named with its own.
 #[test]
 fn what_does_not_fit_together_is_traced_to_where_it_was_said() {

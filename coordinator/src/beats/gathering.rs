@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Nodes give a heartbeat 150 ms; an answer after that helps nobody.
+/// Deadline of a round, unless the quorum's timing asks for a longer one. Nodes wait 150 ms, and take later answers too.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(140);
 /// A round begins no sooner than this after the one before: what a round costs is shared by those that come meanwhile.
 const PACE: Duration = Duration::from_millis(5);
@@ -53,6 +53,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
     // The newest round while it goes on, and when it began.
     let (mut running, mut began) = (None::<Round>, None::<Instant>);
     let mut fresh = Vec::new();
+    let deadline = session.quorum().timing().round(ANSWER_DEADLINE);
     loop {
         let pause = if running.is_some() { TIMEOUT } else { PACE };
         let free_at = began.map_or_else(Instant::now, |began| began + pause);
@@ -76,7 +77,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
                     let (session, round) = (Arc::clone(&session), these.round);
                     (running, began) = (Some(round), Some(Instant::now()));
                     gathered.insert(round, these);
-                    rounds.push(async move { (round, session.led(ANSWER_DEADLINE).await) });
+                    rounds.push(async move { (round, session.led(deadline).await) });
                     metrics.heartbeat_rounds.add(1);
                 }
             }

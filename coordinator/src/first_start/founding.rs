@@ -3,7 +3,7 @@
 
 use super::Waiting;
 use crate::error::CoordinatorError;
-use crate::raft::{Answers, Asked, LocalVoter, ask_all};
+use crate::raft::{Answers, Asked, LocalVoter, ask_all, check_distances};
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::Transport;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(crate) enum Founding {
 /// vote. What it waits for is kept in `waiting`.
 ///
 /// # Errors
-/// `WipedVoter`, or `Refused` when every peer refuses this coordinator.
+/// `WipedVoter`; `TooFar`; or `Refused` when every peer refuses this coordinator.
 pub(crate) async fn found(
     transport: &Transport,
     local_voter: &LocalVoter,
@@ -43,7 +43,16 @@ pub(crate) async fn found(
     loop {
         let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
-            return Ok(founding);
+            // A quorum whose heartbeats are not answered in time would elect without end.
+            let measured = match founding {
+                Founding::Fresh(_) => check_distances(transport, local_voter, peers).await?,
+                Founding::Member => true,
+            };
+            if measured {
+                return Ok(founding);
+            }
+            tokio::time::sleep(ROUND_INTERVAL).await;
+            continue;
         }
         let missing = missing(local_voter, peers, &answers);
         round += 1;
@@ -132,6 +141,7 @@ mod tests {
             quorum: Uuid::from_u128(9),
             expected,
             spoken: Spoken::default(),
+            timing: Default::default(),
             marks: crate::raft::KeptMarks::none(3, Uuid::from_u128(33)),
             checksums: crate::raft::Checksums::new(3),
         }

@@ -73,6 +73,7 @@ fn voter(id: u64, storage: u128) -> LocalVoter {
         quorum: Uuid::from_u128(9),
         expected,
         spoken: Spoken::default(),
+        timing: Default::default(),
         marks: super::KeptMarks::none(id, Uuid::from_u128(storage)),
         checksums: crate::raft::Checksums::new(id),
     }

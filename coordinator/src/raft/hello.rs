@@ -3,6 +3,7 @@
 use super::network::connect;
 use super::quorum::Quorum;
 use super::wire::LocalVoter;
+use crate::timing::TooFar;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};
@@ -10,13 +11,15 @@ use archon_security::{Expected, Transport};
 use archon_types::ClusterId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-/// A coordinator that is up answers at once.
-const HELLO_DEADLINE: Duration = Duration::from_millis(500);
+/// Deadline of an answer, the connection included: TCP, TLS and the answer take four round trips, and a name may be slow.
+const HELLO_DEADLINE: Duration = Duration::from_millis(2_500);
+/// Measurements after which a round trip counts as too long. Under load a single one says little.
+const MEASUREMENTS_MAX: usize = 12;
 
 /// What each of those that were asked said.
 pub(crate) type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
@@ -87,4 +90,51 @@ pub(crate) async fn ask_all(
         }
     }
     answers
+}
+
+/// Measures the round trip to each of these, until one measurement fits `timing`. Returns whether all of them answered.
+///
+/// # Errors
+/// [`TooFar`] for one to which no measurement fits.
+pub(crate) async fn check_distances(
+    transport: &Transport,
+    local_voter: &LocalVoter,
+    addresses: &BTreeMap<u64, String>,
+) -> Result<bool, TooFar> {
+    let others = addresses.iter().filter(|(id, _)| **id != local_voter.id);
+    let measured = futures::future::join_all(others.map(async |(id, address)| {
+        let round_trip = round_trip(transport, local_voter, *id, address).await;
+        (*id, address, round_trip)
+    }));
+    let (timing, mut all) = (local_voter.timing, true);
+    for (id, address, round_trip) in measured.await {
+        match round_trip {
+            Some(round_trip) if round_trip > timing.round_trip_max() => {
+                return Err(TooFar { id, address: address.clone(), round_trip, timing });
+            }
+            Some(_) => {}
+            None => all = false,
+        }
+    }
+    Ok(all)
+}
+
+/// The shortest of several round trips to a coordinator, or the first that fits the timing; `None` if it does not answer.
+async fn round_trip(transport: &Transport, local_voter: &LocalVoter, id: u64, address: &str) -> Option<Duration> {
+    let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(id))?);
+    let mut shortest: Option<Duration> = None;
+    // The first one makes the connection.
+    for measurement in 0..=MEASUREMENTS_MAX {
+        let began = Instant::now();
+        let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(local_voter.hello(id))).await;
+        answer.ok()?.ok()?;
+        let took = began.elapsed();
+        if measurement > 0 {
+            shortest = Some(shortest.map_or(took, |shortest| shortest.min(took)));
+        }
+        if shortest.is_some_and(|shortest| shortest <= local_voter.timing.round_trip_max()) {
+            break;
+        }
+    }
+    shortest
 }

@@ -203,12 +203,17 @@ struct Asks {
 }
 
 impl Asks {
+    /// Silence after which a member is looked for.
+    fn silence(&self) -> Duration {
+        self.local_voter.timing.silence(SILENCE_MAX)
+    }
+
     /// Whether this coordinator leads, or follows with all that it was sent.
     fn is_led(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let has_applied = metrics.last_applied.map(|last| last.index) == metrics.last_log_index;
-        has_applied && (metrics.state == ServerState::Leader || self.introductions.hears_leader(SILENCE_MAX))
+        has_applied && (metrics.state == ServerState::Leader || self.introductions.hears_leader(self.silence()))
     }
 
     /// Whether a member is to be looked for: nobody leads whom this coordinator hears, or it leads and does not hear that member.
@@ -219,10 +224,10 @@ impl Asks {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         if metrics.state != ServerState::Leader {
-            return !self.introductions.hears_leader(SILENCE_MAX);
+            return !self.introductions.hears_leader(self.silence());
         }
         let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(&id)).copied().flatten();
-        heard.is_none_or(|heard| heard.elapsed() > SILENCE_MAX)
+        heard.is_none_or(|heard| heard.elapsed() > self.silence())
     }
 
     async fn find(&self, id: u64, recorded: &str, said: &str) -> Found {

@@ -168,6 +168,11 @@ struct Asks {
 }
 
 impl Asks {
+    /// Silence of leaders after which others are asked.
+    fn silence(&self) -> Duration {
+        self.local_voter.timing.silence(SILENCE_MAX)
+    }
+
     /// The members of the log, and, until that names this coordinator, those that it was told of: the others may all be gone.
     fn members(&self) -> BTreeMap<u64, String> {
         let mut members = addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership());
@@ -183,7 +188,7 @@ impl Asks {
     fn leads(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let confirmed = metrics.last_quorum_acked.is_some_and(|at| at.elapsed() < SILENCE_MAX);
+        let confirmed = metrics.last_quorum_acked.is_some_and(|at| at.elapsed() < self.silence());
         metrics.current_leader == Some(self.local_voter.id) && confirmed
     }
 
@@ -193,7 +198,7 @@ impl Asks {
         if self.replicated.read(|state| state.coordinators.has_removed(id, storage)) {
             return true;
         }
-        if silence < SILENCE_MAX || self.leads() {
+        if silence < self.silence() || self.leads() {
             return false;
         }
         let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &Asked::default()).await;

@@ -5,6 +5,7 @@ mod addresses;
 mod checksum_tests;
 mod checksums;
 mod codec;
+mod distances;
 #[cfg(test)]
 mod ended_tests;
 mod entries;
@@ -49,7 +50,7 @@ mod voter_reports;
 mod wire;
 
 pub(crate) use checksums::{Checksums, Differs};
-pub(crate) use hello::{Answers, Asked, ask_all, boot_at};
+pub(crate) use hello::{Answers, Asked, ask_all, boot_at, check_distances};
 pub(crate) use kept_marks::KeptMarks;
 pub(crate) use lack::{Lack, read_only};
 pub(crate) use machine::Replicated;
@@ -66,6 +67,7 @@ pub(crate) use view::{QuorumView, VoterView, spare};
 pub(crate) use wire::{LocalVoter, quorum_key};
 
 use crate::error::CoordinatorError;
+use crate::timing::QuorumTiming;
 use archon_security::Transport;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
@@ -79,24 +81,21 @@ use snapshot::SnapshotDir;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use store::LogStore;
 use tokio_util::sync::CancellationToken;
 use voter_reports::VoterReports;
 
-/// Longest election time-out, and so how long a just-started voter elects nobody.
-pub(crate) const ELECTION_TIMEOUT_MAX: Duration = Duration::from_millis(300);
 const SNAPSHOTS_DIR: &str = "snapshots";
 const LOG_DIR: &str = "raft-log";
 
 /// openraft's settings, with the reason wherever one differs from the default.
-fn config() -> Result<Arc<Config>, CoordinatorError> {
-    let election_timeout_max = ELECTION_TIMEOUT_MAX.as_millis() as u64;
+fn config(timing: QuorumTiming) -> Result<Arc<Config>, CoordinatorError> {
+    let (election_timeout_min, election_timeout_max) = timing.election_ms();
     let config = Config {
         cluster_name: "archon".to_owned(),
-        // A killed leader is replaced in about 0.6 s; a disk whose slowest fsyncs take longer than 50 ms needs twice this.
-        heartbeat_interval: 50,
-        election_timeout_min: 150,
+        // openraft gives up an answer to a heartbeat when the next one is due.
+        heartbeat_interval: timing.heartbeat_ms(),
+        election_timeout_min,
         election_timeout_max,
         // A voter that was cut off does not depose a leader that others hear.
         enable_pre_vote: Some(true),
@@ -208,7 +207,7 @@ pub(crate) async fn start(
     (founders, said): (Arc<BTreeMap<u64, String>>, BTreeMap<u64, String>),
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 7]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 8]), CoordinatorError> {
     local_voter.marks.log_ends_at(last_index(&storage).await?);
     let wal = storage.log.wal().clone();
     let log_size = storage.log.size();
@@ -225,7 +224,7 @@ pub(crate) async fn start(
         voter_reports.clone(),
         replicated.addresses().clone(),
     );
-    let raft = types::Raft::build(local_voter.id, config()?, network, storage.log, machine)
+    let raft = types::Raft::build(local_voter.id, config(local_voter.timing)?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
     peers.set(Inside {
@@ -247,7 +246,7 @@ pub(crate) async fn start(
         Arc::clone(&replicated),
         local_voter.clone(),
         Arc::clone(&founders),
-        transport,
+        transport.clone(),
         stop.clone(),
     );
     let introduced = tokio::spawn(introduced);
@@ -262,6 +261,7 @@ pub(crate) async fn start(
         stop,
     );
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
+    let measured = tokio::spawn(distances::run(quorum.clone(), transport, stop.clone()));
     let tasks = [
         ("quorum rounds", rounds),
         ("log size", size),
@@ -270,6 +270,7 @@ pub(crate) async fn start(
         ("voters", marks),
         ("hints", hinted),
         ("checksums", compared),
+        ("distances", measured),
     ];
     Ok((quorum, tasks))
 }

@@ -35,9 +35,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-/// Opening a replication stream; a connection is made within it.
-const OPEN_DEADLINE: Duration = Duration::from_millis(500);
-/// Longest silence of a peer that owes an answer.
+/// Opening a replication stream; a connection is made within it, which takes four round trips.
+const OPEN_DEADLINE: Duration = Duration::from_secs(3);
+/// Longest silence of a peer that owes an answer, unless the quorum's timing asks for a longer one.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
 /// How often a silent stream is looked at.
 const ANSWER_CHECK: Duration = Duration::from_millis(100);
@@ -247,6 +247,7 @@ impl NetStreamAppend<TypeConfig> for Link {
     {
         self.follow();
         Box::pin(async move {
+            let silence = self.local_voter.timing.silence(ANSWER_DEADLINE);
             let owed = Arc::new(Mutex::new(Owed::default()));
             let requests = {
                 let (owed, local_voter, target) = (Arc::clone(&owed), self.local_voter.clone(), self.target);
@@ -286,9 +287,9 @@ impl NetStreamAppend<TypeConfig> for Link {
                         match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
                             Ok(outcome) => break outcome?,
                             Err(_) => {
-                                let silent = owed.lock().since.is_some_and(|since| since.elapsed() > ANSWER_DEADLINE);
+                                let silent = owed.lock().since.is_some_and(|since| since.elapsed() > silence);
                                 if silent {
-                                    let (action, timeout) = (RPCTypes::AppendEntries, ANSWER_DEADLINE);
+                                    let (action, timeout) = (RPCTypes::AppendEntries, silence);
                                     let timeout = Timeout { action, id: local_voter.id, target: peer.0, timeout };
                                     return Some((Err(timeout.into()), None));
                                 }
@@ -353,7 +354,8 @@ impl NetTransferLeader<TypeConfig> for Link {
         self.follow();
         let message = self.message("transfer request", &req)?;
         let call = |mut client: RaftClient<Channel>| async move { client.transfer(message).await };
-        self.unary(RPCTypes::TransferLeader, ANSWER_DEADLINE, "transfer answer", call).await
+        let deadline = self.local_voter.timing.silence(ANSWER_DEADLINE);
+        self.unary(RPCTypes::TransferLeader, deadline, "transfer answer", call).await
     }
 }
 
@@ -417,6 +419,7 @@ mod tests {
             quorum: Uuid::nil(),
             expected,
             spoken: Spoken::default(),
+            timing: Default::default(),
             marks: KeptMarks::none(1, Uuid::nil()),
             checksums: crate::raft::Checksums::new(1),
         };

@@ -3,6 +3,7 @@
 
 use super::addresses::Elsewhere;
 use super::checksums::Differs;
+use super::distances::Distances;
 use super::hints::Hints;
 use super::introductions::Introductions;
 use super::lack;
@@ -16,6 +17,7 @@ use super::view::spare;
 use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
 use crate::error::CoordinatorError;
+use crate::timing::QuorumTiming;
 use archon_coordinator_core::ClusterState;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
 use archon_types::{ErrorDetail, ErrorKind, StorageId};
@@ -62,6 +64,7 @@ pub(crate) struct Quorum {
     pub(super) voter_reports: VoterReports,
     introductions: Introductions,
     hints: Hints,
+    pub(super) distances: Distances,
 }
 
 /// A wait for changes of leadership.
@@ -96,7 +99,7 @@ impl Quorum {
         ),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
-        let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
+        let (rounds, task) = Rounds::start(raft.clone(), local_voter.timing, stop.clone());
         let proposals = Arc::new(Semaphore::new(PROPOSALS_MAX));
         let times = Arc::new(Times::default());
         let counted = Arc::clone(&times);
@@ -116,9 +119,15 @@ impl Quorum {
                 voter_reports,
                 introductions,
                 hints,
+                distances: Distances::default(),
             },
             task,
         )
+    }
+
+    /// Heartbeat and election timing.
+    pub(crate) fn timing(&self) -> QuorumTiming {
+        self.local_voter.timing
     }
 
     /// This coordinator's id.

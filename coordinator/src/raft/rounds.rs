@@ -2,6 +2,7 @@
 //! later (PROTOCOL rule 13).
 
 use super::types::Raft;
+use crate::timing::QuorumTiming;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Most requests that may wait for a round.
 const WAITING_MAX: usize = 16_384;
-/// How long one round may take before those who wait are told that there is no quorum.
+/// Deadline of one round, unless the quorum's timing asks for a longer one. Its waiters then get `NoQuorum`.
 const ROUND_DEADLINE: Duration = Duration::from_millis(500);
 
 /// A round that takes longer is not waited for alone: another is begun beside it.
@@ -47,12 +48,16 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// Starts the task that runs the rounds until `stop`.
-    pub(super) fn start(raft: Raft, stop: CancellationToken) -> (Self, tokio::task::JoinHandle<()>) {
+    pub(super) fn start(
+        raft: Raft,
+        timing: QuorumTiming,
+        stop: CancellationToken,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
         let (waiting, queue) = mpsc::channel(WAITING_MAX);
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = run(raft, queue) => {}
+                () = run(raft, timing.round(ROUND_DEADLINE), queue) => {}
             }
         });
         (Self { waiting }, task)
@@ -83,6 +88,8 @@ struct Under {
     last_began: Instant,
     /// Whether the newest round is still under way; older ones may hang.
     last_runs: bool,
+    /// Deadline of one round.
+    deadline: Duration,
 }
 
 impl Under {
@@ -90,10 +97,10 @@ impl Under {
         self.last_number += 1;
         self.last_began = Instant::now();
         self.last_runs = true;
-        let (number, raft) = (self.last_number, raft.clone());
+        let (number, raft, deadline) = (self.last_number, raft.clone(), self.deadline);
         self.waiting.push_back((number, waiting));
         self.rounds.push(Box::pin(async move {
-            let round = tokio::time::timeout(ROUND_DEADLINE, one_round(&raft)).await.unwrap_or(Round::NoQuorum);
+            let round = tokio::time::timeout(deadline, one_round(&raft, deadline)).await.unwrap_or(Round::NoQuorum);
             (number, round)
         }));
     }
@@ -122,13 +129,14 @@ impl Under {
 
 /// A round whose messages were lost (a follower that is just coming back, say) hangs until its deadline. So that nobody
 /// loses a lease over it, another one is begun beside it after [`ROUND_TIMEOUT`]; the first to end serves them all.
-async fn run(raft: Raft, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
+async fn run(raft: Raft, deadline: Duration, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
     let mut under = Under {
         rounds: FuturesUnordered::new(),
         waiting: VecDeque::new(),
         last_number: 0,
         last_began: Instant::now(),
         last_runs: false,
+        deadline,
     };
     let mut fresh = Vec::new();
     loop {
@@ -162,7 +170,7 @@ async fn run(raft: Raft, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
     }
 }
 
-async fn one_round(raft: &Raft) -> Round {
+async fn one_round(raft: &Raft, deadline: Duration) -> Round {
     let linearizer = match raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
         Ok(linearizer) => linearizer,
         Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => return Round::NoQuorum,
@@ -171,7 +179,7 @@ async fn one_round(raft: &Raft) -> Round {
         }
     };
     let term = linearizer.read_log_id().committed_leader_id().term;
-    match linearizer.try_await_ready(raft, Some(ROUND_DEADLINE)).await {
+    match linearizer.try_await_ready(raft, Some(deadline)).await {
         Ok(Ok(_)) => Round::Confirmed { term },
         Ok(Err(_)) => Round::NoQuorum,
         Err(_) => Round::NotLeading,

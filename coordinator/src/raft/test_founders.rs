@@ -44,6 +44,7 @@ pub(super) fn founder(id: u64, peers: &BTreeMap<u64, String>, data_dir: &Path) -
         start: Some(FirstStart::Found { peers: peers.clone() }),
         data_dir: data_dir.to_path_buf(),
         speaks: ProtocolRange::SPOKEN,
+        timing: Default::default(),
         settings: Settings::default(),
         settings_said: Default::default(),
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a leader may take to give way.
-pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
+pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Quorum {
     /// Whether another coordinator that has space could take over from this one, which has none.
@@ -25,7 +25,7 @@ impl Quorum {
     }
 
     /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
-    /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within a second.
+    /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within [`TRANSFER_DEADLINE`].
     pub(crate) async fn give_way(&self) -> bool {
         let voters = self.view().voters.into_iter().filter(|voter| voter.voter);
         self.give_way_to(&voters.map(|voter| voter.id).collect()).await

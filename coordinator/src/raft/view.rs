@@ -2,6 +2,7 @@
 
 use super::lack::Lack;
 use super::quorum::Quorum;
+use crate::timing::TooFar;
 use archon_coordinator_core::CoordinatorsSpeak;
 use archon_coordinator_core::coordinators::majority;
 use archon_types::{CoordinatorRole, MemberCertificate, ProtocolRange};
@@ -18,6 +19,8 @@ pub(crate) struct VoterView {
     pub(crate) id: u64,
     /// Its address.
     pub(crate) address: String,
+    /// The round trip to it, if that is longer than the quorum's timing fits.
+    pub(crate) too_far: Option<TooFar>,
     /// Why it was not found elsewhere either, if it was looked for.
     pub(crate) missing: Option<String>,
     /// What it is to the quorum.
@@ -37,7 +40,7 @@ pub(crate) struct VoterView {
 }
 
 impl VoterView {
-    /// Whether the leader, if this is its view, has not heard it for a second.
+    /// Whether the leader, if this is its view, has not heard it for a second, or for four heartbeats if that is longer.
     pub(crate) fn is_away(&self) -> bool {
         self.role == CoordinatorRole::Unreachable
     }
@@ -57,6 +60,7 @@ impl VoterView {
         Self {
             id,
             address: format!("127.0.0.1:{id}"),
+            too_far: None,
             missing: None,
             role,
             voter: true,
@@ -117,6 +121,7 @@ impl Quorum {
         let leads = metrics.state == ServerState::Leader;
         let members = &metrics.membership_config;
         let votes: BTreeSet<u64> = members.voter_ids().collect();
+        let silence = self.timing().silence(Duration::from_secs(1));
         let (addresses, mut missing) = (self.recorded_addresses(), self.missing());
         let voters = addresses.iter().map(|(id, address)| {
             // Before the log names anybody those who found the quorum are meant.
@@ -124,7 +129,7 @@ impl Quorum {
             let matched = metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
             let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(id)).copied().flatten();
             let behind = matched.map(|matched| last_log_index.saturating_sub(matched.index));
-            let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
+            let silent = heard.is_none_or(|heard| heard.elapsed() > silence);
             let role = match () {
                 () if *id == self.local_voter.id && voter => role(metrics.state),
                 () if metrics.current_leader == Some(*id) => CoordinatorRole::Leader,
@@ -153,6 +158,7 @@ impl Quorum {
             VoterView {
                 id: *id,
                 address: address.clone(),
+                too_far: self.distances.too_far(*id),
                 missing: missing.remove(id).or_else(refusal),
                 role,
                 voter,

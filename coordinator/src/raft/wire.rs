@@ -5,6 +5,7 @@ use super::codec;
 use super::judge::{Judged, Standard};
 use super::kept_marks::KeptMarks;
 use super::spoken::Spoken;
+use crate::timing::QuorumTiming;
 use archon_coordinator_core::{Acquaintances, Unheard};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};
@@ -31,6 +32,8 @@ pub(crate) struct LocalVoter {
     pub(crate) expected: Arc<BTreeSet<u64>>,
     /// What it speaks.
     pub(crate) spoken: Spoken,
+    /// Heartbeat and election timing.
+    pub(crate) timing: QuorumTiming,
     /// How far voters had come.
     pub(crate) marks: KeptMarks,
     /// What states came to.

@@ -4,6 +4,7 @@ use super::describe::reason_now;
 use super::subjects;
 use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
 use crate::session::Session;
+use crate::timing::TooFar;
 use archon_coordinator_core::{ClusterState, unheard};
 use archon_proto::v1;
 use archon_types::subject::Subject;
@@ -35,7 +36,9 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
     let away = |voter: &&VoterView| voter.is_away();
     let spare = spare(voters).unwrap_or(0);
     let reason = |voter: &VoterView| {
-        let silent = voter.missing.clone().unwrap_or_else(|| format!("{} does not answer", voter.address));
+        let far = voter.too_far.as_ref().map(ToString::to_string);
+        let silent = far.or_else(|| voter.missing.clone());
+        let silent = silent.unwrap_or_else(|| format!("{} does not answer", voter.address));
         let message = match spare {
             _ if !voter.voter => format!("{silent}; it is a learner, and without it nothing is missing"),
             0 => format!("{silent}; if another one fails, nothing can be decided"),
@@ -48,6 +51,7 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
         };
         let moved = format!("if it runs at another address, `archon quorum set-address {id} ADDRESS`");
         let remedy = format!("start coordinator {id} again with its data directory; if that is lost, {lost}; {moved}");
+        let remedy = voter.too_far.as_ref().map_or(remedy, TooFar::remedy);
         reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
@@ -167,5 +171,15 @@ mod tests {
         let remedies: Vec<String> = unreachable(&voters).into_iter().filter_map(|reason| reason.remedy).collect();
         assert!(remedies[0].contains("archon quorum replace 3 NEW"), "{remedies:?}");
         assert!(remedies[1].contains("archon quorum remove 4") && !remedies[1].contains("replace"), "{remedies:?}");
+    }
+
+    #[test]
+    fn coordinator_too_far_away_is_not_to_be_restarted_alone() {
+        let round_trip = std::time::Duration::from_millis(104);
+        let far = TooFar { id: 3, address: "c3:1".to_owned(), round_trip, timing: Default::default() };
+        let voter = VoterView { too_far: Some(far), ..VoterView::of(3, CoordinatorRole::Unreachable) };
+        let reason = unreachable(&[voter]).remove(0);
+        assert!(reason.message.contains("coordinator 3 at c3:1 answers after 104 ms"), "{}", reason.message);
+        assert_eq!(reason.remedy.as_deref(), Some("start every coordinator with --quorum-heartbeat-ms 250"));
     }
 }

@@ -79,6 +79,7 @@ impl Quorum {
             start: Some(FirstStart::Found { peers: self.peers.clone() }),
             data_dir: self.dirs[&id].path().to_path_buf(),
             speaks: ProtocolRange::SPOKEN,
+            timing: archon_coordinator::QuorumTiming::default(),
             settings: self.settings.clone(),
             settings_said: BTreeSet::new(),
         }

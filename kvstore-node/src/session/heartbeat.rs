@@ -37,6 +37,7 @@ pub(super) async fn heartbeats(
         heartbeats: Mutex::new(Heartbeats::new(life.member.node, life.member.incarnation)),
         relays,
         term: AtomicU64::new(0),
+        granted: Mutex::new(None),
     };
     tokio::select! {
         end = sender.beat() => end,
@@ -89,6 +90,12 @@ impl Sender<'_> {
                     silence.broken();
                     return LifeEnd::Stale;
                 }
+                // A coordinator that is far away answers earlier heartbeats meanwhile.
+                Err(NotGranted::Failed(_)) if self.is_answered_since(started - every) => {
+                    backoff.reset();
+                    silence.broken();
+                    tokio::time::sleep_until(started + every).await;
+                }
                 Err(why) => {
                     silence.goes_on(Duration::from_millis(life.timing.lease_ms));
                     shared.metrics.heartbeats_failed.add(1);
@@ -103,6 +110,11 @@ impl Sender<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a lease was granted since then.
+    fn is_answered_since(&self, begin: Instant) -> bool {
+        self.granted.lock().is_some_and(|granted| granted >= begin)
     }
 
     /// One heartbeat, by whatever way it is answered first. Returns after which time the next one is due, if a relay said so.
@@ -197,6 +209,7 @@ impl Sender<'_> {
             (self.session.retime)();
         }
         if let Taken::Granted { lapsed_ms, withdrawn } = &taken {
+            *self.granted.lock() = Some(Instant::now());
             if *lapsed_ms > 0 {
                 self.shared.metrics.leases_lapsed.add(1);
                 tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
@@ -248,6 +261,8 @@ struct Sender<'a> {
     relays: &'a Relays,
     /// The term of whoever answered last; zero if nobody did.
     term: AtomicU64,
+    /// When a lease was granted last.
+    granted: Mutex<Option<Instant>>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
 use archon_client::Transport;
-use archon_coordinator::FirstStart;
+use archon_coordinator::{FirstStart, QuorumTiming};
 use archon_types::{Failover, ProtocolRange, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -36,6 +36,8 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) failover: Option<Failover>,
     /// The protocols that it speaks.
     pub(crate) speaks: ProtocolRange,
+    /// Heartbeat and election timing.
+    pub(crate) timing: QuorumTiming,
     /// How it reaches others and is reached.
     pub(crate) transport: Transport,
 }
@@ -99,6 +101,7 @@ impl CoordinatorSettings {
             cluster_said,
             failover: args.bootstrap.failover().or(found.failover.as_ref().map(|(profile, _)| *profile)),
             speaks: args::spoken(args.protocol_max),
+            timing: args.quorum_heartbeat_ms.or(found.timing).unwrap_or_default(),
             transport,
         })
     }
@@ -209,6 +212,7 @@ pub(crate) struct FromCoordinatorFile {
     cluster: BTreeMap<Setting, (u64, String)>,
     /// The profile of time-outs, and where it stands.
     failover: Option<(Failover, String)>,
+    timing: Option<QuorumTiming>,
 }
 
 impl FromCoordinatorFile {
@@ -244,6 +248,11 @@ impl FromCoordinatorFile {
             let profile = file.parse(args::FAILOVER, text, args::failover)?;
             Ok((profile, file.place(text.span().start)))
         });
+        let range = QuorumTiming::HEARTBEAT_MS_MIN..=QuorumTiming::HEARTBEAT_MS_MAX;
+        let timing = raw.quorum_heartbeat_ms.as_ref().map(|value| {
+            let heartbeat_ms: u64 = file.within("quorum_heartbeat_ms", value, range.clone())?;
+            Ok(QuorumTiming::new(heartbeat_ms).unwrap_or_default())
+        });
         Ok(Self {
             id: raw.id.as_ref().map(|value| file.within("id", value, 1..=u64::MAX)).transpose()?,
             listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
@@ -266,6 +275,7 @@ impl FromCoordinatorFile {
             tls_dir: raw.tls_dir.clone(),
             cluster: file.cluster()?,
             failover: failover.transpose()?,
+            timing: timing.transpose()?,
         })
     }
 }

@@ -1,0 +1,80 @@
+//! Round trips between coordinators that are longer than the timing of the quorum fits.
+
+use super::hello::check_distances;
+use super::quorum::Quorum;
+use crate::timing::TooFar;
+use archon_security::Transport;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Pause between two measurements.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The coordinators that are too far away. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Distances(Arc<Mutex<BTreeMap<u64, TooFar>>>);
+
+impl Distances {
+    /// The round trip to a coordinator, if the timing does not fit it.
+    pub(super) fn too_far(&self, id: u64) -> Option<TooFar> {
+        self.0.lock().get(&id).cloned()
+    }
+
+    /// Records a measurement. Returns what is news.
+    fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
+        let mut all = self.0.lock();
+        match measured {
+            Err(far) => all.insert(id, far.clone()).is_none().then_some(far),
+            Ok(true) => {
+                all.remove(&id);
+                None
+            }
+            // No answer: the last measurement stays.
+            Ok(false) => None,
+        }
+    }
+}
+
+/// Measures the round trip to every member until `stop`, and logs those that the timing does not fit.
+pub(super) async fn run(quorum: Quorum, transport: Transport, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        let members = quorum.addresses();
+        quorum.distances.0.lock().retain(|id, _| members.contains_key(id));
+        for member in members {
+            let (id, member) = (member.0, BTreeMap::from([member]));
+            let measured = tokio::select! {
+                () = stop.cancelled() => return,
+                measured = check_distances(&transport, &quorum.local_voter, &member) => measured,
+            };
+            if let Some(far) = quorum.distances.note(id, measured) {
+                tracing::warn!("{far}: it counts as unreachable, and elections may not end; {}", far.remedy());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::QuorumTiming;
+
+    #[test]
+    fn distance_is_news_once_until_it_fits_again() {
+        let round_trip = Duration::from_millis(260);
+        let far = || TooFar { id: 3, address: "c3:1".to_owned(), round_trip, timing: QuorumTiming::default() };
+        let distances = Distances::default();
+        assert_eq!(distances.note(3, Err(far())), Some(far()));
+        assert_eq!(distances.note(3, Err(far())), None);
+        assert_eq!(distances.note(3, Ok(false)), None);
+        assert_eq!(distances.too_far(3), Some(far()));
+        assert_eq!(distances.note(3, Ok(true)), None);
+        assert_eq!((distances.too_far(3), distances.note(3, Err(far()))), (None, Some(far())));
+    }
+}
