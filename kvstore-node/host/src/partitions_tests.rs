@@ -53,6 +53,7 @@ archon_types::shown_by! {
     LeaseCheckedFirst => a_read_that_outlasts_the_lease_is_not_answered,
     AloneWithoutLease => a_sole_copy_takes_nothing_without_a_lease,
     CopyUnchecked => whoever_leads_no_more_gives_no_copies,
+    RetentionUnreviewed => quiet_log_has_a_bound_in_the_log_of_the_node,
 }
 
 #[test]
@@ -68,8 +69,8 @@ fn a_write_is_answered_once_the_disk_has_it_and_is_read_after() {
 }
 
 /// One write while a copy is away, and none after it: the engine has no more syncs of this partition.
-fn after_a_quiet_write() -> Partitions<crate::test_shell::TestShell> {
-    let mut partitions = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
+fn after_a_quiet_write(broken: Broken) -> Partitions<crate::test_shell::TestShell> {
+    let mut partitions = serving(broken, row(1, &[(OTHER, ReplicaState::Load)]));
     partitions.operate(request(put("key"), "write"));
     settle(&mut partitions);
     let end = partitions.copies()[&OWN].replica.last().seq;
@@ -90,9 +91,17 @@ fn tick_at(partitions: &mut Partitions<crate::test_shell::TestShell>, ms: u64) {
     settle(partitions);
 }
 
+fn quiet_log_has_a_bound_in_the_log_of_the_node(mutant: Option<Mutant>) -> bool {
+    let mut partitions = after_a_quiet_write(Broken::by(mutant));
+    tick_at(&mut partitions, 3_000);
+    partitions.shell_mut().log_written = crate::RetentionLimits::of_node(1).lagging_distance_max + 1;
+    tick_at(&mut partitions, 4_000);
+    bases(&partitions) == 1
+}
+
 #[test]
 fn a_quiet_log_is_forgotten_once_the_node_has_logged_enough() {
-    let mut partitions = after_a_quiet_write();
+    let mut partitions = after_a_quiet_write(Broken::default());
     let distance = crate::RetentionLimits::of_node(1).lagging_distance_max;
     partitions.shell_mut().log_written = distance;
     tick_at(&mut partitions, 3_000);
@@ -107,7 +116,7 @@ fn a_quiet_log_is_forgotten_once_the_node_has_logged_enough() {
 
 #[test]
 fn a_quiet_log_is_forgotten_once_the_absent_copy_is_removed() {
-    let mut partitions = after_a_quiet_write();
+    let mut partitions = after_a_quiet_write(Broken::default());
     let row = archon_types::Partition { version: archon_types::Version::new(9), ..row(9, &[]) };
     assert!(partitions.duties(LIFE.incarnation, vec![crate::Action::Configure { partition: row, placement: OWN }]));
     settle(&mut partitions);

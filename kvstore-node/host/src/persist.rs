@@ -127,7 +127,7 @@ impl<S: Shell> Turn<S> {
 
     /// Looks again at how much of a copy's log is kept for others.
     pub(crate) fn review_retention(&mut self, local: &mut LocalCopy<S>) {
-        if !local.retention.is_review_due(self.now) {
+        if !local.retention.is_review_due(self.now) || self.broken.breaks(Mutant::RetentionUnreviewed) {
             return;
         }
         let (limits, at) = (self.shell.retention_limits(), self.log_clock());
