@@ -27,6 +27,9 @@ pub const FORMAT: u32 = 1;
 /// Longest block: a page of a snapshot is shorter, unless an entry alone is longer.
 pub const BLOCK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+// A block is a page of a snapshot as it was received.
+const _: () = assert!(archon_types::limits::MESSAGE_BYTES_MAX <= BLOCK_BYTES_MAX);
+
 const MAGIC: &[u8; 8] = b"ARCHONBK";
 pub(crate) const HEAD_BYTES: usize = 16;
 pub(crate) const BLOCK_HEAD_BYTES: usize = 24;

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 /// Bytes that may wait for one peer.
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of one message on the stream, about.
-const BATCH_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Longest pause before a peer that could not be reached is tried again: what it missed meanwhile holds up writes.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// How long a stream holds that is worth being opened anew at once.

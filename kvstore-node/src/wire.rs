@@ -13,10 +13,12 @@
 //!
 //! Numbers are LEB128; the bytes of an entry are preceded by their length, and share the memory of the part when read.
 
+use archon_kv::effect::EFFECT_BYTES_MAX;
 use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};
+use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq, TableId};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -24,6 +26,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 const ENTRIES_MAX: u64 = 65_536;
 /// Bytes of a part after which the next message begins another.
 const PART_BYTES: usize = 256 * 1024;
+/// Longest part, in bytes, with the message that ends it: an append of one longest entry, or of many.
+const PART_BYTES_MAX: usize = PART_BYTES + APPEND_BYTES_MAX + EFFECT_BYTES_MAX + 1024;
+/// Bytes of entries in an append, unless one alone is longer ([`archon_replica::Limits::append_bytes_max`]).
+const APPEND_BYTES_MAX: usize = 1024 * 1024;
+// What a peer reads at once has room for what is sent at once, parts and the last of them.
+const _: () = assert!(crate::peer::BATCH_BYTES_MAX + PART_BYTES_MAX <= BATCH_BYTES_READ_MAX);
+/// Longest message of a peer that is read, in bytes.
+pub(crate) const BATCH_BYTES_READ_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 /// Where errors say the trouble is.
 const FIELD: &str = "ReplicationBatch.parts";
 
@@ -302,6 +312,39 @@ mod tests {
             assert!(pack(std::slice::from_ref(&message))[0].bytes.len() <= weight(&message), "{message:?}");
         }
         assert!(pack(&[]).is_empty());
+    }
+
+    /// An append of so many entries of so many bytes each.
+    fn append(count: usize, bytes: usize) -> Message {
+        let mut message = samples().remove(2);
+        let Body::Append { before, entries, .. } = &mut message.body else { panic!("an append") };
+        let entry = |seq| {
+            let at = Position::new(Epoch::new(3), Seq::new(before.seq.get() + seq));
+            Entry { at, bytes: Bytes::from(vec![7; bytes]) }
+        };
+        *entries = (1..=count as u64).map(entry).collect();
+        message
+    }
+
+    #[test]
+    fn appends_at_the_bounds_of_replicas_are_read() {
+        let limits = archon_replica::Limits::default();
+        assert_eq!(limits.append_bytes_max, APPEND_BYTES_MAX);
+        let most = limits.append_entries_max;
+        for count in [most - 1, most, most + 1, ENTRIES_MAX as usize] {
+            let message = append(count, 1);
+            assert_eq!(unpacked(&pack(std::slice::from_ref(&message))), [Ok(message)], "{count} entries");
+        }
+        assert!(unpacked(&pack(&[append(ENTRIES_MAX as usize + 1, 1)]))[0].is_err());
+        // Behind a part that is nearly full.
+        let small = append(1, PART_BYTES - 200);
+        for large in
+            [append(1, EFFECT_BYTES_MAX), append(2, APPEND_BYTES_MAX / 2), append(most, APPEND_BYTES_MAX / most)]
+        {
+            let parts = pack(&[small.clone(), large.clone()]);
+            assert!(parts.iter().all(|part| part.bytes.len() <= PART_BYTES_MAX));
+            assert_eq!(unpacked(&parts), [Ok(small.clone()), Ok(large)]);
+        }
     }
 
     #[test]

@@ -12,10 +12,15 @@ use archon_security::{BeatKey, Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, RelayAddress, Report};
 use bytes::Bytes;
+use prost::Message as _;
 use std::time::Duration;
 use tokio::time::timeout;
 use tonic::Request;
 
+/// Bytes of reports in one request, unless one report alone is longer.
+const REPORTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
+/// Bytes that a report takes in a request beside its own: a tag and a length.
+const REPORT_OVERHEAD_BYTES: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Facts that wait to be told.
@@ -57,7 +62,8 @@ impl ReportRelays for NoRelays {
 pub async fn reports(coordinators: &Coordinators, member: Member, facts: &impl Facts, relays: &impl ReportRelays) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
-        let batch = facts.peek(REPORTS_MAX);
+        let mut batch = facts.peek(REPORTS_MAX);
+        batch.truncate(count_that_fits(&batch));
         if batch.is_empty() {
             facts.filled().await;
             continue;
@@ -89,6 +95,18 @@ pub async fn reports(coordinators: &Coordinators, member: Member, facts: &impl F
             tokio::time::sleep(backoff.next(rand::random())).await;
         }
     }
+}
+
+/// Counts the reports, from the first on, that fit into one request: one in any case. Reports of keys are as long as the keys.
+fn count_that_fits(reports: &[Report]) -> usize {
+    let mut bytes = 0;
+    for (number, report) in reports.iter().enumerate() {
+        bytes += v1::ReplicaReport::from(report.clone()).encoded_len() + REPORT_OVERHEAD_BYTES;
+        if bytes > REPORTS_BYTES_MAX && number > 0 {
+            return number;
+        }
+    }
+    reports.len()
 }
 
 /// Tells the coordinators, or a relay that passes it on if none of them can be called.
@@ -146,4 +164,35 @@ async fn by_relay(
     let why = format!("{} brought outcomes of reports that no coordinator gave it", relay.name);
     tracing::warn!(relay = relay.name, "discarded outcomes of reports: no coordinator gave them to the relay");
     Err(ErrorDetail::new(ErrorKind::Refused, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{Epoch, Fact, Outgrown, PartitionId, PlacementId, TableId, Version};
+
+    fn outgrown(number: usize, key_bytes: usize) -> Report {
+        let at = Bytes::from(vec![b'k'; key_bytes]);
+        Report {
+            partition: PartitionId::new(TableId::new(1), number as u32),
+            placement: PlacementId::new(number as u64 + 1),
+            epoch: Epoch::new(1),
+            version: Version::new(1),
+            fact: Fact::Outgrown { at, by: Outgrown::Bytes(1) },
+        }
+    }
+
+    #[test]
+    fn reports_of_one_request_fit_into_message() {
+        for key_bytes in [1, archon_types::limits::KEY_BYTES_MAX] {
+            let all: Vec<Report> = (0..REPORTS_MAX).map(|number| outgrown(number, key_bytes)).collect();
+            let count = count_that_fits(&all);
+            assert_eq!(count == REPORTS_MAX, key_bytes == 1, "{count} of {key_bytes} bytes");
+            let reports = all[..count].iter().cloned().map(v1::ReplicaReport::from).collect();
+            let request = v1::ReportRequest { reports, ..v1::ReportRequest::default() };
+            assert!(request.encoded_len() <= REPORTS_BYTES_MAX);
+        }
+        assert_eq!(count_that_fits(&[outgrown(0, MESSAGE_BYTES_MAX)]), 1);
+        assert_eq!(count_that_fits(&[]), 0);
+    }
 }

@@ -9,7 +9,7 @@
 use super::clears::clears;
 use super::row;
 use crate::engine::ENGINE_KEY_BYTES_MAX;
-use archon_types::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
+use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
 use archon_types::{KeyRange, Millis};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -19,15 +19,19 @@ const FORMAT_CLEAR: u8 = 2;
 /// Most changes that an effect is written with: what every earlier version reads. Reading is bounded by the entry's bytes alone,
 /// since earlier versions wrote entries with more.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
-/// Longest encoded effect, in bytes; written and read.
+/// Longest encoded effect that is written, in bytes: a message between nodes has room for it and for what stands beside it.
+pub const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
+/// Longest encoded effect that is read, in bytes: earlier versions had this bound for both.
 pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes that a change takes at least when it is encoded: two lengths and the kind of its key.
 const CHANGE_BYTES_MIN: usize = 3;
 
 // A page of rows fits into one effect, with the lengths of its keys and values.
 const _: () = assert!(PAGE_ROWS_MAX <= EFFECT_CHANGES_MAX);
-const _: () =
-    assert!(PAGE_BYTES_MAX + ENGINE_KEY_BYTES_MAX + 2 * VALUE_BYTES_MAX + 16 * PAGE_ROWS_MAX <= EFFECT_BYTES_MAX);
+const _: () = assert!(
+    PAGE_BYTES_MAX + ENGINE_KEY_BYTES_MAX + 2 * VALUE_BYTES_MAX + 16 * PAGE_ROWS_MAX <= EFFECT_BYTES_WRITTEN_MAX
+);
+const _: () = assert!(EFFECT_BYTES_WRITTEN_MAX <= EFFECT_BYTES_MAX);
 
 /// A row set, or removed if `value` is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,7 +124,7 @@ impl Effect {
     pub fn encode(&self) -> Result<Bytes, EffectError> {
         self.check()?;
         let out = self.put();
-        limit("length", out.len() as u64, EFFECT_BYTES_MAX as u64)?;
+        limit("length", out.len() as u64, EFFECT_BYTES_WRITTEN_MAX as u64)?;
         Ok(out)
     }
 
@@ -176,7 +180,7 @@ impl Effect {
     /// more than [`EFFECT_CHANGES_MAX`] into one entry when they merged partitions of small rows.
     ///
     /// # Errors
-    /// [`EffectError`] for anything [`Effect::encode`] does not write, more changes aside.
+    /// [`EffectError`] for anything [`Effect::encode`] does not write, more changes and more bytes aside.
     pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
@@ -434,8 +438,8 @@ mod tests {
         at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| Effect { clear: Some(clear(1, bytes)), ..of(vec![]) });
         // Format, time, count, and two lengths beside the key of one byte.
         let overhead = 1 + 8 + 1 + 1 + 1 + 4;
-        at_bound(EFFECT_BYTES_MAX, &|bytes| of(changes(1, 1, bytes - overhead)));
-        let huge = changes(8, 3, EFFECT_BYTES_MAX / 8);
+        at_bound(EFFECT_BYTES_WRITTEN_MAX, &|bytes| of(changes(1, 1, bytes - overhead)));
+        let huge = changes(8, 3, EFFECT_BYTES_WRITTEN_MAX / 8);
         assert!(!is_written(of(huge)));
         assert!(!is_written(of(vec![RowChange::remove(Bytes::new())])));
     }

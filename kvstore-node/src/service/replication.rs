@@ -14,7 +14,6 @@ use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
 use archon_security::{Caller, Role};
-use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, Over, PartitionId, PlacementId, ScanOrder, Seq, Version,
 };
@@ -101,7 +100,7 @@ impl ReplicationService {
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
         };
         // What clients may send at once, and what a turn adds to it.
-        reader.known(2 * MESSAGE_BYTES_MAX);
+        reader.known(crate::wire::BATCH_BYTES_READ_MAX);
         let head = v1::ReplicationBatch { parts: Vec::new(), ..batch.clone() };
         let incarnation = Incarnation::new(head.receiver_incarnation);
         let mut keepalive = Keepalive::default();

@@ -9,8 +9,8 @@ use archon_types::{
 use bytes::Bytes;
 use prost::Message as _;
 
-/// Most duties in one push: one per partition of the largest table, twice over.
-pub const DUTIES_MAX: usize = 32_768;
+/// Most duties in one push.
+pub const DUTIES_MAX: usize = limits::NODE_REPLICAS_MAX;
 
 /// A node's full list of duties at a version.
 #[derive(Clone, PartialEq, Eq, Debug)]

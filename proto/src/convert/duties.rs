@@ -4,13 +4,14 @@ use super::ids::{check_address, non_zero};
 use super::session::Member;
 use super::{ConvertError, bounded, checked};
 use crate::v1;
+use archon_types::limits::PARTITIONS_MAX;
 use archon_types::limits::check_name;
 use archon_types::{Duty, NodeId, RelayAddress, TABLES_SERVED_MAX, TableId, Version};
 
 /// How long a poll may wait at most, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 30_000;
 /// Most duties of one participant: it owns each partition of its tables at most once.
-const DUTIES_MAX: usize = 1_048_576;
+const DUTIES_MAX: usize = PARTITIONS_MAX;
 /// Most relays of one member.
 const RELAYS_MAX: usize = 2;
 /// Most coordinators named.

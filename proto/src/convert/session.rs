@@ -9,7 +9,7 @@ use archon_types::{
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
-pub const PLACEMENTS_MAX: usize = 65_536;
+pub const PLACEMENTS_MAX: usize = limits::NODE_REPLICAS_MAX;
 
 /// A node that joins or returns.
 #[derive(Clone, PartialEq, Eq, Debug)]

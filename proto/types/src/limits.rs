@@ -34,6 +34,12 @@ pub const ADDRESS_BYTES_MAX: usize = 260;
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
 /// Most rows in such a page.
 pub const PAGE_ROWS_MAX: usize = 4_096;
+/// Most partitions of all tables together: what one node may have duties for.
+pub const PARTITIONS_MAX: usize = 1_048_576;
+/// Most replicas of partitions that are gone and that their nodes have not deleted yet.
+pub const CONDEMNED_MAX: usize = 1_048_576;
+/// Most replicas that one node may hold or have duties for: one per partition, and those that it has not deleted yet.
+pub const NODE_REPLICAS_MAX: usize = PARTITIONS_MAX + CONDEMNED_MAX;
 /// What a piece of a table holds at most, unless one row alone is larger, in bytes.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// What the answer to a heartbeat brings of tables and nodes at most, in bytes: no lease waits for it. More is pushed.
