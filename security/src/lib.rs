@@ -14,6 +14,7 @@
 mod beat_key;
 mod behalf;
 mod blocking;
+mod call_quota;
 mod caller;
 mod certificate;
 mod complaints;
@@ -40,6 +41,7 @@ mod withdrawn;
 pub use beat_key::BeatKey;
 pub use behalf::{BehalfError, ON_BEHALF_OF};
 pub use blocking::build_runtime;
+pub use call_quota::{CallPermit, CallQuota};
 pub use caller::{Caller, counted_address};
 /// A certificate as its bytes.
 pub use rustls::pki_types::CertificateDer;

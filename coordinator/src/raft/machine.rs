@@ -8,11 +8,13 @@ use super::snapshot::{SnapshotDir, SnapshotError};
 use super::spoken::Spoken;
 use super::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
 use archon_coordinator_core::{ClusterState, Command, apply, members_changed, skip};
+use archon_types::{TableId, Version};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,10 +31,28 @@ struct At {
     membership: StoredMembership,
 }
 
+/// Versions that decide what a long poll for a table is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TableVersions {
+    /// The version of the table; none if there is no such table.
+    pub(crate) table: Option<Version>,
+    /// The version of all rights.
+    pub(crate) access: Version,
+}
+
+impl TableVersions {
+    fn of(state: &ClusterState, table: TableId) -> Self {
+        let version = state.tables.contains_key(&table).then(|| state.version_of(table));
+        Self { table: version, access: state.access_version }
+    }
+}
+
 /// What the log has made so far. Readers hold the lock for one short, synchronous look.
 pub(crate) struct Replicated {
     at: RwLock<At>,
     applied: watch::Sender<u64>,
+    /// Tables that long polls wait for: at most those that exist.
+    polled: Mutex<BTreeMap<TableId, watch::Sender<TableVersions>>>,
     snapshots: SnapshotDir,
     addresses: Addresses,
     spoken: Spoken,
@@ -54,6 +74,7 @@ impl Replicated {
         Arc::new(Self {
             at: RwLock::new(at),
             applied: watch::Sender::new(0),
+            polled: Mutex::default(),
             snapshots,
             addresses: Addresses::default(),
             spoken,
@@ -101,7 +122,29 @@ impl Replicated {
         self.applied.subscribe()
     }
 
+    /// Returns a channel with the versions of a table. Entries of the log that do not change them wake no receiver.
+    pub(crate) fn table_versions(&self, table: TableId) -> watch::Receiver<TableVersions> {
+        let mut polled = self.polled.lock();
+        let create = || watch::Sender::new(self.read(|state| TableVersions::of(state, table)));
+        polled.entry(table).or_insert_with(create).subscribe()
+    }
+
+    fn announce_tables(&self) {
+        let mut polled = self.polled.lock();
+        polled.retain(|_, versions| versions.receiver_count() > 0);
+        if polled.is_empty() {
+            return;
+        }
+        self.read(|state| {
+            for (table, versions) in &*polled {
+                let now = TableVersions::of(state, *table);
+                versions.send_if_modified(|seen| std::mem::replace(seen, now) != now);
+            }
+        });
+    }
+
     fn announce(&self, index: Option<u64>) {
+        self.announce_tables();
         if let Some(index) = index {
             self.applied.send_if_modified(|seen| {
                 let newer = index > *seen;

@@ -41,6 +41,8 @@ mod store;
 mod store_tests;
 mod survivor;
 #[cfg(test)]
+mod table_versions_tests;
+#[cfg(test)]
 mod test_founders;
 mod transfer;
 mod trim;
@@ -53,7 +55,7 @@ pub(crate) use checksums::{Checksums, Differs};
 pub(crate) use hello::{Answers, Asked, ask_all, boot_at, check_distances};
 pub(crate) use kept_marks::KeptMarks;
 pub(crate) use lack::{Lack, read_only};
-pub(crate) use machine::Replicated;
+pub(crate) use machine::{Replicated, TableVersions};
 pub(crate) use network::connect;
 pub(crate) use peers::Peers;
 pub(crate) use propose::Proposal;

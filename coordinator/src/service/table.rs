@@ -2,6 +2,7 @@
 //! while there is no leader. Whoever acts on it is checked by the owner.
 
 use super::{Context, check_named, refuse};
+use crate::raft::TableVersions;
 use archon_coordinator_core::{table_piece, table_ready};
 use archon_proto::convert::ids::key_bytes;
 use archon_proto::v1;
@@ -9,12 +10,50 @@ use archon_proto::v1::table_server::Table;
 use archon_security::Caller;
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, TableId, Version};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 const CALL: &str = "/archon.v1.Table/GetTable";
 /// Longest poll.
 const WAIT_MAX_MS: u32 = 30_000;
+
+/// Changes for which a long poll waits.
+enum Changes {
+    /// Changes of a table that exists.
+    OfTable(watch::Receiver<TableVersions>),
+    /// Any entry: the table does not exist yet, or the cluster has not begun.
+    Any(watch::Receiver<u64>),
+}
+
+impl Changes {
+    /// Returns the versions before the state is looked at.
+    fn versions(&mut self) -> Option<TableVersions> {
+        match self {
+            Self::OfTable(versions) => Some(*versions.borrow_and_update()),
+            Self::Any(applied) => {
+                applied.borrow_and_update();
+                None
+            }
+        }
+    }
+
+    /// Waits until the answer can be another one than at `before`. A poll that waits for a `newer` version than `since` ignores
+    /// older ones. Returns whether the state ends.
+    async fn wait(&mut self, before: Option<TableVersions>, since: Version, newer: bool) -> bool {
+        match self {
+            Self::OfTable(versions) => {
+                let differs = |now: &TableVersions| {
+                    let before = before.unwrap_or(*now);
+                    let settles = !newer || now.access != before.access || now.table.is_none_or(|table| table > since);
+                    *now != before && settles
+                };
+                versions.wait_for(differs).await.is_err()
+            }
+            Self::Any(applied) => applied.changed().await.is_err(),
+        }
+    }
+}
 
 /// The service.
 pub(crate) struct Tables {
@@ -34,10 +73,17 @@ impl Tables {
         }
         let quorum = self.context.quorum()?;
         let deadline = Instant::now() + Duration::from_millis(request.wait_ms.into());
-        let mut applied = quorum.replicated().applied();
         let since = Version::new(request.since);
+        let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
+        let replicated = quorum.replicated();
         loop {
-            applied.borrow_and_update();
+            // Looked up each time: a table of this name may be made, or dropped and made again.
+            let table = replicated.read(|state| state.table_by_name(name).map(|table| table.id));
+            let mut changes = match table {
+                Some(table) => Changes::OfTable(replicated.table_versions(table)),
+                None => Changes::Any(replicated.applied()),
+            };
+            let before = changes.versions();
             let found = self.look(&request, since, caller);
             let settled = match &found {
                 // Whoever has the first pieces wants the others at once.
@@ -51,7 +97,7 @@ impl Tables {
             tokio::select! {
                 () = self.context.stop.cancelled() => return found,
                 () = tokio::time::sleep_until(deadline) => {}
-                changed = applied.changed() => if changed.is_err() { return found },
+                ended = changes.wait(before, since, found.is_ok()) => if ended { return found },
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use archon_proto::convert::error::status_of;
 use archon_proto::guarded::Connection;
-use archon_security::{ResponseSlices, UnreadBudget};
+use archon_security::{CallPermit, CallQuota, Caller, ResponseSlices, UnreadBudget};
 use archon_types::ErrorDetail;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -14,27 +14,44 @@ use tonic::codegen::{Service, http};
 use tower_layer::Layer;
 
 /// Calls with streamed responses. Their callers can pause for longer, since they do other work between messages.
-const STREAMING: [&str; 3] = [
-    "/archon.v1.Kv/Snapshot",
-    "/grpc.health.v1.Health/Watch",
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-];
+const STREAMING: [&str; 3] =
+    ["/archon.v1.Kv/Snapshot", HEALTH_WATCH, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"];
 
-/// Bounds the responses that a gRPC server holds because their callers do not read them. Calls between members have a
+/// The call that looks at the health of a member again and again.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// Bounds the responses that a gRPC server holds because their callers do not read them, and the calls in progress of each caller. Calls between members have a
 /// budget of their own, as with [`PartialBodies`](crate::PartialBodies). This is the outermost layer: it also gives each
 /// request the [`Caller`](archon_security::Caller) of its connection.
 #[derive(Clone, Debug)]
 pub struct BoundedResponses {
     others: UnreadBudget,
     members: UnreadBudget,
+    calls: CallQuota,
+    watches: CallQuota,
     /// Prefix of the paths that members call.
     members_call: &'static str,
 }
 
 impl BoundedResponses {
     /// `members` is the budget of calls whose path begins with `members_call` (`/package.Service/`), `others` of all others.
-    pub const fn new(others: UnreadBudget, members: UnreadBudget, members_call: &'static str) -> Self {
-        Self { others, members, members_call }
+    pub fn new(others: UnreadBudget, members: UnreadBudget, members_call: &'static str) -> Self {
+        Self { others, members, calls: CallQuota::calls(), watches: CallQuota::watches(), members_call }
+    }
+
+    /// Replaces the quota of calls in progress.
+    #[must_use]
+    pub fn with_calls(self, calls: CallQuota) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Counts a call that other members do not make against its caller's quota.
+    fn enter(&self, path: &str, caller: &Caller) -> Result<Option<CallPermit>, ErrorDetail> {
+        if path.starts_with(self.members_call) {
+            return Ok(None);
+        }
+        let quota = if path == HEALTH_WATCH { &self.watches } else { &self.calls };
+        quota.enter(caller).map(Some)
     }
 }
 
@@ -75,15 +92,18 @@ where
         let path = request.uri().path();
         let ours = path.starts_with(self.responses.members_call);
         let budget = if ours { &self.responses.members } else { &self.responses.others }.clone();
-        if let Err(detail) = connection.identify().and_then(|()| budget.check(connection.caller.from, 0)) {
-            return Box::pin(std::future::ready(Ok(status_of(&detail).into_http())));
-        }
+        let admitted = connection.identify().and_then(|()| budget.check(connection.caller.from, 0));
+        let call = match admitted.and_then(|()| self.responses.enter(path, &connection.caller)) {
+            Ok(call) => call,
+            Err(detail) => return Box::pin(std::future::ready(Ok(status_of(&detail).into_http()))),
+        };
         let streamed = STREAMING.contains(&path);
         request.extensions_mut().insert(connection.caller.clone());
         let response = self.inner.call(request);
         Box::pin(async move {
             let response = response.await?;
-            Ok(response.map(|body| Body::new(CountedBody { body, connection, budget, streamed, slices: None })))
+            Ok(response
+                .map(|body| Body::new(CountedBody { body, connection, budget, streamed, slices: None, _call: call })))
         })
     }
 }
@@ -96,6 +116,7 @@ struct CountedBody {
     streamed: bool,
     /// The rest of a message.
     slices: Option<ResponseSlices>,
+    _call: Option<CallPermit>,
 }
 
 impl CountedBody {

@@ -8,8 +8,8 @@ use archon_proto::guarded::Guarded;
 use archon_proto::v1::stats_client::StatsClient;
 use archon_proto::v1::stats_server::{Stats, StatsServer};
 use archon_proto::v1::{ReadStatsRequest, ReadStatsResponse};
-use archon_security::UnreadBudget;
 use archon_security::connection_limit::ConnectionLimit;
+use archon_security::{CallQuota, UnreadBudget};
 use archon_types::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,11 @@ struct Member {
     budget: UnreadBudget,
     calls: Arc<AtomicUsize>,
     connection_limit: Arc<ConnectionLimit>,
+    in_progress: CallQuota,
 }
+
+/// Calls in progress of one caller.
+const CALLER_CALLS: usize = 128;
 
 async fn member() -> Member {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -55,12 +59,14 @@ async fn member() -> Member {
         let entry = limit.enter(stream.peer_addr()?.ip());
         std::io::Result::Ok(Guarded::new(stream.into(), entry))
     });
+    let in_progress = CallQuota::new(1_024, CALLER_CALLS);
+    let responses = BoundedResponses::new(budget.clone(), UnreadBudget::new(BUDGET), "/archon.v1.Raft/");
     let server = Server::builder()
-        .layer(BoundedResponses::new(budget.clone(), UnreadBudget::new(BUDGET), "/archon.v1.Raft/"))
+        .layer(responses.with_calls(in_progress.clone()))
         .add_service(StatsServer::new(large))
         .serve_with_incoming(incoming);
     tokio::spawn(server);
-    Member { address, budget, calls, connection_limit }
+    Member { address, budget, calls, connection_limit, in_progress }
 }
 
 async fn connected(member: &Member, window: Option<u32>) -> StatsClient<Channel> {
@@ -145,4 +151,20 @@ async fn full_budget_refuses_calls_before_their_work() {
     assert_eq!(detail_of(&refusal).kind, ErrorKind::Overloaded);
     assert_eq!(member.calls.load(Ordering::Relaxed), before, "the call was not carried out");
     drop(held);
+}
+
+/// A caller could have any number of long polls, each of which every change of the cluster woke.
+#[tokio::test]
+async fn calls_in_progress_of_one_caller_are_limited() {
+    let member = member().await;
+    let caller = archon_security::Caller::new([127, 0, 0, 1].into(), [127, 0, 0, 1].into(), None, Arc::default());
+    let mut held: Vec<_> = (0..CALLER_CALLS).map(|_| member.in_progress.enter(&caller).unwrap()).collect();
+    let mut client = connected(&member, None).await;
+    let refusal = detail_of(&client.read(ReadStatsRequest::default()).await.unwrap_err());
+    assert_eq!(refusal.kind, ErrorKind::Overloaded);
+    assert!(refusal.message.contains("calls in progress") && refusal.retry_after_ms.is_some(), "{refusal}");
+    assert_eq!(member.calls.load(Ordering::Relaxed), 0, "the call was not carried out");
+    held.pop();
+    client.read(ReadStatsRequest::default()).await.unwrap();
+    condition("a call whose response was read has ended", || member.in_progress.used() == CALLER_CALLS - 1).await;
 }
