@@ -82,7 +82,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
     }
 }
 
-/// What serves connections.
+/// Shared parts of all connections.
 #[derive(Clone)]
 struct Served {
     router: Router,

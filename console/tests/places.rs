@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A console whose cluster does not answer: port 1 of loopback has no listener.
+/// A console whose cluster does not answer: nothing listens on port 1 of loopback.
 fn console() -> Console {
     let config = ConsoleConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -52,7 +52,7 @@ fn short_body_does_not_wait_for_long_ones() {
         format!("POST /api/v1/tables HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: {length}")
     };
     let mut dripping: Vec<TcpStream> = (0..24).map(|_| send(&console, &create(8 * 1024 * 1024), "{")).collect();
-    // Refused for what it says, without a word to the cluster.
+    // Refused for its content, without a call to the cluster.
     let body = r#"{"name":"t","kind":"lease"}"#;
     let found = answer(&mut send(&console, &create(body.len()), body));
     assert!(found.starts_with("HTTP/1.1 400 "), "{found:?}");

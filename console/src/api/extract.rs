@@ -31,7 +31,7 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 const LARGE_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SMALL_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 const ADDRESS_PART: usize = 2;
-/// How long a body may take to come.
+/// Time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Room for bodies, of all callers and of each address.
@@ -161,7 +161,7 @@ impl Readable {
     }
 
     async fn read(&self, large: bool) -> Result<Bytes, ApiError> {
-        // A body that says it is short does not wait for long ones.
+        // A short body does not wait for long ones.
         let short = self.length.is_some_and(|length| length <= SMALL_BYTES_MAX);
         let room = if large && !short { &self.room.large } else { &self.room.small };
         match &self.unread {

@@ -62,7 +62,7 @@ mod tests {
             stop: CancellationToken::new(),
         };
         let connection_limit = Arc::clone(&context.connection_limit);
-        // The second connection takes the place of the first, which has not said who it is.
+        // The second connection takes the place of the first, which is anonymous.
         let _entries = [(); 2].map(|()| connection_limit.enter(Ipv4Addr::LOCALHOST.into()));
         let service = StatsService(Stats { context, data_dir: "/".into() });
         let request = Request::new(v1::ReadStatsRequest { cluster: None });
