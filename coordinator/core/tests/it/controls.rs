@@ -1,6 +1,6 @@
 //! What operators order of partitions and members, and what follows from it.
 
-use crate::bed::{TABLE, TestBed, part, settings};
+use crate::bed::{TABLE, TestBed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -169,7 +169,11 @@ fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
 fn maintenance_lasts_as_ordered_whatever_the_clock_of_the_leader() {
     let minute = 60_000;
     for wrong_by in [3 * 60 * minute, 0] {
-        let mut bed = three();
+        let mut bed = TestBed::new(settings(6, 3, 2));
+        for (number, name) in (1..).zip(["athens", "byzantium", "cyrene"]) {
+            bed.join_with(Register { protocol_max: 2, ..register(name, number, number + 1_000) });
+        }
+        bed.settle();
         bed.ok(Command::RaiseProtocol { to: 2 });
         let node = bed.node("athens");
         let until = bed.now.plus(10 * minute);
