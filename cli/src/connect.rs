@@ -25,12 +25,12 @@ pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
     Ok(Admin::with_transport(endpoints(connection, &transport)?, connection.timeout, transport)?)
 }
 
-/// The same handle, which tells the user once that nobody answers and that it goes on trying.
+/// The same handle, which reports once on stderr that no coordinator answers and that it goes on trying.
 pub(crate) fn with_notice(admin: &Admin) -> Admin {
-    let told = AtomicBool::new(false);
+    let reported = AtomicBool::new(false);
     admin.on_unanswered(move |detail, left| {
         let seconds = left.as_secs();
-        if seconds > 0 && !told.swap(true, Ordering::Relaxed) {
+        if seconds > 0 && !reported.swap(true, Ordering::Relaxed) {
             talk(&format!("no coordinator answers ({}); trying for {seconds} s more", detail.message));
         }
     })

@@ -141,7 +141,7 @@ fn run_on(
 async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure> {
     let output = Output::new(connection.output);
     let admin = connect::admin(connection)?;
-    // What draws on the whole screen says so itself.
+    // `top` draws on the whole screen and shows this itself.
     let admin = if matches!(verb, Verb::Top(_)) { admin } else { connect::with_notice(&admin) };
     let timeout = connection.timeout;
     match verb {

@@ -79,7 +79,7 @@ impl Admin {
     }
 
     /// The same handle with a function that is called once in each call that no coordinator has answered for a second: with the reason, and the
-    /// time for which they are still tried. For programs whose users wait.
+    /// time for which they are still tried. For interactive programs.
     #[must_use]
     pub fn on_unanswered(&self, report: impl Fn(&ErrorDetail, Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(self.0.on_unanswered(report)))

@@ -23,7 +23,7 @@ use tonic::{Code, Request, Response, Status};
 const TRY_FIRST: Duration = Duration::from_secs(1);
 /// Longest pause between rounds: people wait for these calls.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Silence of all coordinators after which the caller is told that they are still being tried.
+/// Silence of all coordinators after which the caller gets a report.
 const REPORTED_AFTER: Duration = Duration::from_secs(1);
 /// Most coordinators remembered.
 const COORDINATORS_MAX: usize = 64;
@@ -52,7 +52,7 @@ pub(crate) struct CoordinatorClient {
     nodes: Arc<Mutex<Vec<String>>>,
     /// For whom it asks, if not for itself.
     on_behalf_of: Option<AsciiMetadataValue>,
-    /// Gets a report while nobody answers.
+    /// Gets a report while no coordinator answers.
     unanswered: Option<Unanswered>,
     measures: Arc<AdminMeasures>,
 }

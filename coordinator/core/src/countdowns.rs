@@ -1,4 +1,4 @@
-//! Time left of orders that end by themselves, counted on the clock of the leading coordinator that no one sets.
+//! Time left of orders that end by themselves, counted on the monotonic clock of the leading coordinator.
 
 use crate::command::{Command, MAINTENANCE_RECORDED_SINCE};
 use crate::controls::{Maintenance, Order};
@@ -6,7 +6,7 @@ use crate::state::ClusterState;
 use archon_types::{Millis, NodeId};
 use std::collections::BTreeMap;
 
-/// Time between two records of what is left. A change of the leader prolongs an order by no more than this.
+/// Time between two records of the time left. A change of the leader prolongs an order by at most this.
 const RECORD_EVERY_MS: u64 = 60_000;
 
 /// Orders that end by themselves. A wall clock may be hours ahead of that of the coordinator that took the order.
@@ -48,7 +48,7 @@ impl Countdowns {
         self.0.iter().map(move |(member, counted)| (*member, counted.left_ms(now)))
     }
 
-    /// Returns the commands that end an order whose time is over, and that record what is left of others; and when the next are due.
+    /// Returns commands that end an order without time left and record the time left of others, and when the next ones are due.
     pub(crate) fn due(&mut self, state: &ClusterState, now: Millis) -> (Vec<Command>, Option<Millis>) {
         let (mut commands, mut due) = (Vec::new(), None::<Millis>);
         let over = self.0.iter().find(|(_, counted)| counted.left_ms(now) == 0);

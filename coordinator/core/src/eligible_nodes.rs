@@ -76,7 +76,7 @@ impl<'a> EligibleNodes<'a> {
         Some(Target { node, zone_doubled })
     }
 
-    /// Whether no node has room.
+    /// Returns whether every node is full.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

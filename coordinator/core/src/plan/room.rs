@@ -62,6 +62,8 @@ impl<'a> Board<'a> {
                 if let Some((piece, to)) = found {
                     self.shift(piece, to);
                     self.swapped.insert(piece);
+                    // It is meant to have that much now.
+                    self.slots[to].quota = self.slots[to].quota.max(self.slots[to].count);
                     return Some(from);
                 }
             }

@@ -50,6 +50,7 @@ fn plan_makes_room_for_a_copy_that_only_full_nodes_could_take() {
     let planned = plan(&bed.state, Goal::default());
     let [only] = &planned.moves[..] else { panic!("{planned:?}") };
     assert_eq!((only.reason, only.to), (MoveReason::MakeRoom, cyrene));
+    assert_eq!(planned.unmet, vec![], "a node that took the copy is not above its share");
     assert!([athens, byzantium].contains(&only.from) && only.partition.table != orders.id);
     bed.ok(planned.start());
     bed.settle();
