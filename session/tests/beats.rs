@@ -131,6 +131,30 @@ async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     .await;
 }
 
+/// A node whose coordinators answer later than it waits never learned that it had failed, and did not register again.
+#[tokio::test]
+async fn late_answer_ends_a_life_that_is_over() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let serves = async {
+            let mut stream = Stream::of(&played).await;
+            assert_eq!(stream.heard().await, 1);
+            // The second one is asked once the first is given up.
+            assert_eq!(stream.heard().await, 2);
+            let over = ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
+            stream.says(BeatAnswers::new(1, Ok(judged(BeatAnswer::new(NODE, LIFE, 1, Err(over)))))).await;
+            stream
+        };
+        let asks = async {
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(None)));
+            assert_eq!(bed.beat(streams, &played, 2).await, Err(NotGranted::Stale));
+        };
+        tokio::join!(serves, asks);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew() {
     let played = Played::start().await;

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -39,6 +40,8 @@ pub struct BeatStreams {
     streams: Streams,
     /// Heartbeats whose answer somebody waits for, by number.
     asked: Mutex<BTreeMap<u64, Asked>>,
+    /// A coordinator answered that this life is over, perhaps later than anything waited for.
+    over: AtomicBool,
 }
 
 /// What arrives on the streams of a life.
@@ -91,7 +94,7 @@ impl BeatStreams {
     /// proven with `key`, if there is one: members that say who they are have one. What arrives is for [`listen`](Self::listen).
     pub fn new(member: Member, key: Option<BeatKey>, transport: Transport, deadline: Duration) -> (Self, Heard) {
         let (streams, heard) = Streams::new(transport, Backlog::Newest, deadline);
-        (Self { member, key, deadline, streams, asked: Mutex::default() }, Heard(heard))
+        (Self { member, key, deadline, streams, asked: Mutex::default(), over: AtomicBool::new(false) }, Heard(heard))
     }
 
     /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) takes in.
@@ -115,6 +118,7 @@ impl BeatStreams {
         }
         match timeout_at(until, answered).await {
             Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) | Err(_) if self.over.load(Ordering::Relaxed) => Err(NotGranted::Stale),
             Ok(Err(_)) | Err(_) => Err(NotGranted::Failed(None)),
         }
     }
@@ -207,6 +211,9 @@ impl BeatStreams {
             Err(_) if (node, incarnation) != (self.member.node, self.member.incarnation) => return,
             Err(detail) => Err(not_granted(detail)),
         };
+        if outcome == Err(NotGranted::Stale) {
+            self.over.store(true, Ordering::Relaxed);
+        }
         self.settle(number, outcome);
     }
 
