@@ -56,7 +56,7 @@ pub struct CertificatesWithdrawn {
 /// A right that was granted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AccessRight {
-    /// The client's name, as its certificate says it; absent: every client.
+    /// The name in the certificate of the client, or of the participant if the right is `own`; absent: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The table's number; absent: every table.

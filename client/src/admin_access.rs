@@ -30,10 +30,10 @@ impl Admin {
     }
 
     /// Grants a right to a client, or to every client, to the rows of a table, or of every table, those that are made later
-    /// included. Who may do more already goes on to. Waits for at most two seconds until all nodes go by it, and says which do not.
+    /// included; or [`Right::Own`] to a participant, or to every participant, to the partitions of one lease table. Who may do more already goes on to. Waits for at most two seconds until all nodes go by it, and says which do not.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table, `Refused` if it is of leases; otherwise see [`Error`].
+    /// `NotFound` if there is no such table, `Refused` if it does not hold what the right is about; otherwise see [`Error`].
     pub async fn grant(
         &self,
         right: Right,

@@ -102,6 +102,15 @@ fn carry_a_participant(mut cluster: Cluster, tls: bool) {
         true => builder.tls(Tls::open(&cluster.credentials(Role::Participant, name)).expect("credentials")),
         false => builder,
     };
+    if tls {
+        // The right to own came with protocol 2: of the tables that were there before, every participant has it.
+        cluster.wait_protocol(2);
+        cluster.archon(&["access", "revoke", "own", "--every-participant", "--table", "jobs"]);
+        let refused = runtime.block_on(builder.clone().start(IdleService)).expect_err("it was granted nothing");
+        let grant = "access grant own --participant w1 --table jobs";
+        assert!(refused.to_string().contains(grant), "{refused}");
+        cluster.done(&grant.split(' ').collect::<Vec<_>>());
+    }
     let participant = runtime.block_on(builder.start(IdleService)).expect("a participant");
     let wait_carried = |why: &str, more: u64| {
         let begun = participant.stats().heartbeats_relayed;

@@ -5,7 +5,7 @@ use crate::args::{AccessVerb, ListAccessArgs, SetAccessArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{AccessChanged, AccessRight, Admin, Right};
-use archon_types::client_text;
+use archon_types::grantee_text;
 
 /// Carries out one of them. Without TLS (`by_tls`) nobody has a certificate, and rights count for nothing.
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
@@ -16,10 +16,11 @@ pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: 
         AccessVerb::Grant(args) => (args, false),
         AccessVerb::Revoke(args) => (args, true),
     };
-    let SetAccessArgs { right, client, table, .. } = args;
+    let SetAccessArgs { right, table, .. } = args;
+    let grantee = args.grantee().map_err(|why| Failure::usage(why, "see `archon access grant --help`"))?;
     let changed = match revoke {
-        true => admin.revoke(*right, client.as_deref(), table.as_deref()).await?,
-        false => admin.grant(*right, client.as_deref(), table.as_deref()).await?,
+        true => admin.revoke(*right, grantee, table.as_deref()).await?,
+        false => admin.grant(*right, grantee, table.as_deref()).await?,
     };
     if output.is_json() {
         output.json(&changed)?;
@@ -45,10 +46,10 @@ async fn list(args: &ListAccessArgs, admin: &Admin, by_tls: bool, output: &Outpu
         output.json(&found)?;
         return Ok(Exit::Done);
     }
-    let columns = [Column::text("CLIENT"), Column::text("TABLE"), Column::text("RIGHT")];
+    let columns = [Column::text("WHOSE"), Column::text("TABLE"), Column::text("RIGHT")];
     let row = |right: &AccessRight| {
         vec![
-            client_text(right.client.as_deref()),
+            grantee_text(right.client.as_deref(), right.may.known()),
             right.table.clone().unwrap_or_else(|| "every table".to_owned()),
             right.may.as_str().to_owned(),
         ]
@@ -79,7 +80,7 @@ fn verb(right: Option<Right>) -> &'static str {
 }
 
 fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
-    let client = client_text(changed.client.as_deref());
+    let client = grantee_text(changed.client.as_deref(), Some(asked));
     let table = changed.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
     let still = changed.may.as_ref().filter(|_| revoke).and_then(|right| right.known()).filter(|right| *right >= asked);
     let said = match (revoke, changed.changed) {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// `archon access …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum AccessVerb {
-    /// Grant clients the right to read a table's rows, or to read and write them.
+    /// Grant clients the right to read a table's rows, or to read and write them; or participants the right to own its leases.
     ///
     /// It counts from the moment that a node hears of it, which takes a fraction of a second; the answer names the nodes that have
     /// not within two seconds. Who may do more already goes on to.
@@ -17,13 +17,15 @@ pub(crate) enum AccessVerb {
 Examples:
   archon access grant write --client shop --table orders
   archon access grant read --client reports --all-tables     those that are made later included
-  archon access grant read --every-client --table prices")]
+  archon access grant read --every-client --table prices
+  archon access grant own --participant billing-3 --table payments    a lease table")]
     Grant(SetAccessArgs),
     /// Take a right back.
     ///
     /// Without reading there is no writing: `revoke read` takes back all that was granted for exactly these clients and tables,
     /// `revoke write` leaves them to read. What was granted to every client, or for every table, stays: the answer says what the
-    /// client still may. A node that cannot hear of it goes by what it heard last.
+    /// client still may. A node that cannot hear of it goes by what it heard last. A participant from which `own` is taken hands its
+    /// partitions of the table over to others that may own them.
     #[command(after_help = "\
 Examples:
   archon access revoke read --client shop --table orders
@@ -63,10 +65,10 @@ Examples:
 
 /// Options of `archon access grant` and `revoke`.
 #[derive(clap::Args, Clone, Debug)]
-#[command(group = ArgGroup::new("whose").required(true).args(["client", "every_client"]))]
+#[command(group = ArgGroup::new("whose").required(true).args(["client", "every_client", "participant", "every_participant"]))]
 #[command(group = ArgGroup::new("of_what").required(true).args(["table", "all_tables"]))]
 pub(crate) struct SetAccessArgs {
-    /// `read`, or `write`, which is both.
+    /// `read`, or `write`, which is both; of participants `own`.
     #[arg(value_name = "RIGHT", value_parser = right)]
     pub(crate) right: Right,
     /// The client: the name in its certificate (`archon cert client NAME`).
@@ -75,12 +77,39 @@ pub(crate) struct SetAccessArgs {
     /// Every client that has a certificate of this cluster.
     #[arg(long)]
     pub(crate) every_client: bool,
+    /// The participant that may own partitions of the lease table: the name in its certificate (`archon cert participant NAME`).
+    #[arg(long, value_name = "NAME", value_parser = participant, conflicts_with = "all_tables")]
+    pub(crate) participant: Option<String>,
+    /// Every participant that has a certificate of this cluster.
+    #[arg(long, conflicts_with = "all_tables")]
+    pub(crate) every_participant: bool,
     /// The table.
     #[arg(long, value_name = "TABLE", value_parser = name)]
     pub(crate) table: Option<String>,
     /// Every table, those that are made later included.
     #[arg(long)]
     pub(crate) all_tables: bool,
+}
+
+impl SetAccessArgs {
+    /// Returns the name of the client or participant; `None` stands for all of them.
+    ///
+    /// # Errors
+    /// If the right is not one of clients, or of participants.
+    pub(crate) fn grantee(&self) -> Result<Option<&str>, String> {
+        let names_participants = self.participant.is_some() || self.every_participant;
+        match (self.right == Right::Own, names_participants) {
+            (true, true) => Ok(self.participant.as_deref()),
+            (false, false) => Ok(self.client.as_deref()),
+            (true, false) => {
+                Err("own is a right of participants: name one by --participant, or all by --every-participant".into())
+            }
+            (false, true) => {
+                let right = self.right.as_str();
+                Err(format!("{right} is a right of clients: name one by --client, or all by --every-client"))
+            }
+        }
+    }
 }
 
 /// Options of `archon access withdraw`.
@@ -112,6 +141,11 @@ fn right(text: &str) -> Result<Right, String> {
     text.parse().map_err(|error: archon_client::UnknownWord| error.to_string())
 }
 
+/// A participant's name, also as certificates say it: `participant/billing-3`.
+fn participant(text: &str) -> Result<String, String> {
+    name(text.strip_prefix("participant/").unwrap_or(text))
+}
+
 /// A client's name, also as certificates say it: `client/shop`.
 fn client(text: &str) -> Result<String, String> {
     name(text.strip_prefix("client/").unwrap_or(text))
@@ -127,6 +161,6 @@ mod tests {
         for wrong in ["admin/alice", "*", ""] {
             assert!(client(wrong).is_err(), "{wrong}");
         }
-        assert!(right("own").unwrap_err().contains("read, write"));
+        assert!(right("look").unwrap_err().contains("own, read, write"));
     }
 }

@@ -4,7 +4,7 @@ use super::looks::{ensure, wait_for};
 use super::narrator::Narrator;
 use super::worker::{JOBS, Note};
 use crate::exit::Failure;
-use archon_client::{Admin, Client, Role, Routes};
+use archon_client::{Admin, Client, Right, Role, Routes};
 use archon_load::Look;
 use archon_local_cluster::{Cluster, Process};
 use std::collections::BTreeMap;
@@ -33,6 +33,16 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
         "Three processes share six partitions of a table of leases, which holds nothing but who owns each.",
     );
     let table = admin.create_lease_table(JOBS, PARTITIONS).await?;
+    if cluster.transport(Role::Admin)?.tls().is_some() {
+        // The cluster speaks the first protocol for its first moments, which has no such right.
+        wait_for("the participants to be granted the table", async || {
+            Ok(match admin.grant(Right::Own, None, Some(JOBS)).await {
+                Ok(granted) => Look::Yes(granted),
+                Err(error) => Look::NotYet(error.to_string()),
+            })
+        })
+        .await?;
+    }
     let mut workers = BTreeMap::new();
     for name in NAMES {
         let program = crate::own_program()?.display().to_string();

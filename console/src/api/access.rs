@@ -22,11 +22,11 @@ pub(crate) struct AccessFilter {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RightChange {
-    /// Which: who may write may read.
+    /// Which: who may write may read. `own` is a participant's, of one lease table.
     right: Word<Right>,
-    /// The client's name, as its certificate says it.
+    /// The name in the certificate of the client; of the participant if the right is `own`.
     client: Option<String>,
-    /// Every client, in place of one.
+    /// Every client, in place of one; every participant if the right is `own`.
     #[serde(default)]
     every_client: bool,
     /// The table's name.

@@ -36,8 +36,9 @@ use crate::recovery::Standing;
 use crate::registration::Register;
 use crate::upgrade::HELD_SINCE;
 use archon_types::{
-    ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PROTOCOL_FIRST, PartitionId,
-    Partitioning, PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits, Version,
+    ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, OWN_SINCE, PROTOCOL_FIRST,
+    PartitionId, Partitioning, PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits,
+    Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -345,7 +346,6 @@ impl Command {
             | Self::StartPlan { .. }
             | Self::SetMigration { .. }
             | Self::CancelPlan
-            | Self::SetAccess { .. }
             | Self::Control { .. }
             | Self::ChangeQuorum { .. }
             | Self::Inspected { .. }
@@ -357,6 +357,8 @@ impl Command {
             Self::Configure { changes, .. } => {
                 changes.iter().map(|change| change.setting.since()).max().unwrap_or(PROTOCOL_FIRST)
             }
+            Self::SetAccess { after: Some(Right::Own), .. } => OWN_SINCE,
+            Self::SetAccess { .. } => PROTOCOL_FIRST,
             Self::HoldProtocol { .. } => HELD_SINCE,
             Self::RecordMaintenance { .. } => MAINTENANCE_RECORDED_SINCE,
             Self::NoteDoor(_) => DOORS_SINCE,

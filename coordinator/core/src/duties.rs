@@ -76,7 +76,7 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     if inventory(state, node).is_some() {
         return Some(DutiesMark { rows: 0, copies: 0, condemned: None, others: None, inspects: true });
     }
-    let (leaves, barred) = (row.node.goal.gives_up_leaderships(), state.controls.concerns(node));
+    let (leaves, barred) = (row.node.goal.gives_up_leaderships(), state.bars_any(node));
     let ends = state.ending().next().is_some();
     let hands_over = leaves || barred || ends || state.migrations.any_running_from(node);
     let unloads = state.partitions.held_on(node) < state.partitions.count_on(node);

@@ -34,6 +34,9 @@ pub struct NodeRow {
     /// What it serves, if it is a participant and no node of the key-value store.
     #[serde(default)]
     pub participant: Option<Participant>,
+    /// The participant showed a certificate: it owns partitions of lease tables that it was granted only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub certified: bool,
 }
 
 impl NodeRow {

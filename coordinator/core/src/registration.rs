@@ -2,8 +2,8 @@
 
 use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
-    BootId, GENERATION_KEYS_SINCE, GenerationKey, Incarnation, NodeTraits, Participant, PlacementId, ProtocolRange,
-    StorageId, Version,
+    BootId, GENERATION_KEYS_SINCE, GenerationKey, Incarnation, NodeTraits, OWN_SINCE, Participant, PlacementId,
+    ProtocolRange, StorageId, Version,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,9 @@ pub struct Register {
     /// It is a participant and no node of the key-value store: what it serves. Its name is its identity, and its storage id as
     /// new as its process.
     pub participant: Option<Participant>,
+    /// The participant showed a certificate: it owns partitions of lease tables that it was granted only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub certified: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
@@ -72,6 +75,7 @@ impl Register {
             expects: None,
             told: Version::ZERO,
             participant: None,
+            certified: false,
         }
     }
 
@@ -81,6 +85,7 @@ impl Register {
         if protocol < GENERATION_KEYS_SINCE {
             self.generation_key = GenerationKey::NIL;
         }
+        self.certified &= protocol >= OWN_SINCE;
         self
     }
 

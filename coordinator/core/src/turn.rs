@@ -455,7 +455,7 @@ impl Pass<'_> {
         }
         let gone = self.liveness.failed_for(STRANGER_AGE_MS, self.now).filter(|node| {
             // What was ordered of it would go with it, and not hold when it returns.
-            let ordered = |row: &NodeRow| row.node.goal != NodeGoal::Serve || state.controls.concerns(*node);
+            let ordered = |row: &NodeRow| row.node.goal != NodeGoal::Serve || state.controls.bars_member(*node);
             let served_nothing = |row: &NodeRow| !ordered(row) && state.partitions.count_on(*node) == 0;
             state.is_stranger(*node) || state.participants.get(node).is_some_and(served_nothing)
         });

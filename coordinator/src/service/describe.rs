@@ -411,9 +411,14 @@ pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
         ),
         Why::AllBarred { participants } => (
             ReasonCode::AllBarred,
-            format!("all {participants} participants that take partitions of its table are barred from it"),
+            format!("all {participants} participants that serve its table are barred from it, or were not granted it"),
             unserved,
-            format!("take a bar back: see `archon partition describe {}`", operand(state, partition)),
+            format!(
+                "take a bar back (see `archon partition describe {}`), or grant the table: `archon access grant own --participant NAME --table \
+                 {}`",
+                operand(state, partition),
+                subjects::table_name(state, partition.table)
+            ),
         ),
         Why::OwnerStays { node } => (
             ReasonCode::OwnerStays,

@@ -6,7 +6,7 @@ use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::{bytes_text, shown_key};
-use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, client_text};
+use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, grantee_text};
 
 /// Who caused something.
 pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
@@ -182,7 +182,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             (format!("settings changed: {}", changes.iter().map(text).collect::<Vec<_>>().join(", ")), Subject::Cluster)
         }
         EventKind::AccessChanged { client, table, before, after } => {
-            let whose = client_text(client.as_deref());
+            let whose = grantee_text(client.as_deref(), (*after).or(*before));
             let subject = match table {
                 Some((id, name)) => Subject::Table { table_id: id.get(), table: name.clone() },
                 None => Subject::Cluster,

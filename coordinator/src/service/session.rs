@@ -16,7 +16,7 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_security::{BeatKey, Caller};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, Report};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, Report, own_denial};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
@@ -66,6 +66,11 @@ impl Sessions {
             if let Some(row) = known {
                 check_own(caller, REGISTER, state, row.node.id)?;
             }
+            let wanted = node.participant.as_ref().filter(|_| caller.identity.is_some());
+            if let Some(table) = wanted.and_then(|participant| state.not_granted(&node.name, participant)) {
+                let subject = Some(format!("table {}", table.name));
+                return Err(caller.refused(REGISTER, subject, own_denial(&node.name, &table.name)));
+            }
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
         })?;
@@ -82,6 +87,7 @@ impl Sessions {
             held: node.held,
             last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
             expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
+            certified: node.participant.is_some() && caller.identity.is_some(),
             participant: node.participant,
             told: node.told,
             generation_key: node.generation_key,

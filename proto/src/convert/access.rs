@@ -251,15 +251,15 @@ mod tests {
         assert!(said(v1::SetAccessRequest { every_client: true, ..good.clone() }).contains("every_client"));
         assert!(said(v1::SetAccessRequest { all_tables: false, ..good.clone() }).contains("all_tables"));
         assert!(said(v1::SetAccessRequest { change: None, ..good.clone() }).contains("SetAccessRequest.change"));
-        let own = Some(Change::Revoke("own".into()));
-        assert!(said(v1::SetAccessRequest { change: own, ..good }).contains("read, write"));
+        let look = Some(Change::Revoke("look".into()));
+        assert!(said(v1::SetAccessRequest { change: look, ..good }).contains("own, read, write"));
         let of = v1::ClientRight { right: "read".into(), ..Default::default() };
         let many = v1::AccessList { version: 1, rights: vec![of.clone(); RIGHTS_MAX + 1], ..Default::default() };
         assert!(AccessList::try_from(many).unwrap_err().to_string().contains("AccessList.rights"));
         // A push with a right that only newer nodes know was refused, with all that it brings besides.
         let newer = v1::AccessList {
             version: 1,
-            rights: vec![v1::ClientRight { right: "own".into(), ..of.clone() }, of.clone()],
+            rights: vec![v1::ClientRight { right: "look".into(), ..of.clone() }, of.clone()],
             ..Default::default()
         };
         assert_eq!(AccessList::try_from(newer).unwrap().access.len(), 1);

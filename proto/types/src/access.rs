@@ -1,4 +1,4 @@
-//! What clients may do to the rows of tables, where certificates say who they are.
+//! Rights of clients to the rows of tables, and of participants to the partitions of lease tables.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{Millis, TableId, Version};
@@ -16,10 +16,15 @@ pub const WITHDRAWN_MAX: usize = 4_096;
 /// Of an identity that is never given again: its certificates are withdrawn whenever they begin.
 pub const WHENEVER: Millis = Millis::new(u64::MAX);
 
+/// The protocol that brought the right to own partitions of a lease table.
+pub const OWN_SINCE: u32 = 2;
+
 words! {
-    /// What a client may do to the rows of a table.
+    /// What a client may do to the rows of a table, or a participant to the partitions of a lease table.
     #[derive(Serialize, Deserialize)]
     pub enum Right: "right" {
+        /// Own partitions of a lease table: the right of a participant. It gives no right to rows, so it is the lowest.
+        Own = "own",
         /// Look at rows.
         Read = "read",
         /// Look at rows and change them: who increments a counter, or sets a value on a condition, learns what is there.
@@ -36,6 +41,7 @@ impl Right {
     /// As part of a sentence: what somebody may do.
     pub const fn verb(self) -> &'static str {
         match self {
+            Self::Own => "own partitions of",
             Self::Read => "read",
             Self::Write => "write to",
         }
@@ -45,7 +51,7 @@ impl Right {
 /// Which clients and which tables a right is about.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Scope {
-    /// A client's name, as its certificate says it; `None`: every client.
+    /// The name in the certificate of a client, or of a participant if the right is [`Right::Own`]; `None`: all of them.
     pub client: Option<String>,
     /// A table; `None`: every table, those that are made later included.
     pub table: Option<TableId>,
@@ -123,6 +129,12 @@ impl Access {
     /// Returns what a client may do to the rows of every table, those that do not exist included.
     pub fn right_to_every_table(&self, client: &str) -> Option<Right> {
         self.everyone.everywhere.max(self.clients.get(client).and_then(|rights| rights.everywhere))
+    }
+
+    /// Returns true if the participant may own partitions of this lease table.
+    pub fn may_own(&self, participant: &str, table: TableId) -> bool {
+        let owns = |rights: &ClientRights| rights.granted(Some(table)) == Some(Right::Own);
+        owns(&self.everyone) || self.clients.get(participant).is_some_and(owns)
     }
 
     /// What was granted for exactly this.
@@ -212,6 +224,23 @@ pub struct AccessList {
     pub access: Arc<Access>,
 }
 
+/// Names the holder of a right in a sentence: a participant if the right is [`Right::Own`], otherwise a client.
+pub fn grantee_text(name: Option<&str>, right: Option<Right>) -> String {
+    match (name, right) {
+        (Some(name), Some(Right::Own)) => format!("participant/{name}"),
+        (None, Some(Right::Own)) => "every participant".to_owned(),
+        (name, _) => client_text(name),
+    }
+}
+
+/// The reason why a participant may not own partitions of `table`, and what to do.
+pub fn own_denial(participant: &str, table: &str) -> String {
+    format!(
+        "participant/{participant} may not own partitions of table {table}: it was not granted that; an admin grants it by \
+         `archon access grant own --participant {participant} --table {table}`"
+    )
+}
+
 /// Which client is meant, or that all of them are.
 pub fn client_text(client: Option<&str>) -> String {
     client.map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"))
@@ -266,6 +295,18 @@ mod tests {
         access.forget_table(orders);
         assert!(access.is_empty());
         assert_eq!(access, Access::default(), "nothing is left of a client without rights");
+    }
+
+    #[test]
+    fn own_is_for_one_table_and_gives_no_right_to_rows() {
+        let (mut access, jobs, bills) = (Access::default(), TableId::new(1), TableId::new(2));
+        access.set(&scope(Some("billing"), Some(1)), Some(Right::Own));
+        assert!(access.may_own("billing", jobs) && !access.may_own("billing", bills) && !access.may_own("other", jobs));
+        assert!(access.right("billing", jobs) < Some(Right::Read));
+        access.set(&scope(Some("billing"), None), Some(Right::Write));
+        assert!(!access.may_own("billing", bills), "rights to rows are a client's of that name");
+        access.set(&scope(None, Some(2)), Some(Right::Own));
+        assert!(access.may_own("other", bills));
     }
 
     #[test]

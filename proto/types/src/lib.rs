@@ -57,7 +57,10 @@ pub mod trace_context;
 pub mod transport_kind;
 pub mod word;
 
-pub use access::{Access, AccessList, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX, client_text, denial};
+pub use access::{
+    Access, AccessList, OWN_SINCE, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX, client_text, denial, grantee_text,
+    own_denial,
+};
 pub use backoff::Backoff;
 pub use condition::Condition;
 pub use disk_full::{DiskFull, DiskLimit};

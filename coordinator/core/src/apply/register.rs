@@ -173,6 +173,7 @@ pub(super) fn begin_life(
         stopped: false,
         goal_since: known.map_or(entry.at, |known| known.goal_since),
         participant: register.participant.clone(),
+        certified: register.certified,
         said,
     };
     let (members, newest) = match row.participant {

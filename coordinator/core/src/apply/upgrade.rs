@@ -8,7 +8,8 @@ use crate::mutant::Mutant;
 use crate::response::Response;
 use crate::state::ClusterState;
 use crate::upgrade::registered_laggard;
-use archon_types::ErrorDetail;
+use archon_types::{ErrorDetail, OWN_SINCE, Right, Scope, TableId};
+use std::sync::Arc;
 
 /// From now on the cluster speaks this protocol. Who registered meanwhile counts: that is known here and was not when it was
 /// decided. Of coordinators the one that leads knows, and whoever could not read this entry does not come here.
@@ -31,12 +32,25 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
     if before < WITHDRAWN_SINCE && to >= WITHDRAWN_SINCE && !state.coordinators.retired.is_empty() {
         state.access_version = entry.version();
     }
+    if before < OWN_SINCE && to >= OWN_SINCE {
+        keep_owners(state, entry);
+    }
     // What it was held for is over.
     state.protocol_held = false;
     // Whoever was judged fit to join before may not speak it.
     state.coordinators.version = entry.version();
     entry.note(state, EventKind::ProtocolRaised { before, after: to });
     entry.done()
+}
+
+/// Until now every participant could own partitions of every lease table. It goes on to, of the tables that are there, until an
+/// admin takes that back.
+fn keep_owners(state: &mut ClusterState, entry: Entry<'_>) {
+    let tables: Vec<TableId> = state.lease_tables().map(|table| table.id).collect();
+    for table in tables {
+        Arc::make_mut(&mut state.access).set(&Scope { client: None, table: Some(table) }, Some(Right::Own));
+        state.access_version = entry.version();
+    }
 }
 
 /// The protocol stays as it is until an operator wants otherwise, or rises by itself again.

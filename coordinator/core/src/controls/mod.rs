@@ -112,7 +112,7 @@ impl Controls {
     }
 
     /// Whether there is any bar against this member.
-    pub(crate) fn concerns(&self, member: NodeId) -> bool {
+    pub(crate) fn bars_member(&self, member: NodeId) -> bool {
         self.bars.range((member, Bar::FIRST)..).next().is_some_and(|((of, _), _)| *of == member)
     }
 
@@ -205,15 +205,19 @@ impl Controls {
 }
 
 impl ClusterState {
-    /// Whether an operator has barred this member from the partition.
+    /// Whether an operator has barred this member from the partition, or it is a participant that was not granted the table.
     pub fn bars(&self, partition: PartitionId, member: NodeId) -> bool {
-        let bars = &self.controls;
-        bars.has_bar(member, Bar::Partition(partition)) || bars.has_bar(member, Bar::Table(partition.table))
+        self.controls.has_bar(member, Bar::Partition(partition)) || self.bars_all(partition.table, member)
     }
 
-    /// Whether an operator has barred this member from all of the table.
+    /// Whether an operator has barred this member from all of the table, or it is a participant that was not granted it.
     pub(crate) fn bars_all(&self, table: TableId, member: NodeId) -> bool {
-        self.controls.has_bar(member, Bar::Table(table))
+        self.controls.has_bar(member, Bar::Table(table)) || self.lacks_grant(member, table)
+    }
+
+    /// Returns true if there may be partitions from which the member is barred.
+    pub(crate) fn bars_any(&self, member: NodeId) -> bool {
+        self.controls.bars_member(member) || self.lacks_any_grant(member)
     }
 
     /// Whether an operator has taken the partition offline.

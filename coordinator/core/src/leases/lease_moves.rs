@@ -23,7 +23,7 @@ pub(crate) fn lease_moves(
     let most = MOVES_MAX.saturating_sub(under_way);
     let serving: Vec<&NodeRow> = state.participants.serving(&table.name).filter(|row| row.is_active()).collect();
     let gives_up = |row: &NodeRow| row.node.goal.gives_up_leaderships();
-    let must_leave = |row: &&&NodeRow| gives_up(row) || state.controls.concerns(row.node.id);
+    let must_leave = |row: &&&NodeRow| gives_up(row) || state.bars_any(row.node.id);
     let must = serving.iter().filter(must_leave).any(|row| state.partitions.count_in(table.id, row.node.id) > 0);
     if most == 0 || !(settled || must) {
         return Vec::new();
@@ -103,7 +103,7 @@ fn barred_moves<'a>(
     serving: &[&NodeRow],
     heading: &mut BTreeMap<NodeId, Vec<&'a Partition>>,
 ) -> Vec<(PartitionId, NodeId)> {
-    let barred = serving.iter().map(|row| row.node.id).filter(|node| state.controls.concerns(*node));
+    let barred = serving.iter().map(|row| row.node.id).filter(|node| state.bars_any(*node));
     let owned = barred.flat_map(|node| heading.get(&node).into_iter().flatten().map(move |row| (node, *row)));
     let leaving = owned.filter(|(node, row)| state.bars(row.id, *node) && can_move(row));
     let leaving: Vec<(NodeId, &Partition)> = leaving.collect();

@@ -56,7 +56,7 @@ pub fn staying_leases(state: &ClusterState) -> BTreeMap<NodeId, Vec<PartitionId>
     let mut successors = Successors::new(state);
     let mut staying: BTreeMap<NodeId, Vec<PartitionId>> = BTreeMap::new();
     let concerned = state.participants.values().map(|row| &row.node);
-    let concerned = concerned.filter(|node| node.goal.gives_up_leaderships() || state.controls.concerns(node.id));
+    let concerned = concerned.filter(|node| node.goal.gives_up_leaderships() || state.bars_any(node.id));
     for row in concerned.flat_map(|node| state.partitions.on_node(node.id)) {
         if let Some(owner) = successors.staying(row) {
             staying.entry(owner).or_default().push(row.id);

@@ -4,7 +4,9 @@ use crate::command::Command;
 use crate::coordinators::WITHDRAWN_SINCE;
 use crate::state::ClusterState;
 use archon_types::access::{WHENEVER, check_identity};
-use archon_types::{AccessList, ErrorDetail, ErrorKind, Holds, Millis, Right, Scope};
+use archon_types::{
+    AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,7 +25,8 @@ impl AccessChange {
         match self {
             Self::Grant(right) => before.max(Some(right)),
             Self::Revoke(Right::Write) => before.min(Some(Right::Read)),
-            Self::Revoke(Right::Read) => None,
+            Self::Revoke(Right::Read) => before.filter(|right| *right == Right::Own),
+            Self::Revoke(Right::Own) => before.filter(|right| *right != Right::Own),
         }
     }
 }
@@ -31,16 +34,36 @@ impl AccessChange {
 /// What changes a right; `None` if it is so already.
 ///
 /// # Errors
-/// If no client can have that name, or there is nothing of the table that clients could read.
+/// If no client can have that name, or the table does not hold what the right is about: rows, or leases to own.
 pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -> Result<Option<Command>, ErrorDetail> {
     scope.check()?;
     let table = scope.table.and_then(|table| state.tables.get(&table));
-    if let (Some(table), AccessChange::Grant(_)) = (table.filter(|table| table.holds == Holds::Lease), change) {
-        let why = format!(
-            "table {} is of leases: it has no rows, and whoever has a certificate may ask who owns them",
-            table.name
-        );
-        return Err(ErrorDetail::new(ErrorKind::Refused, why));
+    match (change, table) {
+        (AccessChange::Grant(Right::Own) | AccessChange::Revoke(Right::Own), None) => {
+            let why = "the right to own partitions is granted for one lease table: name it";
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+        }
+        (AccessChange::Grant(Right::Own), Some(_)) if state.protocol < OWN_SINCE => {
+            let why = format!(
+                "the cluster speaks protocol {}, and the right to own partitions came with {OWN_SINCE}; until then every participant has it: \
+                 see `archon upgrade status`",
+                state.protocol
+            );
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        (AccessChange::Grant(Right::Own), Some(table)) if table.holds == Holds::Data => {
+            let why =
+                format!("table {} has rows and no leases to own: grant read or write of it to clients", table.name);
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        (AccessChange::Grant(Right::Read | Right::Write), Some(table)) if table.holds == Holds::Lease => {
+            let why = format!(
+                "table {} is of leases: it has no rows, and everyone with a certificate may ask who owns them; participants are granted own",
+                table.name
+            );
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        _ => {}
     }
     let before = state.access.granted(scope);
     let after = change.after(before);
@@ -90,6 +113,29 @@ impl ClusterState {
             self.coordinators.removed().for_each(|identity| refused.entry(identity).or_default().removed = true);
         }
         refused
+    }
+
+    /// Returns true if this member is a participant with a certificate that was not granted the partitions of the lease table. It is
+    /// kept from them as by a bar. Before [`OWN_SINCE`] every participant may own them.
+    pub(crate) fn lacks_grant(&self, member: NodeId, table: TableId) -> bool {
+        let Some(row) = self.participants.get(&member) else { return false };
+        row.certified && self.protocol >= OWN_SINCE && !self.access.may_own(&row.node.name, table)
+    }
+
+    /// Returns a lease table that a participant with a certificate wants to serve, if it was granted none of those that exist.
+    pub fn not_granted(&self, name: &str, participant: &Participant) -> Option<&Table> {
+        let served = participant.tables.iter().filter_map(|served| self.table_by_name(served));
+        let leased: Vec<&Table> = served.filter(|table| table.holds == Holds::Lease).collect();
+        let granted = self.protocol < OWN_SINCE || leased.iter().any(|table| self.access.may_own(name, table.id));
+        leased.first().copied().filter(|_| !granted)
+    }
+
+    /// Returns true if the participant was not granted all of the tables that it serves.
+    pub(crate) fn lacks_any_grant(&self, member: NodeId) -> bool {
+        let served = self.participants.get(&member).and_then(|row| row.participant.as_ref());
+        let served = served.map_or(&[][..], |participant| participant.tables.as_slice());
+        let tables = served.iter().filter_map(|name| self.table_by_name(name));
+        tables.filter(|table| table.holds == Holds::Lease).any(|table| self.lacks_grant(member, table.id))
     }
 
     /// Rights and refused certificates, as nodes go by them.

@@ -1,7 +1,8 @@
 //! Rights of clients: granted, taken back, and told to nodes.
 
-use crate::bed::{TABLE, TestBed, settings};
+use crate::bed::{JOBS, Jobs, TABLE, TestBed, settings, worker};
 use crate::pushes::{all_taken, next};
+use crate::upgrade::{range, upgrade};
 use archon_coordinator_core::term::Due;
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -194,4 +195,96 @@ fn stored_removals_are_not_read_as_withdrawals() {
     std::sync::Arc::make_mut(&mut earlier.access).set_withdrawn("coordinator/3", Some(access::WHENEVER));
     let stored = serde_json::to_value(&earlier).expect("a state");
     assert_eq!(serde_json::from_value::<ClusterState>(stored).expect("a state"), current);
+}
+
+fn own(participant: Option<&str>) -> (Scope, AccessChange) {
+    (scope(participant, Some(JOBS)), AccessChange::Grant(Right::Own))
+}
+
+fn certified(number: u32) -> Register {
+    Register { certified: true, protocol_max: OWN_SINCE, ..worker(number) }
+}
+
+/// A lease table of four partitions, in a cluster that knows the right to own them.
+fn granting_cluster() -> TestBed {
+    let mut bed = TestBed::jobs(4, 0);
+    upgrade(&mut bed, "athens", 500, range(1, OWN_SINCE));
+    bed.settle();
+    bed.state.protocol = OWN_SINCE;
+    bed
+}
+
+/// Any participant's certificate was enough to own partitions of every lease table.
+#[test]
+fn participant_without_grant_owns_nothing() {
+    let mut bed = granting_cluster();
+    let mallory = bed.join_with(Register { weight: 10_000, ..certified(1) });
+    bed.settle();
+    let mut jobs = Jobs { bed };
+    assert!(jobs.owners().is_empty());
+    let ours = jobs.bed.join_with(certified(0));
+    let (whose, grant) = own(Some("worker-0"));
+    assert!(changed(&mut jobs.bed, &whose, grant));
+    jobs.bed.settle();
+    assert!(jobs.owners().len() == 4 && jobs.owners().values().all(|owner| *owner == ours));
+    assert_eq!(jobs.bed.state.not_granted("worker-1", &served()).map(|table| table.id), Some(JOBS));
+    assert_eq!(jobs.bed.state.not_granted("worker-0", &served()), None);
+    let (whose, grant) = own(None);
+    assert!(changed(&mut jobs.bed, &whose, grant));
+    jobs.bed.settle();
+    assert!(jobs.owners().values().any(|owner| *owner == mallory), "every participant may own them");
+    jobs.bed.round_trip();
+}
+
+fn served() -> Participant {
+    worker(0).participant.expect("a participant")
+}
+
+#[test]
+fn revoked_grant_moves_partitions_to_others() {
+    let mut bed = granting_cluster();
+    let [first, second] = [0, 1].map(|number| bed.join_with(certified(number)));
+    for name in ["worker-0", "worker-1"] {
+        let (whose, grant) = own(Some(name));
+        assert!(changed(&mut bed, &whose, grant));
+    }
+    bed.settle();
+    let mut jobs = Jobs { bed };
+    assert_eq!(jobs.counts(), [2, 2]);
+    assert!(changed(&mut jobs.bed, &own(Some("worker-0")).0, AccessChange::Revoke(Right::Own)));
+    jobs.bed.settle();
+    assert!(jobs.owners().len() == 4 && jobs.owners().values().all(|owner| *owner == second));
+    assert!(changed(&mut jobs.bed, &own(Some("worker-1")).0, AccessChange::Revoke(Right::Own)));
+    jobs.bed.settle();
+    assert_eq!(staying_leases(&jobs.bed.state)[&second].len(), 4, "nobody else may own them");
+    assert!(jobs.owners().values().all(|owner| *owner != first));
+}
+
+/// By plaintext members have no identity, and before the protocol every participant may own all.
+#[test]
+fn grants_bind_certified_participants_from_their_protocol_on() {
+    let mut jobs = Jobs { bed: granting_cluster() };
+    jobs.bed.join_with(Register { certified: false, ..certified(0) });
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().len(), 4);
+
+    let mut jobs = Jobs::new(4);
+    jobs.bed.join_with(certified(0));
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().len(), 4);
+    let (whose, grant) = own(None);
+    assert_eq!(check_access(&jobs.bed.state, &whose, grant).unwrap_err().kind, ErrorKind::Refused);
+}
+
+#[test]
+fn own_is_granted_of_lease_tables_only() {
+    let bed = granting_cluster();
+    let refused = |table, right| {
+        let change = AccessChange::Grant(right);
+        check_access(&bed.state, &scope(Some("w"), table), change).map_err(|error| error.kind).err()
+    };
+    assert_eq!(refused(Some(TABLE), Right::Own), Some(ErrorKind::Refused));
+    assert_eq!(refused(None, Right::Own), Some(ErrorKind::InvalidArgument));
+    assert_eq!(refused(Some(JOBS), Right::Read), Some(ErrorKind::Refused));
+    assert_eq!(refused(Some(JOBS), Right::Own), None);
 }

@@ -16,7 +16,7 @@ archon_types::shown_by! {
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-const fn range(oldest: u32, newest: u32) -> ProtocolRange {
+pub const fn range(oldest: u32, newest: u32) -> ProtocolRange {
     ProtocolRange { oldest, newest }
 }
 
@@ -47,7 +47,7 @@ fn upgraded() -> CoordinatorsSpeak {
 }
 
 /// A node is stopped, and started again as a version that speaks this.
-fn upgrade(bed: &mut TestBed, name: &str, boot: u128, speaks: ProtocolRange) {
+pub fn upgrade(bed: &mut TestBed, name: &str, boot: u128, speaks: ProtocolRange) {
     let row = bed.state.node_by_name(name).expect("a node").clone();
     let own = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
     let register = Register {
@@ -232,6 +232,26 @@ fn what_older_members_do_not_know_was_written_when_a_coordinator_left() {
     let refused: Vec<String> = bed.state.refused_certificates().into_keys().collect();
     assert_eq!(refused, ["coordinator/3"]);
     assert!(bed.state.access_version > version);
+}
+
+/// Services whose participants could own every table went on without a stop, and were to be granted it only from the next table on.
+#[test]
+fn raised_protocol_grants_present_lease_tables() {
+    let mut bed = bed(None);
+    for (boot, city) in (500..).zip(CITIES) {
+        upgrade(&mut bed, city, boot, range(1, 2));
+    }
+    let create = |name: &str| Command::CreateTable {
+        name: name.into(),
+        partitioning: Partitioning::Hash { partitions: 1 },
+        replication: 1,
+        holds: Holds::Lease,
+    };
+    bed.ok(create("jobs"));
+    bed.ok(Command::RaiseProtocol { to: 2 });
+    bed.ok(create("later"));
+    let owns = |name: &str| bed.state.access.may_own("w", bed.state.table_by_name(name).expect("a table").id);
+    assert_eq!((owns("jobs"), owns("later")), (true, false));
 }
 
 #[test]
