@@ -3,8 +3,8 @@
 import { svg } from "./dom.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [46, 8, 8, 18];
-/** A longer pause between two points is a gap in the line. */
-const GAP_MS = 5_000;
+/** A longer pause between two points is a gap in the line: while no page is open, there is a point each five seconds. */
+const GAP_MS = 15_000;
 
 /**
  * `series` are `{name, value}`, where `value` picks a number out of a point, or null. `scale` makes from all numbers `{ticks,

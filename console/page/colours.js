@@ -59,7 +59,7 @@ const GOLDEN = 0.6180339887;
 export const ownerColour = (node) =>
   remembered(`o${node}`, () => {
     const turn = ((node - 1) * GOLDEN + 0.68) % 1;
-    const step = [0, 0.06, -0.06][Math.abs(Math.floor((node - 1) / 5)) % 3];
+    const step = [0, 0.12, -0.12][Math.abs(Math.floor((node - 1) / 5)) % 3];
     return oklch((isDark() ? 0.62 : 0.68) + step, isDark() ? 0.1 : 0.105, HUE_FIRST + HUES * turn);
   });
 

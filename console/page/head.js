@@ -19,7 +19,8 @@ function draw() {
   const leads = status?.leader_id ?? leader?.id ?? null;
   say(byId("leads"), leads === null ? (status ? "nobody" : "…") : `coordinator ${leads}`);
   say(byId("term"), status ? count(status.term) : "…");
-  say(byId("served-by"), hello?.served_by ?? "…");
+  // The address of the coordinator in the cluster, which is another one than that of the page.
+  say(byId("served-by"), hello ? `the coordinator at ${hello.served_by}` : "…");
   mark(byId("served-by"), "title", hello ? `Archon ${hello.version}` : null);
   const may = hello ? (hello.may_change ? "" : ", may look only") : "";
   say(byId("identity"), hello ? `${hello.identity ?? "nobody in particular"}${may}` : "…");
@@ -53,8 +54,10 @@ function drawSums() {
   const moving = status?.moves_running ?? 0;
   const percent = rebalance?.running ? `, ${rebalance.summary.percent}%` : "";
   const reshapings = status?.reshapings_running ?? 0;
+  const emptied = (store.nodes ?? []).filter((node) => node.goal === "drain" && node.copies_held > 0).length;
+  const drains = emptied > 0 ? `, ${counted(emptied, "node")} being emptied` : "";
   const beside = reshapings > 0 ? `, ${counted(reshapings, "split or merge", "splits and merges")}` : "";
-  sum("sum-moves", status && count(moving), `moves running${percent}${beside}`, false);
+  sum("sum-moves", status && count(moving), `moves running${percent}${drains}${beside}`, false);
   const rate = load ? load.gets_per_second + load.puts_per_second : null;
   sum("sum-rate", short(rate), "operations / s", false);
 }

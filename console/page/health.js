@@ -4,7 +4,7 @@ import { sentence } from "./dialog.js";
 import { byId, el, keep, mark, say } from "./dom.js";
 import { count, counted, lasting } from "./format.js";
 import { store } from "./store.js";
-import { subjectText } from "./words.js";
+import { isParticipant, subjectText } from "./words.js";
 
 /** Reasons that are seen at once; the others after a press. */
 const OPEN_MAX = 3;
@@ -53,11 +53,25 @@ function verdict(status, trouble, connection) {
   const waits = status.reasons.length > 0 ? ` ${counted(status.reasons.length, "thing")} ${status.reasons.length === 1 ? "waits" : "wait"}:` : "";
   if (status.leader_id === null) return ["bad", `No coordinator leads: what is served goes on, but nothing can be changed.${waits}`];
   if (total === 0 || (status.cluster_id === "" && alive < least)) return ["none", emptyText(status)];
+  const unused = leasesNotUsedYet(status.reasons);
+  if (online < total && online + unused >= total) return ["warn", `${counted(unused, "lease")} of ${counted(total, "partition")} ${unused === 1 ? "waits" : "wait"} for ${unused === 1 ? "its" : "their"} first participant, all others are served.${waits}`];
   if (online < total) return [status.cluster_id === "" ? "none" : "bad", `${counted(total - online, "partition")} of ${count(total)} ${total - online === 1 ? "is" : "are"} not served.${waits}`];
   const short = status.partitions_under_replicated;
   if (short > 0) return ["warn", `All ${counted(total, "partition")} are served, ${count(short)} with fewer copies than wanted.${waits}`];
   if (status.reasons.length > 0) return ["warn", `All ${counted(total, "partition")} are served with all their copies.${waits}`];
-  return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${counted(alive, "node")}.`];
+  return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${servers(alive)}.`];
+}
+
+/** Participants own the leases, and nodes serve the rest. */
+function servers(nodesAlive) {
+  const owners = (store.nodes ?? []).filter((node) => isParticipant(node) && node.status === "alive" && node.partitions_led > 0).length;
+  return owners === 0 ? counted(nodesAlive, "node") : `${counted(nodesAlive, "node")} and ${counted(owners, "participant")}`;
+}
+
+/** Leases that wait for the first participant of their table: a service that is not started yet is no failure. */
+function leasesNotUsedYet(reasons) {
+  const tables = new Set(reasons.filter((reason) => reason.code === "awaits_first_participant").map((reason) => reason.subject?.table));
+  return (store.tables ?? []).filter((table) => tables.has(table.table)).reduce((sum, table) => sum + table.partitions_total, 0);
 }
 
 function emptyText({ nodes_alive: alive, nodes_min: least, cluster_id: id }) {

@@ -7,7 +7,7 @@ import { bytes, coming, count, counted } from "./format.js";
 import { progressRow } from "./progress_row.js";
 import { Speed } from "./speed.js";
 import { store } from "./store.js";
-import { spaced } from "./words.js";
+import { isParticipant, spaced } from "./words.js";
 
 const OVER = new Set(["done", "cancelled", "superseded", "failed"]);
 /** What is seen first: what is furthest on, and what waits for its turn last. */
@@ -20,7 +20,7 @@ const speeds = new Map();
 export function moves() {
   byId("cancel").addEventListener("click", askToCancel);
   store.on(["rebalance"], measure);
-  store.on(["rebalance", "hello"], draw);
+  store.on(["rebalance", "hello", "nodes"], draw);
 }
 
 function measure() {
@@ -51,20 +51,39 @@ function draw() {
   const failed = list.filter((move) => move.phase === "failed");
   keep(byId("move-list"), [...failed, ...open], (move) => move.move_id, () => progressRow("amount", "why"), update);
   say(byId("moves-count"), running ? counted(summary.moves_total - overCount(summary), "move") : "");
-  say(byId("moves-sum"), summaryText(running, summary));
+  const emptied = drains();
+  say(byId("moves-sum"), [...emptied, summaryText(running, summary, emptied.length > 0)].filter(Boolean).join(" "));
   const total = byId("moves-progress");
   total.hidden = !running;
   if (running) total.value = summary.percent;
   byId("cancel").hidden = !(running && store.hello?.may_change);
 }
 
+/** The most copies that each node which is being emptied was seen to hold. */
+const mostHeld = new Map();
+
+/** How far the nodes are that are being emptied: copies go by themselves, without a plan. */
+function drains() {
+  const draining = (store.nodes ?? []).filter((node) => node.goal === "drain" && node.copies_held > 0);
+  const there = new Set(draining.map((node) => node.node_id));
+  for (const id of mostHeld.keys()) if (!there.has(id)) mostHeld.delete(id);
+  return draining.map((of) => {
+    const { node_id: id, node, copies_held: left } = of;
+    const most = Math.max(left, mostHeld.get(id) ?? 0);
+    mostHeld.set(id, most);
+    const words = isParticipant(of) ? ["lease", "leases"] : ["copy", "copies"];
+    return `${node} is being emptied: ${most > left ? `${count(left)} of ` : ""}${counted(most, ...words)} left.`;
+  });
+}
+
 const overCount = ({ done, cancelled, superseded, failed }) => done + cancelled + superseded + failed;
 
-function summaryText(running, summary) {
+/** A drain makes `moving` true without a plan. */
+function summaryText(running, summary, moving) {
   if (!summary) return "Nothing is known of moves yet.";
-  if (summary.moves_total === 0) return running ? "A rebalance begins." : "Nothing moves, and nothing has moved yet.";
+  if (summary.moves_total === 0) return running ? "A rebalance begins." : moving ? "" : "Nothing moves, and nothing has moved yet.";
   const ends = ["done", "cancelled", "superseded", "failed"].filter((word) => summary[word] > 0).map((word) => `${count(summary[word])} ${word}`);
-  if (!running) return `Nothing moves. The last plan: ${ends.join(", ") || "no moves"}.`;
+  if (!running) return `${moving ? "No plan is under way" : "Nothing moves"}. The last plan: ${ends.join(", ") || "no moves"}.`;
   const parts = [`${summary.percent}%`];
   if (summary.bytes_total > 0) parts.push(`${bytes(summary.bytes_done)} of ${bytes(summary.bytes_total)}`);
   const rate = whole.perSecond;

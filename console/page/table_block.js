@@ -1,7 +1,7 @@
 // One table on the page: its heading, its picture, the cursor in it, and a line that says what the cursor is on.
 
 import { el, mark, say } from "./dom.js";
-import { count } from "./format.js";
+import { counted } from "./format.js";
 import { Grid } from "./grid.js";
 import { showDetails } from "./details.js";
 import { store } from "./store.js";
@@ -52,8 +52,8 @@ export class TableBlock {
     const map = this.#map;
     this.#grid.draw(map, look, width, heightMax);
     const keys = store.tables?.find((table) => table.table_id === map.tableId)?.keys;
-    const what = map.holds === "lease" ? "leases" : keys === "range" ? "partitions by ranges" : "partitions";
-    say(this.#about, `${count(map.total)} ${what}`);
+    const what = counted(map.total, map.holds === "lease" ? "lease" : "partition");
+    say(this.#about, keys === "range" ? `${what}, by ranges of keys` : what);
     const counts = JSON.stringify(map.countsOf(LETTERS));
     mark(this.element, "data-counts", counts);
     mark(this.#canvas, "data-counts", counts);

@@ -106,11 +106,13 @@ function showLegend(maps) {
     button.disabled = number === 0 || letter === "o";
   });
   const owners = (store.nodes ?? []).filter((node) => node.partitions_led > 0);
-  const key = `${themes} ${mode} ${owners.length > NAMED_MAX ? owners.length : owners.map((node) => `${node.node_id} ${node.node}`)}`;
+  const gaps = maps.some((map) => map.length > map.total);
+  const key = `${themes} ${mode} ${gaps} ${owners.length > NAMED_MAX ? owners.length : owners.map((node) => `${node.node_id} ${node.node}`)}`;
   if (key === legendKey) return;
   legendKey = key;
   for (const element of byId("states").children) paintIcon(element.querySelector("canvas"), element.dataset.letter);
-  byId("meaning").replaceChildren(...meaning(owners));
+  const merged = gaps ? [el("span", { class: "dim" }, "A dot is the number of a partition that was merged into another one.")] : [];
+  byId("meaning").replaceChildren(...meaning(owners), ...merged);
 }
 
 function meaning(owners) {

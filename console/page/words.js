@@ -1,10 +1,13 @@
 // What things are called, from the words of the documents to those for people.
 
+/** A node by its name. One that was removed is called `node 7`, as no name can be. */
+const nodeText = (name) => (/^node \d+$/.test(name) ? name : `node ${name}`);
+
 /** What something is about, as the command line says it. */
 export function subjectText(subject) {
   switch (subject?.kind) {
     case "coordinator": return `coordinator ${subject.coordinator_id}`;
-    case "node": return `node ${subject.node}`;
+    case "node": return nodeText(subject.node);
     case "table": return `table ${subject.table}`;
     case "partition": return `partition ${subject.table}/${subject.partition}`;
     case "cluster": case "coordinators": case "copies": case "rebalance": return subject.kind;
@@ -16,8 +19,9 @@ export function subjectText(subject) {
 export function causeText(cause) {
   switch (cause?.kind) {
     case "coordinator": return `coordinator ${cause.coordinator_id}`;
-    case "node": return `node ${cause.node}`;
-    case "admin": return cause.admin;
+    case "node": return nodeText(cause.node);
+    // Without TLS only the address is known.
+    case "admin": return cause.admin ?? `operator at ${cause.from}`;
     default: return "somebody newer than this page";
   }
 }
@@ -47,8 +51,11 @@ export function nodeWords(node) {
 
 /** How much that matters: `good`, `aside` (as somebody wants it), `bad`. */
 export function nodeLevel(node) {
-  if (node.status !== "alive" || node.disk_full || isUnreached(node)) return "bad";
-  return node.goal === "serve" ? "good" : "aside";
+  if (node.disk_full || isUnreached(node)) return "bad";
+  if (node.status === "alive") return node.goal === "serve" ? "good" : "aside";
+  // A service ends its processes as it needs fewer. A node that is stopped leaves copies behind.
+  const meant = node.goal === "maintain" || (node.stopped && (isParticipant(node) || node.copies_held === 0));
+  return node.status === "failed" && meant ? "aside" : "bad";
 }
 
 export const isParticipant = (node) => (node.serves ?? []).length > 0;

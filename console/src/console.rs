@@ -57,7 +57,9 @@ impl Console {
         let thread = {
             let stop = stop.clone();
             let serve = move || {
+                let recording = runtime.spawn(feed::record(Arc::clone(&cluster), stop.clone()));
                 runtime.block_on(connections::serve(listener, cluster, stop));
+                recording.abort();
                 // Whatever still runs here waits for nobody's sake.
                 runtime.shutdown_timeout(CLOSE_DEADLINE);
             };

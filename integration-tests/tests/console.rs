@@ -105,6 +105,9 @@ fn rows_are_read_and_written_as_other_resources_are() {
         answer.head.contains("content-type: application/octet-stream"),
         "no script of whoever wrote it: {answer:?}"
     );
+    let condition = format!("if-none-match: \"{revision}\"\r\n");
+    let known = plain::send(at, &request(at, "GET", row, &condition, "")).expect("an answer");
+    assert!(known.status == 304 && known.body.is_empty() && known.head.contains(&etag), "{known:?}");
     assert_eq!(cluster.archon(&["kv", "get", "city/1"]).stdout.trim(), "Athens");
     assert_eq!(put(&format!("if-match: \"{revision}\"\r\n"), "Cyrene").0, 200);
     let (_, found) = get(at, "/api/v1/rows/default?prefix=city%2F&limit=5");
@@ -160,13 +163,17 @@ fn what_cannot_be_done_is_refused_in_words() {
         ("POST", cordon, "x-archon-console: 1\r\norigin: http://elsewhere.example\r\n", "{}", 403, "elsewhere.example"),
         ("POST", cordon, "x-archon-console: 1\r\n", "{}", 415, "application/json"),
         ("POST", cordon, CHANGES, "{\"force\":true}", 422, "force"),
+        ("POST", cordon, CHANGES, "[]", 400, "must be a JSON object"),
+        ("POST", cordon, CHANGES, "{", 400, "the body is no JSON"),
+        ("GET", "/api/v1/rows/default/%zz", "", "", 400, "write % as %25"),
+        ("GET", "/api/v1/rows/default/%ff", "", "", 400, "UTF-8"),
         ("POST", "/api/v1/nodes/athens/fly", CHANGES, "{}", 400, "fly"),
         ("POST", "/api/v1/nodes/athens/undrain", CHANGES, "{}", 200, ""),
         ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"lease\"}", 400, "how many partitions"),
         ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"hash\",\"partitons\":3}", 422, "partitons"),
         ("POST", "/api/v1/rebalance/cancel", CHANGES, "{}", 409, ""),
         ("POST", "/api/v1/rebalance/apply", CHANGES, "{\"moves\":[]}", 422, "table_version"),
-        ("PUT", "/api/v1/rows/default/k", CHANGES, &huge, 413, "error"),
+        ("PUT", "/api/v1/rows/default/k", CHANGES, &huge, 413, "larger than 8388608 bytes"),
         (
             "DELETE",
             "/api/v1/rows/default/k",
@@ -182,6 +189,8 @@ fn what_cannot_be_done_is_refused_in_words() {
         let text = said.to_string();
         assert!(found == status && text.contains(says), "{method} {path} {headers}: {found} {text}");
     }
+    let other = plain::send(at, &request(at, "PATCH", "/api/v1/nodes", CHANGES, "")).expect("an answer");
+    assert!(other.head.to_lowercase().contains("allow: get"), "{other:?}");
     // A name that somebody else points here.
     let rebound = request("rebound.example", "GET", "/api/v1/status", "", "");
     assert_eq!(plain::send(at, &rebound).expect("an answer").status, 403);

@@ -8,7 +8,7 @@ use archon_client::ErrorKind;
 use archon_security::Caller;
 use axum::body::{Body as RawBody, to_bytes};
 use axum::extract::FromRequestParts;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
@@ -193,6 +193,40 @@ impl Octets {
     }
 }
 
+/// The ETag of the value that a reader has already.
+pub(crate) struct KnownTag(pub(crate) Option<String>);
+
+impl FromRequestParts<Shared> for KnownTag {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+        Ok(Self(parts.headers.get(IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).map(str::to_owned)))
+    }
+}
+
+impl KnownTag {
+    /// Reports whether the reader has the value with this tag. One of several, and a weak one, count as well.
+    pub(crate) fn is(&self, tag: &str) -> bool {
+        let known = self.0.as_deref().unwrap_or_default();
+        known.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == "*" || one == tag)
+    }
+}
+
+/// A request without a condition: an operation that ignored one would do what the caller excluded.
+pub(crate) struct Unconditional;
+
+impl FromRequestParts<Shared> for Unconditional {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+        if [IF_MATCH, IF_NONE_MATCH].iter().any(|name| parts.headers.contains_key(name)) {
+            let why = "a key is removed without a condition: leave out If-Match and If-None-Match";
+            return Err(ApiError::new(ErrorKind::InvalidArgument, why));
+        }
+        Ok(Self)
+    }
+}
+
 impl<T: DeserializeOwned> Body<T> {
     /// Reads the body, of 64 KiB at most. The role of the caller is checked before.
     ///
@@ -218,9 +252,17 @@ impl<T: DeserializeOwned> Body<T> {
             let why = "say what the body is: `content-type: application/json`";
             return refused(why.to_owned(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
-        match axum::Json::from_bytes(&self.0.read(large).await?) {
-            Ok(axum::Json(body)) => Ok(body),
-            Err(rejected) => refused(rejected.body_text(), rejected.status()),
+        let body = self.0.read(large).await?;
+        // A list would be taken for an object whose fields come in order.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return refused("the body must be a JSON object, such as {}".to_owned(), StatusCode::BAD_REQUEST);
+        }
+        match serde_json::from_slice(&body) {
+            Ok(body) => Ok(body),
+            Err(error) if error.is_data() => {
+                refused(format!("the body does not fit this operation: {error}"), StatusCode::UNPROCESSABLE_ENTITY)
+            }
+            Err(error) => refused(format!("the body is no JSON: {error}"), StatusCode::BAD_REQUEST),
         }
     }
 }
@@ -241,20 +283,57 @@ impl FromRequestParts<Shared> for Octets {
     }
 }
 
+/// Reports whether a percent sign is followed by anything but two hexadecimal digits.
+fn has_broken_escape(text: &str) -> bool {
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    text.split('%').skip(1).any(|rest| !is_escape(rest))
+}
+
 macro_rules! of_parts {
-    ($wrapper:ident, $of:ty) => {
+    ($wrapper:ident, $of:ty, $what:literal, $prefix:literal, $text:expr) => {
         impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for $wrapper<T> {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+                let wrong = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
+                if has_broken_escape(&$text(&*parts)) {
+                    return Err(wrong(
+                        concat!($what, " has a % without two hexadecimal digits; write % as %25").to_owned(),
+                    ));
+                }
                 let taken = <$of>::from_request_parts(parts, state).await;
-                taken
-                    .map(|taken| Self(taken.0))
-                    .map_err(|rejected| ApiError::new(ErrorKind::InvalidArgument, rejected.body_text()))
+                taken.map(|taken| Self(taken.0)).map_err(|rejected| {
+                    let text = rejected.body_text();
+                    wrong(format!(concat!($what, " is wrong: {}"), text.strip_prefix($prefix).unwrap_or(&text)))
+                })
             }
         }
     };
 }
 
-of_parts!(Query, axum::extract::Query<T>);
-of_parts!(Path, axum::extract::Path<T>);
+of_parts!(Query, axum::extract::Query<T>, "the query", "Failed to deserialize query string: ", |parts: &Parts| {
+    parts.uri.query().unwrap_or_default().to_owned()
+});
+of_parts!(Path, axum::extract::Path<T>, "the path", "Invalid URL: ", |parts: &Parts| parts.uri.path().to_owned());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_tags_are_compared_one_by_one() {
+        let known = |tags: &str| KnownTag(Some(tags.to_owned())).is("\"7\"");
+        assert!(known("\"7\"") && known("W/\"7\"") && known("\"6\", \"7\"") && known("*"));
+        assert!(!known("\"77\"") && !known("7") && !KnownTag(None).is("\"7\""));
+    }
+
+    #[test]
+    fn broken_escapes_are_found() {
+        for right in ["", "/a/b", "/a%2Fb%25", "%C3%BC"] {
+            assert!(!has_broken_escape(right), "{right}");
+        }
+        for wrong in ["%", "/a%", "/%z1", "/%zz/b", "/%2", "/%%25"] {
+            assert!(has_broken_escape(wrong), "{wrong}");
+        }
+    }
+}

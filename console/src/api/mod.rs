@@ -14,11 +14,13 @@ mod rows;
 mod tables;
 
 use crate::console::Cluster;
+use crate::error::ApiError;
 use crate::{feed, guard, page};
-use archon_client::trace;
+use archon_client::{ErrorKind, trace};
+use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -54,7 +56,10 @@ pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
     let described = move || async move { Json(description) };
     let api = operations.route("/api/v1/openapi.json", get(described)).route("/api/v1/feed", get(feed::serve));
     let all = api.merge(page::router()).fallback(unknown).method_not_allowed_fallback(other_method);
-    all.layer(from_fn_with_state(shared.clone(), check_origin)).layer(from_fn(traced)).with_state(shared)
+    all.layer(from_fn_with_state(shared.clone(), check_origin))
+        .layer(from_fn(end_line))
+        .layer(from_fn(traced))
+        .with_state(shared)
 }
 
 /// The interface in the words of OpenAPI 3.1.
@@ -102,6 +107,25 @@ async fn traced(request: Request, next: Next) -> Response {
     trace::RequestSpan::begin(caller, "console", &method).finish(next.run(request)).await
 }
 
+/// Ends a JSON document with a line break, so that the prompt of a shell does not stick to it.
+async fn end_line(request: Request, next: Next) -> Response {
+    let is_head = request.method() == Method::HEAD;
+    let response = next.run(request).await;
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if is_head || !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    // Documents are whole in memory already.
+    match to_bytes(body, usize::MAX).await {
+        Ok(document) => {
+            head.headers.remove(CONTENT_LENGTH);
+            Response::from_parts(head, Body::from([&document[..], b"\n"].concat()))
+        }
+        Err(error) => ApiError::new(ErrorKind::Internal, error.to_string()).into_response(),
+    }
+}
+
 /// Asked of everything before it is looked at.
 async fn check_origin(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
@@ -127,13 +151,12 @@ async fn check_origin(State(shared): State<Shared>, request: Request, next: Next
     response
 }
 
-async fn other_method(request: Request) -> crate::error::ApiError {
+async fn other_method(request: Request) -> ApiError {
     let why = format!("{} cannot be asked by {}; see /api/v1/openapi.json", request.uri().path(), request.method());
-    crate::error::ApiError::new(archon_client::ErrorKind::InvalidArgument, why)
-        .with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
+    ApiError::new(ErrorKind::InvalidArgument, why).with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
 }
 
-async fn unknown(request: Request) -> crate::error::ApiError {
+async fn unknown(request: Request) -> ApiError {
     let why = format!("there is no {}; see /api/v1/openapi.json", request.uri().path());
-    crate::error::ApiError::new(archon_client::ErrorKind::NotFound, why)
+    ApiError::new(ErrorKind::NotFound, why)
 }

@@ -1,8 +1,9 @@
 //! What an operation takes and answers, read off the function that answers it: so that the description cannot say anything else.
 
 use super::asker::Asker;
-use super::extract::{Body, Octets, Path, Query};
+use super::extract::{Body, KnownTag, Octets, Path, Query, Unconditional};
 use crate::error::ApiError;
+use archon_types::limits::VALUE_BYTES_MAX;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName};
 use bytes::Bytes;
@@ -15,6 +16,8 @@ pub(super) struct Description {
     parameters: Vec<Value>,
     body: Option<Value>,
     answer: Option<Value>,
+    /// The caller may have the answer already.
+    may_be_known: bool,
 }
 
 impl Description {
@@ -39,14 +42,32 @@ impl Description {
             "parameters": parameters,
             "responses": {
                 "200": { "description": "Done.", "content": self.answer },
-                "default": {
-                    "description": "Not done, and why.",
-                    "content": { "application/json": { "schema": { "$ref": "#/components/schemas/ErrorAnswer" } } },
-                },
+                "default": failure("Not done, and why."),
             },
         });
+        let has_parameter = |place: &str, name: &str| {
+            let mut all = operation["parameters"].as_array().into_iter().flatten();
+            all.any(|parameter| parameter["in"] == place && (name.is_empty() || parameter["name"] == name))
+        };
+        let mut failures = Vec::new();
+        if has_parameter("path", "") {
+            failures.push(("404", "There is no such thing."));
+        }
+        if has_parameter("header", "If-Match") {
+            failures.push(("412", "The condition does not hold."));
+        }
         if let Some(body) = self.body {
+            failures.push(("413", "The body is too large."));
+            if body.get("application/json").is_some() {
+                failures.push(("415", "The body is not declared as JSON."));
+            }
             operation["requestBody"] = json!({ "required": true, "content": body });
+        }
+        if self.may_be_known {
+            operation["responses"]["304"] = json!({ "description": "The caller has this value." });
+        }
+        for (status, means) in failures {
+            operation["responses"][status] = failure(means);
         }
         operation
     }
@@ -62,6 +83,12 @@ impl Description {
             }));
         }
     }
+}
+
+/// An answer that reports a failure.
+fn failure(means: &str) -> Value {
+    let schema = json!({ "$ref": "#/components/schemas/ErrorAnswer" });
+    json!({ "description": means, "content": { "application/json": { "schema": schema } } })
 }
 
 /// A function that answers an operation.
@@ -126,8 +153,25 @@ impl<T: JsonSchema> Taken for Body<T> {
 /// The value of a row, as it is.
 impl Taken for Octets {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
-        description.body = Some(octets());
+        let value = json!({ "type": "string", "format": "binary", "maxLength": VALUE_BYTES_MAX });
+        description.body = Some(json!({ "application/octet-stream": { "schema": value } }));
     }
+}
+
+/// A reader may save itself the value.
+impl Taken for KnownTag {
+    fn describe(_: &mut SchemaGenerator, description: &mut Description) {
+        let says = "The ETag of the value that the caller has: 304 if it is that one still.";
+        let schema = json!({ "type": "string" });
+        let parameter = json!({ "name": "If-None-Match", "in": "header", "schema": schema, "description": says });
+        description.parameters.push(parameter);
+        description.may_be_known = true;
+    }
+}
+
+/// A condition is refused, so the description offers none.
+impl Taken for Unconditional {
+    fn describe(_: &mut SchemaGenerator, _: &mut Description) {}
 }
 
 /// Only the headers of rows are looked at.

@@ -108,6 +108,29 @@ mod tests {
     }
 
     #[test]
+    fn description_of_rows_offers_what_the_server_takes() {
+        let description = super::super::description();
+        let row = &description["paths"]["/api/v1/rows/{table}/{key}"];
+        let headers = |method: &str| -> BTreeSet<&str> {
+            let all = row[method]["parameters"].as_array().into_iter().flatten();
+            let names = all.filter(|one| one["in"] == "header").filter_map(|one| one["name"].as_str());
+            names.filter(|name| *name != crate::guard::HEADER).collect()
+        };
+        assert_eq!(headers("put"), ["If-Match", "If-None-Match"].into());
+        assert_eq!((headers("get"), headers("delete")), (["If-None-Match"].into(), [].into()));
+        let answers = |method: &str| -> Vec<&str> {
+            row[method]["responses"].as_object().into_iter().flatten().map(|(status, _)| status.as_str()).collect()
+        };
+        assert_eq!(answers("get"), ["200", "304", "404", "default"]);
+        assert_eq!(answers("put"), ["200", "404", "412", "413", "default"]);
+        assert_eq!(answers("delete"), ["200", "404", "default"]);
+        let value = &row["put"]["requestBody"]["content"]["application/octet-stream"]["schema"];
+        assert_eq!(value["maxLength"], archon_types::limits::VALUE_BYTES_MAX);
+        let key = row["get"]["parameters"].as_array().into_iter().flatten().find(|one| one["name"] == "key");
+        assert_eq!(key.expect("a key")["schema"]["maxLength"], archon_types::limits::KEY_BYTES_MAX);
+    }
+
+    #[test]
     fn what_changes_something_needs_the_header_and_paths_name_their_parameters() {
         let description = super::super::description();
         for (path, operations) in description["paths"].as_object().expect("paths") {

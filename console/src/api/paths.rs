@@ -15,6 +15,7 @@ pub(crate) struct OfTable {
 pub(crate) struct Keyed {
     /// The table's name.
     pub(crate) table: String,
-    /// The key.
+    /// The key: 1 to 4096 bytes of UTF-8.
+    #[schemars(length(min = 1, max = 4096))]
     pub(crate) key: String,
 }

@@ -1,7 +1,8 @@
 //! Rows of tables, as other resources of HTTP are: the body is the value, and the ETag its revision.
 
 use super::asker::Asker;
-use super::extract::{Octets, Path, Query};
+use super::extract::{KnownTag, Octets, Path, Query, Unconditional};
+use super::operation::Answered;
 use super::paths::{Keyed, OfTable};
 use crate::documents::{Entry, ValueText};
 use crate::error::ApiError;
@@ -10,7 +11,8 @@ use archon_client::{Error, ErrorKind, Revision, Right};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
-use schemars::JsonSchema;
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 /// Rows of a page where nobody says how many.
@@ -87,16 +89,38 @@ pub(crate) async fn scan(
     Ok(Json(Rows { rows: rows.collect(), more: page.more }))
 }
 
-pub(crate) async fn get(
-    asker: Asker,
-    Path(keyed): Path<Keyed>,
-) -> Result<([(HeaderName, String); 2], Bytes), ApiError> {
+pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag) -> Result<Found, ApiError> {
     let found = asker.rows(Right::Read, "Get", &keyed.table).await?.get(&keyed.key).await?;
     let absent = || ApiError::new(ErrorKind::NotFound, format!("{:?} is absent from table {}", keyed.key, keyed.table));
     let found = found.ok_or_else(absent)?;
-    // What a browser would make of a value is for whoever asks to say, not for whoever wrote it.
-    let kind = "application/octet-stream".to_owned();
-    Ok(([(ETAG, etag(found.revision)), (CONTENT_TYPE, kind)], found.value))
+    let tag = etag(found.revision);
+    let value = (!known.is(&tag)).then_some(found.value);
+    Ok(Found { tag, value })
+}
+
+/// A value that was found.
+pub(crate) struct Found {
+    tag: String,
+    /// Nothing if the caller has it already.
+    value: Option<Bytes>,
+}
+
+impl Answered for Found {
+    fn describe(generator: &mut SchemaGenerator) -> serde_json::Value {
+        Bytes::describe(generator)
+    }
+}
+
+impl IntoResponse for Found {
+    fn into_response(self) -> Response {
+        match self.value {
+            // What a browser would make of a value is for whoever asks to say, not for whoever wrote it.
+            Some(value) => {
+                ([(ETAG, self.tag), (CONTENT_TYPE, "application/octet-stream".to_owned())], value).into_response()
+            }
+            None => (StatusCode::NOT_MODIFIED, [(ETAG, self.tag)]).into_response(),
+        }
+    }
 }
 
 pub(crate) async fn put(
@@ -124,12 +148,8 @@ pub(crate) async fn put(
 pub(crate) async fn delete(
     asker: Asker,
     Path(keyed): Path<Keyed>,
-    headers: HeaderMap,
+    _: Unconditional,
 ) -> Result<Json<Removed>, ApiError> {
-    if expected(&headers)?.is_some() {
-        let why = "a key is removed without a condition: leave out If-Match and If-None-Match";
-        return Err(ApiError::new(ErrorKind::InvalidArgument, why));
-    }
     let existed = asker.rows(Right::Write, "Delete", &keyed.table).await?.delete(&keyed.key).await?;
     Ok(Json(Removed { existed }))
 }

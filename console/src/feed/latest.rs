@@ -47,6 +47,13 @@ struct Held {
     polled: bool,
 }
 
+impl Held {
+    /// Forgets everything but the measurements, each of which names its time.
+    fn forget(&mut self) {
+        *self = Self { loads: std::mem::take(&mut self.loads), ..Self::default() };
+    }
+}
+
 impl Default for Latest {
     fn default() -> Self {
         Self { held: Mutex::default(), news: broadcast::Sender::new(BEHIND_MAX) }
@@ -75,19 +82,24 @@ impl Latest {
         !std::mem::replace(&mut self.held.lock().polled, true)
     }
 
-    /// Whether the caller may cease to ask, since nobody watches. What was known is forgotten: it would be old.
+    /// Whether the caller may cease to ask, since nobody watches. What was known is forgotten: it would be old. Measurements stay.
     pub(crate) fn end(&self) -> bool {
         let mut held = self.held.lock();
         let ends = self.watchers() == 0;
         if ends {
-            *held = Held::default();
+            held.forget();
         }
         ends
     }
 
+    /// Whether the cluster is asked for those who watch.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.held.lock().polled
+    }
+
     /// Nobody asks the cluster any more, whatever the reason: whoever comes next has that begun again.
     pub(crate) fn abandon(&self) {
-        *self.held.lock() = Held::default();
+        self.held.lock().forget();
     }
 
     /// A section holds this from now on.
@@ -182,6 +194,16 @@ mod tests {
         assert!(!latest.end(), "somebody watches");
         drop(watcher);
         assert!(latest.end() && latest.watch().0.is_empty() && latest.begin());
+    }
+
+    #[test]
+    fn measurements_outlive_those_who_watch() {
+        let latest = Latest::default();
+        assert!(latest.begin() && latest.is_polled());
+        latest.set("status", &1);
+        latest.add_load(&2);
+        assert!(latest.end() && !latest.is_polled());
+        assert_eq!(latest.watch().0, [News::new("load", &2)]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What the page is told, as it happens: server-sent events, of which whoever comes gets everything once and then what changes. However
-//! many watch, the cluster is asked once a second; and not at all while nobody does.
+//! many watch, the cluster is asked once a second. While nobody does, only the load is measured, each five seconds.
 
 mod latest;
 mod load;
@@ -17,7 +17,7 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use latest::{Latest, News};
-pub(crate) use poller::quick;
+pub(crate) use poller::{quick, record};
 pub(crate) use quorum::{CoordinatorView, quorum_of};
 use serde_json::json;
 use std::collections::VecDeque;

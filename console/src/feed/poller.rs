@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the load is measured while nobody watches.
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long an answer may take: what is told is to be of now.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// How many events are told.
@@ -31,7 +33,7 @@ const TABLES_MAX: usize = 64;
 /// Goes on until nobody watches any more.
 pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
     let _abandoned = Abandoned(&cluster.feed);
-    let mut poller = Poller { tables: BTreeMap::new(), reading: None, round: 0 };
+    let mut poller = Poller { tables: BTreeMap::new(), meter: Meter::default(), round: 0 };
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -39,6 +41,27 @@ pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
             return;
         }
         if stop.run_until_cancelled(poller.round(&cluster)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Measures the load while nobody watches, so that a page that is opened shows the last minutes. Whatever fails is left out.
+pub(crate) async fn record(cluster: Arc<Cluster>, stop: CancellationToken) {
+    let mut meter = Meter::default();
+    let mut ticks = tokio::time::interval(IDLE_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        if cluster.feed.is_polled() {
+            meter = Meter::default();
+            continue;
+        }
+        let look = async {
+            if let Ok(nodes) = cluster.quick.list_nodes().await {
+                meter.measure(&cluster, &nodes).await;
+            }
+        };
+        if stop.run_until_cancelled(look).await.is_none() {
             return;
         }
     }
@@ -58,8 +81,34 @@ impl Drop for Abandoned<'_> {
 struct Poller {
     /// Those whose partitions are known, by number.
     tables: BTreeMap<u64, Shown>,
-    reading: Option<(Instant, Reading)>,
+    meter: Meter,
     round: u64,
+}
+
+/// The last reading of what nodes count.
+#[derive(Default)]
+struct Meter {
+    reading: Option<(Instant, Reading)>,
+}
+
+impl Meter {
+    /// Asks nodes what they count. Of many, some that stand for all.
+    async fn measure(&mut self, cluster: &Cluster, nodes: &[NodeSummary]) {
+        let serving: Vec<_> =
+            nodes.iter().filter(|node| node.status == NodeStatus::Alive && !node.is_participant()).collect();
+        let step = serving.len().div_ceil(NODES_ASKED_MAX).max(1);
+        let asked = serving.iter().step_by(step);
+        let stats = join_all(asked.map(|node| cluster.quick.node_stats(&node.address))).await;
+        let (now, reading) = (Instant::now(), Reading::of(stats.into_iter().flatten()));
+        if let Some((before, old)) = &self.reading {
+            let seconds = now.duration_since(*before).as_secs_f64();
+            let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+            if let Some(load) = reading.since(old, seconds, at_ms, serving.len()) {
+                cluster.feed.add_load(&load);
+            }
+        }
+        self.reading = Some((now, reading));
+    }
 }
 
 /// A table whose partitions are known.
@@ -95,27 +144,9 @@ impl Poller {
         feed.set("tables", &tables);
         feed.set("rebalance", &rebalance);
         feed.set("events", &events);
-        self.measure(cluster, admin, &nodes).await;
+        self.meter.measure(cluster, &nodes).await;
         self.show(cluster, &tables).await;
         Ok(())
-    }
-
-    /// Asks nodes what they count. Of many, some that stand for all.
-    async fn measure(&mut self, cluster: &Cluster, admin: &Admin, nodes: &[NodeSummary]) {
-        let serving: Vec<_> =
-            nodes.iter().filter(|node| node.status == NodeStatus::Alive && !node.is_participant()).collect();
-        let step = serving.len().div_ceil(NODES_ASKED_MAX).max(1);
-        let asked = serving.iter().step_by(step);
-        let stats = join_all(asked.map(|node| admin.node_stats(&node.address))).await;
-        let (now, reading) = (Instant::now(), Reading::of(stats.into_iter().flatten()));
-        if let Some((before, old)) = &self.reading {
-            let seconds = now.duration_since(*before).as_secs_f64();
-            let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-            if let Some(load) = reading.since(old, seconds, at_ms, serving.len()) {
-                cluster.feed.add_load(&load);
-            }
-        }
-        self.reading = Some((now, reading));
     }
 
     /// Tells who owns what.
