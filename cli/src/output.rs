@@ -234,7 +234,7 @@ pub(crate) fn count_text(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
 
-/// Bytes of a move; nothing is known of a copy whose node has just come back, nor does a leadership have any.
+/// Formats the bytes of a move: `-` for a leadership, and for a copy whose node has not reported its size.
 pub(crate) fn moved_bytes_text(bytes: u64) -> String {
     if bytes == 0 { "-".to_owned() } else { bytes_text(bytes) }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Tables whose names are known: all that are served now, and as many that were dropped.
+/// Table names that are kept: those of the tables served now, and as many of dropped ones.
 const TABLES_KNOWN_MAX: usize = 2 * TABLES_SERVED_MAX;
 
 /// How far a participant has come with its session.

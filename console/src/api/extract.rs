@@ -253,7 +253,7 @@ impl<T: DeserializeOwned> Body<T> {
             return refused(why.to_owned(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let body = self.0.read(large).await?;
-        // A list would be taken for an object whose fields come in order.
+        // Serde reads a JSON array as a struct, its fields in order.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return refused("the body must be a JSON object, such as {}".to_owned(), StatusCode::BAD_REQUEST);
         }

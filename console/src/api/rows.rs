@@ -114,7 +114,7 @@ impl Answered for Found {
 impl IntoResponse for Found {
     fn into_response(self) -> Response {
         match self.value {
-            // What a browser would make of a value is for whoever asks to say, not for whoever wrote it.
+            // The reader chooses how to interpret a value. Its writer must not make a browser run it.
             Some(value) => {
                 ([(ETAG, self.tag), (CONTENT_TYPE, "application/octet-stream".to_owned())], value).into_response()
             }

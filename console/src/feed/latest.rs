@@ -82,7 +82,7 @@ impl Latest {
         !std::mem::replace(&mut self.held.lock().polled, true)
     }
 
-    /// Whether the caller may cease to ask, since nobody watches. What was known is forgotten: it would be old. Measurements stay.
+    /// Returns true if no page is open, so that the caller may stop polling. Everything but the measurements is dropped: it would be stale.
     pub(crate) fn end(&self) -> bool {
         let mut held = self.held.lock();
         let ends = self.watchers() == 0;
@@ -92,7 +92,7 @@ impl Latest {
         ends
     }
 
-    /// Whether the cluster is asked for those who watch.
+    /// Reports whether the cluster is polled for open pages.
     pub(crate) fn is_polled(&self) -> bool {
         self.held.lock().polled
     }

@@ -1,5 +1,5 @@
-//! What the page is told, as it happens: server-sent events, of which whoever comes gets everything once and then what changes. However
-//! many watch, the cluster is asked once a second. While nobody does, only the load is measured, each five seconds.
+//! Server-sent events for the page: each connection gets all sections once, then the changes. The cluster is polled once a second for all
+//! open pages together. Without an open page only the load is measured, every five seconds.
 
 mod latest;
 mod load;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the load is measured while nobody watches.
+/// Interval of load measurements while no page is open.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long an answer may take: what is told is to be of now.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -46,7 +46,7 @@ pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
     }
 }
 
-/// Measures the load while nobody watches, so that a page that is opened shows the last minutes. Whatever fails is left out.
+/// Measures the load while no page is open, so that a new page shows the last minutes. Failed measurements are skipped.
 pub(crate) async fn record(cluster: Arc<Cluster>, stop: CancellationToken) {
     let mut meter = Meter::default();
     let mut ticks = tokio::time::interval(IDLE_INTERVAL);
