@@ -19,6 +19,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -149,6 +150,7 @@ async fn take(
         bytes_taken_over,
         pace: Pace::new(options.bytes_per_second),
         next_file: AtomicU64::new(next_file(store).await?),
+        process: RandomState::new().hash_one(std::process::id()),
     };
     let mut done = taking.done_before().await?;
     let mut clients: Option<Client> = None;
@@ -193,8 +195,18 @@ async fn take(
 
 /// The number of the next file: above those of all that are there.
 async fn next_file(store: &Store) -> Result<u64, BackupError> {
-    let number = |name: &String| name.rsplit_once('-')?.1.split_once('.')?.0.parse::<u64>().ok();
-    Ok(store.list(DATA).await?.iter().filter_map(number).max().map_or(0, |last| last + 1))
+    Ok(store.list(DATA).await?.iter().filter_map(|name| number_of(name)).max().map_or(0, |last| last + 1))
+}
+
+/// The name of a piece without folder and extension. An object store may carry out an upload long after its process lost the lock
+/// of the backup, when the next process counts the same numbers, so no two processes write one name.
+fn piece_name(table: u64, number: u64, process: u64) -> String {
+    format!("t{table}-{number:06}-{process:016x}")
+}
+
+/// The number in the name of a piece's file, also of an earlier version, which named no process.
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix(DATA)?.split(['-', '.']).nth(1)?.parse().ok()
 }
 
 /// About how many bytes of keys and values a table has; zero if that is not known.
@@ -216,6 +228,8 @@ struct Taking<'a> {
     progress: &'a Progress,
     pace: Pace,
     next_file: AtomicU64,
+    /// Drawn once per process, for the names of what it writes.
+    process: u64,
 }
 
 impl Taking<'_> {
@@ -296,14 +310,15 @@ impl Taking<'_> {
     async fn attempt(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {
         let snapshot = begin(client, of).await?;
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let file = format!("{DATA}t{}-{number:06}.entries", table.id);
+        let name = piece_name(table.id, number, self.process);
+        let file = format!("{DATA}{name}.entries");
         let (partition, keys) = (snapshot.partition.index, &snapshot.keys);
         let same = self.earlier.as_ref().and_then(|earlier| earlier.same(table.id, partition, keys, snapshot.position));
         if let Some(same) = same {
             drop(snapshot);
             let piece = same.take_over(self.store, file).await?;
             let done = Done { table_id: table.id, piece, taken_over: true };
-            self.note(number, &done).await?;
+            self.note(&name, &done).await?;
             self.count(&done);
             return Ok(done.piece);
         }
@@ -313,7 +328,7 @@ impl Taking<'_> {
             Ok(piece) => {
                 sink.finish().await?;
                 let done = Done { table_id: table.id, piece, taken_over: false };
-                self.note(number, &done).await?;
+                self.note(&name, &done).await?;
                 self.progress.piece_done();
                 Ok(done.piece)
             }
@@ -326,8 +341,8 @@ impl Taking<'_> {
     }
 
     /// Notes that a piece is done.
-    async fn note(&self, number: u64, done: &Done) -> Result<(), BackupError> {
-        self.store.write(&format!("{JOURNAL}t{}-{number:06}.json", done.table_id), seal(done)?).await
+    async fn note(&self, name: &str, done: &Done) -> Result<(), BackupError> {
+        self.store.write(&format!("{JOURNAL}{name}.json"), seal(done)?).await
     }
 
     async fn fill(
@@ -407,6 +422,15 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_processes_never_write_one_file_of_a_backup() {
+        let [own, other] = [1, 2].map(|process| format!("{DATA}{}.entries", piece_name(7, 5, process)));
+        assert_ne!(own, other);
+        assert_eq!((number_of(&own), number_of(&other)), (Some(5), Some(5)), "the next process counts on");
+        assert_eq!(number_of("data/t7-000123.entries"), Some(123), "by an earlier version");
+        assert_eq!(number_of("data/notes.txt"), None);
+    }
 
     #[test]
     fn silent_node_ends_backup_before_last_attempt() {
