@@ -101,6 +101,8 @@ coverage! {
     copies,
     /// Copies completed.
     copies_done,
+    /// Times that a log was no longer kept for a copy that was away.
+    logs_not_kept,
     /// Placements declared lost.
     placements_lost,
     /// Copies begun in place of one that is missing, failed or to go.

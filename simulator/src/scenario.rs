@@ -71,8 +71,12 @@ pub struct Scenario {
     pub dedup: DedupLimits,
     /// Bytes of log that are kept for a copy that is away; mostly none, so that copies are pulled.
     pub lagging_bytes_max: u64,
+    /// Bytes that a node logs, all partitions together, until nothing is kept for a copy that is away.
+    pub lagging_distance_max: u64,
     /// Bytes of log that one copy being pulled keeps, at most.
     pub pinned_bytes_max: u64,
+    /// Bytes that a node logs, all partitions together, until a copy being pulled restarts.
+    pub pinned_distance_max: u64,
     /// What it is after.
     pub theme: Theme,
     /// Whether copies hear of leaderships that nobody granted.
@@ -305,7 +309,9 @@ impl Scenario {
             },
             // Of the seed itself: what is drawn stays what it was.
             lagging_bytes_max: if seed % 8 == 3 { 600 } else { 0 },
+            lagging_distance_max: if seed % 16 == 11 { 2_000 } else { u64::MAX },
             pinned_bytes_max: if seed % 4 == 1 { 300 } else { u64::MAX },
+            pinned_distance_max: if seed % 16 == 9 { 2_000 } else { u64::MAX },
             zones: random.pick(&[0, 0, 2, 3]).unwrap_or(0),
             placements_max: (!splits && random.below(4) == 0)
                 .then(|| placements_max(nodes, partitions, replication))

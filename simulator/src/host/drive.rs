@@ -19,13 +19,16 @@ impl World {
         let now = self.local(host);
         let wall = Millis::new(self.truth + self.hosts[host].wall_off);
         // Once faults have ceased a copy must come to its end, however slow its pages are beside the writes.
-        let pinned_bytes_max = if self.healing { u64::MAX } else { self.plan.pinned_bytes_max };
+        let pinned = |most| if self.healing { u64::MAX } else { most };
+        let pinned_bytes_max = pinned(self.plan.pinned_bytes_max);
+        let pinned_distance_max = pinned(self.plan.pinned_distance_max);
         let machine = &mut self.hosts[host];
         let process = machine.process.as_mut()?;
         process.partitions.begin(now);
         let shell = process.partitions.shell_mut();
         (shell.now, shell.wall) = (now, wall);
-        shell.settings.retention = RetentionLimits { pinned_bytes_max, ..shell.settings.retention };
+        shell.settings.retention =
+            RetentionLimits { pinned_bytes_max, pinned_distance_max, ..shell.settings.retention };
         std::mem::swap(&mut shell.disk, &mut machine.disk);
         std::mem::swap(&mut shell.coverage, &mut self.coverage);
         let result = work(&mut process.partitions);

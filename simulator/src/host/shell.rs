@@ -59,6 +59,8 @@ pub(crate) struct MachineShell {
     /// The entries after what the engine was given, as handed to the disk.
     pub(super) entries: BTreeMap<PlacementId, VecDeque<Entry>>,
     clears: u64,
+    /// Bytes that this process has logged.
+    log_written: u64,
     /// Spaces that are to be emptied, by the number of their clearing.
     pub(super) clearing: BTreeMap<PlacementId, u64>,
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
@@ -105,6 +107,7 @@ impl MachineShell {
             coverage: Box::default(),
             early: Completes::default(),
             answers_read: false,
+            log_written: 0,
         }
     }
 
@@ -137,6 +140,11 @@ impl MachineShell {
     }
 
     fn note_entries(&mut self, placement: PlacementId, write: &LogWrite) {
+        /// About what a record takes beside what it carries.
+        const RECORD_BYTES: usize = 32;
+        let entries = if let LogWrite::Entries(entries) = write { &entries[..] } else { &[] };
+        let bytes: usize = entries.iter().map(|entry| entry.bytes.len() + RECORD_BYTES).sum();
+        self.log_written += (bytes + RECORD_BYTES) as u64;
         let known = self.entries.entry(placement).or_default();
         match write {
             LogWrite::Entries(entries) => known.extend(entries.iter().cloned()),
@@ -241,6 +249,10 @@ impl Shell for MachineShell {
 
     fn retention_limits(&self) -> RetentionLimits {
         self.settings.retention
+    }
+
+    fn log_written(&self) -> u64 {
+        self.log_written
     }
 
     fn log_time(&self) -> LogTime {
@@ -444,13 +456,13 @@ impl Shell for MachineShell {
             Observed::Unreadable(_) => seen.unreadable += 1,
             Observed::Pulling(_) => seen.copies += 1,
             Observed::Copied(_) => seen.copies_done += 1,
+            Observed::LogNotKept(_) => seen.logs_not_kept += 1,
             Observed::EntryRefused(error) => self.effects.push(Effect::Alarm(at.partition, error.to_string())),
             Observed::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
             Observed::Resting
             | Observed::Unheld(_)
             | Observed::SetAside
             | Observed::PullingAgain
-            | Observed::LogNotKept(_)
             | Observed::CopyStopped => {}
         }
     }

@@ -139,7 +139,9 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool, reads_all: bo
         dedup: plan.dedup,
         retention: RetentionLimits {
             pinned_bytes_max: plan.pinned_bytes_max,
+            pinned_distance_max: plan.pinned_distance_max,
             lagging_bytes_max: plan.lagging_bytes_max,
+            lagging_distance_max: plan.lagging_distance_max,
             ..RetentionLimits::of_node(1)
         },
         mutant,
