@@ -89,7 +89,7 @@ impl Health {
         })
     }
 
-    /// The copy whose old entries keep much of the log, although old entries are moved forward; on a full disk less is much.
+    /// Returns the copy with the oldest entries if these keep much of the log, although old entries are moved forward.
     pub(crate) fn log_pin(&self, is_disk_full: bool) -> Option<LogPin> {
         let much = if is_disk_full { self.log_pin_bytes.min(LOG_PIN_FULL_BYTES) } else { self.log_pin_bytes };
         if self.wal.disk_bytes() < much {

@@ -217,7 +217,7 @@ fn space_that_others_need_is_freed_by_moving_old_records() {
     put(&wal, 9, 1, b"may not be forgotten").unwrap();
     churn(&wal, 2, 300);
     assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
-    // Nothing is written and nothing trimmed any more.
+    // Nothing more is written or trimmed.
     wait_for("the log is small", || {
         wal.free_space();
         let bytes = wal.disk_bytes();

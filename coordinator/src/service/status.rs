@@ -58,7 +58,7 @@ impl Admins {
     }
 }
 
-/// What nodes report of their disks.
+/// Disk reports of the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Disks {
     /// Nodes that refuse writes because their disks are full.

@@ -3,7 +3,7 @@
 archon_types::mutants! {
     /// An answer leaves with the next commit, whatever that covers.
     AnswerUncommitted = 0,
-    /// How much log is kept for other copies is looked at only when the engine has synced something new of the partition.
+    /// The log kept for other copies is reviewed only after syncs of the engine.
     RetentionUnreviewed = 0,
     /// Pages are given by a copy that leads no more, and may be emptied meanwhile.
     CopyUnchecked = 0,

@@ -121,7 +121,7 @@ fn free_bytes(directory: &Path) -> Option<u64> {
     Some(available(&statvfs(directory).ok()?))
 }
 
-/// Size of the file system of `directory` in bytes; unlimited if the system does not say.
+/// Size of the file system of `directory` in bytes; unlimited if it is not known.
 pub(crate) fn disk_bytes(directory: &Path) -> u64 {
     match statvfs(directory) {
         Ok(found) if found.f_blocks > 0 => found.f_blocks.saturating_mul(found.f_frsize),

@@ -1,9 +1,9 @@
-//! What keeps a node's write-ahead log from shrinking.
+//! Pins of a node's write-ahead log: old entries that keep it from shrinking.
 
 use crate::PlacementId;
 use serde::{Deserialize, Serialize};
 
-/// A copy whose old log entries keep much of its node's log.
+/// A copy with old log entries that keep much of its node's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogPin {
     /// The copy.
