@@ -13,6 +13,7 @@ use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use crate::recovery::Recovery;
 use crate::response::Response;
+pub use archon_types::limits::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::{
     Access, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, LeaseTiming, Millis, NodeId,
     NodeStatus, Partition, PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table,
@@ -38,10 +39,6 @@ pub const STRANGERS_MAX: usize = 1_000;
 /// How long a stranger is remembered, in milliseconds: longer than anybody who sets a node up looks for it in vain. As long is a
 /// participant that is gone, unless something is ordered of it.
 pub const STRANGER_AGE_MS: u64 = 3_600_000;
-/// Most partitions of all tables together.
-pub const PARTITIONS_MAX: usize = 1_048_576;
-/// Most copies of partitions that are no more which wait for their nodes to delete them.
-pub const CONDEMNED_MAX: usize = 1_048_576;
 /// Most moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
 /// Migrations that are over and still kept for people to look at.

@@ -185,6 +185,7 @@ impl SnapshotDir {
     /// Writes a snapshot, durably but for its name. Of one that fails nothing is left.
     fn write(&self, name: &str, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let header = self.header(meta).map_err(|source| self.failed("encode", name, source))?;
+        check_lengths(header.len(), body.len()).map_err(|source| self.failed("encode", name, source))?;
         // What an earlier attempt may have left.
         self.clear(UNFINISHED)?;
         let written = self.write_pieces(name, &[&prefix(&header, body), &header, body]);
@@ -205,6 +206,7 @@ impl SnapshotDir {
     /// A snapshot's file, for somebody else's disk.
     pub(super) fn file(&self, meta: &SnapshotMeta, body: &[u8]) -> io::Result<Bytes> {
         let header = self.header(meta)?;
+        check_lengths(header.len(), body.len())?;
         Ok([&prefix(&header, body)[..], &header[..], body].concat().into())
     }
 
@@ -301,6 +303,18 @@ fn decode_file(path: &Path, content: Vec<u8>) -> Result<(Header, Bytes), Snapsho
     Ok((header, content.slice(header_bytes as usize..)))
 }
 
+/// Rejects a snapshot that no coordinator would read: the log must not be cut behind it.
+fn check_lengths(header: usize, body: usize) -> io::Result<()> {
+    let parts = [("header", header as u64, u64::from(HEADER_BYTES_MAX)), ("state", body as u64, BODY_BYTES_MAX)];
+    match parts.into_iter().find(|(_, bytes, most)| bytes > most) {
+        Some((what, bytes, most)) => {
+            let why = format!("its {what} has {bytes} bytes, the limit is {most}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, why))
+        }
+        None => Ok(()),
+    }
+}
+
 fn prefix(header: &[u8], body: &[u8]) -> Vec<u8> {
     let crc = crc32c_append(crc32c(header), body);
     let mut out = Vec::with_capacity(PREFIX_BYTES);
@@ -342,6 +356,16 @@ mod tests {
 
     fn meta(term: u64, index: u64) -> SnapshotMeta {
         SnapshotMeta { last_log_id: Some(LogId { leader_id: term.into(), index }), ..SnapshotMeta::default() }
+    }
+
+    #[test]
+    fn snapshot_that_no_reader_takes_is_not_written() {
+        let (header, body) = (HEADER_BYTES_MAX as usize, BODY_BYTES_MAX as usize);
+        for (header, body, fits) in
+            [(header - 1, body - 1, true), (header, body, true), (header + 1, 0, false), (0, body + 1, false)]
+        {
+            assert_eq!(check_lengths(header, body).is_ok(), fits, "{header} and {body} bytes");
+        }
     }
 
     #[test]
