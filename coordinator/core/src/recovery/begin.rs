@@ -97,7 +97,7 @@ pub fn begin_generation(
 }
 
 /// The first generation since the state was settled last, and the last activated life of each node before that. A recovery that was
-/// not settled says more of that than the nodes' rows, which name lives that began amid it.
+/// not settled has recorded them; the nodes' rows name lives that began amid it.
 fn directories(state: &ClusterState) -> (u64, BTreeMap<NodeId, DirectoryRecord>) {
     if let Some(earlier) = &state.recovery {
         return (earlier.unsettled_since, earlier.directories.clone());

@@ -1,18 +1,18 @@
-//! Older copies of nodes' data directories, told apart during a recovery (PROTOCOL rule 61).
+//! Detection of older copies of nodes' data directories during a recovery (PROTOCOL rule 61).
 //!
-//! A node is activated in the new generation before it tells what it holds, whichever directory it came with. Judged by its last
-//! activated life, an older copy would pass for the right directory after one more restart, and the right one would not count any
-//! more. So a directory is judged by the last life before the recovery, and one that has lived since by what was found of it then.
+//! A node is activated in the new generation before it reports its copies, with any directory. Judged by its last activated life, an
+//! older copy would pass for the right directory after one more restart, and the right one would not count any more. So a directory is
+//! judged by the last life before the recovery, and one that has lived since by what was found of it then.
 
 use super::Recovery;
 use archon_types::{Incarnation, NodeId, generation_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Most lives of a node that are remembered. A directory whose life was forgotten counts as an older copy.
+/// Most lives remembered per node. A directory of a forgotten life counts as an older copy.
 const LIVES_MAX: usize = 16;
 
-/// The lives of one node that tell its data directory from an older copy.
+/// The lives of one node by which an older copy of its data directory is detected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DirectoryRecord {
     /// The last life that was activated before the recovery.
@@ -27,7 +27,7 @@ pub struct DirectoryRecord {
 }
 
 impl Recovery {
-    /// Whether a directory that was used last in the life `last` is an older copy than the one that acted before the recovery.
+    /// Returns true if a directory last used in the life `last` is an older copy of the one that acted before the recovery.
     pub(crate) fn is_older(&self, node: NodeId, last: Option<Incarnation>) -> bool {
         let Some(record) = self.directories.get(&node) else { return false };
         match last.filter(|last| generation_of(last.get()) >= self.unsettled_since) {

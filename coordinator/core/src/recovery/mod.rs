@@ -43,7 +43,7 @@ pub struct Recovery {
     /// The first generation that began since the state was settled last: above it, if recoveries began one amid another.
     #[serde(default)]
     pub unsettled_since: u64,
-    /// By which a node's data directory is told from an older copy of it.
+    /// The records by which older copies of data directories are detected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub directories: BTreeMap<NodeId, DirectoryRecord>,
 }
@@ -76,7 +76,7 @@ pub struct Standing {
 }
 
 impl Inventory {
-    /// Whether its copies may count: its directory is the one that acted last before the recovery, in this history.
+    /// Returns true if its copies may count: its directory is the one that acted last before the recovery, in this history.
     pub const fn counts(&self) -> bool {
         !self.older && !self.other_history
     }

@@ -22,7 +22,7 @@ pub(crate) struct Choice {
 /// `leader` led in that epoch, as far as is known.
 pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId, NodeId, Standing)]) -> Option<Choice> {
     let promised = told.iter().map(|(_, _, standing)| standing.promised).max()?;
-    // Whoever led in the highest epoch that anybody knows holds all that was acknowledged before it.
+    // The leader of the highest known epoch holds all that was acknowledged before that epoch.
     let led = |(placement, _, standing): &&(PlacementId, NodeId, Standing)| {
         leader == Some((promised, *placement)) && standing.promised == promised
     };
