@@ -10,8 +10,8 @@ use crate::node_row::NodeRow;
 use crate::operate::still_led;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
-use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, PartitionId, Table, TableId};
-use std::collections::BTreeMap;
+use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Table, TableId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So many heartbeats that did not come are worth a look.
 const HEARTBEATS_OVERDUE: u64 = 3;
@@ -167,10 +167,16 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     let wall = liveness.wall(now);
     alerts.extend(held(state).filter_map(|(held, since)| {
         let long = wall.since(since) >= thresholds.held_for_ms;
-        // That a partition is offline has a reason of its own.
-        (long || !matches!(held, Held::Offline(_))).then_some(Alert::Held { held, since, long })
+        // A partition that is offline has a reason of its own, but not before its leader has released it.
+        let is_told =
+            matches!(held, Held::Offline(partition) if state.partitions.get(partition).is_none_or(is_offline));
+        (long || !is_told).then_some(Alert::Held { held, since, long })
     }));
     alerts
+}
+
+fn is_offline(row: &Partition) -> bool {
+    row.status == PartitionStatus::Offline
 }
 
 /// What ceases to be served once those nodes stop that are in maintenance: one for each table.
@@ -185,10 +191,16 @@ fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
     tables.into_iter().map(alert)
 }
 
-/// What is not served for longer than a failover takes: one for each table.
+/// What is not served for longer than a failover takes: one for each table. A lease table without participants has an alarm of its own,
+/// which names the cause.
 pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) -> Vec<Alert> {
     let mut tables: BTreeMap<TableId, (u32, Millis, PartitionId)> = BTreeMap::new();
+    let without_participants: BTreeSet<TableId> =
+        state.lease_tables().filter(|table| leases::eligible_count(state, table) == 0).map(|table| table.id).collect();
     for (row, since) in remembered.overdue(state, now) {
+        if row.leader.is_none() && without_participants.contains(&row.id.table) {
+            continue;
+        }
         let (count, first, longest) = tables.entry(row.id.table).or_insert((0, since, row.id));
         *count += 1;
         (*first, *longest) = (*first, *longest).min((since, row.id));

@@ -6,7 +6,7 @@ use super::subjects;
 use archon_coordinator_core::{Alert, Bar, ClusterState, Held};
 use archon_proto::v1;
 use archon_types::subject::Subject;
-use archon_types::{NodeGoal, NodeId, ReasonCode, TableId};
+use archon_types::{NodeGoal, NodeId, PartitionStatus, ReasonCode, TableId};
 
 /// An alert as a reason.
 pub(super) fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
@@ -20,8 +20,10 @@ pub(super) fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
     match alert {
         Alert::NotServed { table, partitions, longest, since } => {
             let of = state.partitions.count_of(*table);
+            let name = subjects::table_name(state, *table);
             let message = format!(
-                "{partitions} of its {of} partitions are not served, and it does not pass; partition {} for longest",
+                "{partitions} of the {of} partitions of table {name} are not served, for longer than a fail-over takes; partition {} \
+                 for longest",
                 longest.index
             );
             let remedy = format!("see why: `archon partition describe {}`", operand(state, *longest));
@@ -136,7 +138,9 @@ fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
         Held::Offline(partition) => {
             let table = subjects::table_name(state, partition.table);
             let remedy = format!("if it is over: `archon partition online {} --table {table}`", partition.index);
-            (subjects::partition(state, partition), "it is offline".to_owned(), remedy)
+            let is_offline = state.partitions.get(partition).is_some_and(|row| row.status == PartitionStatus::Offline);
+            let what = if is_offline { "it is offline" } else { "it is to be offline: its leader releases it" };
+            (subjects::partition(state, partition), what.to_owned(), remedy)
         }
         Held::Goal(member, goal) => {
             let (what, verb) = match goal {

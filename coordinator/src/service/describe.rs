@@ -10,7 +10,7 @@ use archon_proto::v1;
 use archon_types::subject::Subject;
 use archon_types::{
     DEFAULT_TABLE, DiskFull, DiskLimit, Holds, LogPin, Millis, NodeGoal, NodeId, NodeStatus, PartitionId,
-    PartitionStatus, ReasonCode, Table,
+    PartitionStatus, ReasonCode, Table, TableId,
 };
 use std::collections::BTreeSet;
 
@@ -282,7 +282,13 @@ fn waits_for_members(
     if table.holds == Holds::Lease && nobody() && unowned() {
         let why = Why::NoParticipant { table: table.name.clone() };
         let subject = Some(subjects::table(state, table.id).into());
-        return Some(v1::Reason { subject, ..reason(state, remembered, PartitionId::new(table.id, 0), &why) });
+        let found = reason(state, remembered, PartitionId::new(table.id, 0), &why);
+        // A new leader does not remember since when leases are free, but the table's creation is in the state.
+        let began_at_ms = match awaits_first_participant(state, table.id) {
+            true => made_at_ms(state, table.id).or(found.began_at_ms),
+            false => found.began_at_ms,
+        };
+        return Some(v1::Reason { subject, began_at_ms, ..found });
     }
     let row = state.partitions.unassigned_in(table.id).next()?;
     let why = explainer.explain(row.id)?.into_iter().next()?;
@@ -299,6 +305,22 @@ fn waits_for_members(
     let single = reason(state, remembered, row.id, &why);
     let subject = if whole { Some(subjects::table(state, table.id).into()) } else { single.subject.clone() };
     Some(v1::Reason { subject, began_at_ms: made_at_ms.or(single.began_at_ms), ..single })
+}
+
+/// Reports whether no participant has registered for the lease table yet. A lease that was released or lost is never unassigned again.
+fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
+    let unserved = |table: &Table| state.participants.serving(&table.name).next().is_none();
+    state.tables.get(&table).is_some_and(unserved)
+        && state.partitions.unassigned_in(table).count() == state.partitions.count_of(table) as usize
+}
+
+/// Returns when a table was made, unless that event is too old to be kept.
+fn made_at_ms(state: &ClusterState, table: TableId) -> Option<u64> {
+    let made = state.events.iter().rev().find(|event| match &event.what {
+        EventKind::TableCreated { table: id, .. } => *id == table,
+        _ => false,
+    });
+    made.and_then(|event| at(event.at))
 }
 
 /// The partition as the command line takes it: `7`, or `7 --table orders`.
@@ -323,6 +345,12 @@ pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
                 1 => "start another node".to_owned(),
                 more => format!("start {more} more nodes"),
             },
+        ),
+        Why::NoParticipant { table } if awaits_first_participant(state, partition.table) => (
+            ReasonCode::AwaitsFirstParticipant,
+            format!("no participant has served table {table} yet: its partitions wait for the first one"),
+            unserved,
+            no_participant_remedy(state, table),
         ),
         Why::NoParticipant { table } => (
             ReasonCode::NoParticipant,

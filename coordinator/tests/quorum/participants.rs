@@ -141,8 +141,9 @@ async fn settle(leader: &str, workers: &mut [Worker], wanted: &[usize]) {
 async fn participants_share_a_lease_table_and_hand_over_to_whoever_joins() {
     let (quorum, leader) = quorum_with_jobs().await;
     let reasons = status(&leader).await.unwrap().reasons;
-    let waits: Vec<&str> = reasons.iter().map(|reason| reason.message.as_str()).collect();
-    assert!(waits.contains(&"no participant takes partitions of table jobs"), "{waits:?}");
+    let waits = reasons.iter().find(|reason| reason.code == "awaits_first_participant");
+    let waits = waits.unwrap_or_else(|| panic!("{reasons:?}"));
+    assert!(waits.message.contains("table jobs") && waits.began_at_ms.is_some(), "since it was made: {waits:?}");
     let mut workers = vec![Worker::register(&leader, "w1").await.unwrap()];
     settle(&leader, &mut workers, &[6]).await;
     workers.push(Worker::register(&leader, "w2").await.unwrap());

@@ -10,6 +10,8 @@ words! {
         NotEnoughNodes = "not_enough_nodes",
         /// No participant takes partitions of the table.
         NoParticipant = "no_participant",
+        /// A lease table waits for its first participant.
+        AwaitsFirstParticipant = "awaits_first_participant",
         /// The first assignment follows at once.
         AboutToBeAssigned = "about_to_be_assigned",
         /// The nodes that could take a copy are at their limits.
@@ -131,6 +133,7 @@ impl ReasonCode {
     pub const fn severity(self) -> Severity {
         match self {
             Self::AboutToBeAssigned
+            | Self::AwaitsFirstParticipant
             | Self::TakingOver
             | Self::WaitingForLease
             | Self::HolderRegistering

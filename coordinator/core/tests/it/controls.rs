@@ -288,8 +288,11 @@ fn what_should_be_looked_at_before_anything_is_not_served() {
     assert_eq!(told[0], Alert::TooLittleRoom { table: None, have: 8, need: 12 });
     assert!(is_cordon(&told[1], without, false) && told.len() == 2, "{told:?}");
     order(&mut bed, Order::Offline { partition: part(0) });
-    bed.settle();
     let since = bed.state.controls.offline_of(part(0)).unwrap().at;
+    let ordered = Alert::Held { held: Held::Offline(part(0)), since, long: false };
+    assert!(found(&bed, thresholds).contains(&ordered), "its leader has not released it yet");
+    bed.settle();
+    assert!(!found(&bed, thresholds).contains(&ordered), "that it is offline has a reason of its own");
     bed.now = bed.now.plus(3_600_000);
     bed.heartbeat_all();
     let held: Vec<Alert> = found(&bed, thresholds);

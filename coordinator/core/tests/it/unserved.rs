@@ -1,6 +1,6 @@
 //! Since when what ought to be served is not, and from when on people are called.
 
-use crate::bed::{JOBS, TABLE, TestBed, part, settings, worker};
+use crate::bed::{JOBS, Jobs, TABLE, TestBed, part, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -42,6 +42,16 @@ fn an_owner_that_never_acquires_what_it_was_given_is_an_alarm() {
     bed.settle();
     assert_eq!(remembered(&bed).unserved_since(job(0)), None);
     assert_eq!(not_served_of(&bed), []);
+}
+
+#[test]
+fn lease_table_without_participants_has_one_alarm() {
+    let mut jobs = Jobs::new(2);
+    jobs.bed.pass(60_000, &[]);
+    assert!(remembered(&jobs.bed).unserved_since(job(0)).is_some());
+    let why = explain(&jobs.bed.state, &remembered(&jobs.bed), job(0)).unwrap();
+    assert_eq!(why, [Why::NoParticipant { table: "jobs".into() }]);
+    assert_eq!(not_served_of(&jobs.bed), []);
 }
 
 #[test]
