@@ -51,7 +51,7 @@ fn health(context: &Context) -> MemberHealth {
     MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
 }
 
-/// Authorizes callers; coordinators by what the log of this one says of them.
+/// Authorizes callers; coordinators by the log of this one.
 fn authority(context: &Context) -> Authority {
     let quorum = Arc::clone(&context.quorum);
     Authority::of_coordinator(&context.transport, move |id| {

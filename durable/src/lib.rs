@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
-    /// Whoever may write to the directory could keep the file open, or lead the contents elsewhere.
+    /// A user who may write to the directory could keep the file open, or lead the contents elsewhere.
     #[test]
     fn planted_temporary_file_is_not_written_to() {
         let directory = tempfile::tempdir().unwrap();

@@ -30,14 +30,14 @@ type Lookup = Arc<dyn Fn(u64) -> CoordinatorStatus + Send + Sync>;
 /// Refuses calls that the caller's role may not make. Without TLS callers have no identity, and every call is allowed.
 #[derive(Clone)]
 pub struct Authority {
-    /// Whether callers show certificates.
+    /// Callers show certificates.
     encrypted: bool,
     /// The members of the quorum; `None` on nodes.
     coordinators: Option<Lookup>,
 }
 
 impl Authority {
-    /// The authority of a node, at which nobody speaks for others.
+    /// The authority of a node, which refuses calls on behalf of others.
     pub const fn of_node(transport: &Transport) -> Self {
         Self { encrypted: transport.tls().is_some(), coordinators: None }
     }
@@ -107,7 +107,7 @@ impl<S> Layer<S> for Authority {
     }
 }
 
-/// A service whose callers are authorized.
+/// A service that authorizes its callers.
 #[derive(Clone, Debug)]
 pub struct Authorized<S> {
     inner: S,

@@ -15,7 +15,7 @@ const READERS: &[Role] = &[Operator, Admin, Coordinator];
 const ADMINS: &[Role] = &[Admin];
 /// Roles for which a coordinator may make calls: the callers of its console.
 pub(crate) const SPOKEN_FOR: [Role; 3] = [Client, Operator, Admin];
-/// The only call of a coordinator that was removed from the quorum: the answer says that it was removed.
+/// The only call of a coordinator that was removed from the quorum: its answer reports the removal.
 pub const REMOVED_COORDINATOR_CALL: &str = "/archon.v1.Raft/Hello";
 
 /// The methods of a service, each with the roles that may call it, and the commands that do: what follows `archon`, its last word

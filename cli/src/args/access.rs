@@ -141,7 +141,7 @@ fn right(text: &str) -> Result<Right, String> {
     text.parse().map_err(|error: archon_client::UnknownWord| error.to_string())
 }
 
-/// A participant's name, also as certificates say it: `participant/billing-3`.
+/// A participant's name, with or without its role: `participant/billing-3`.
 fn participant(text: &str) -> Result<String, String> {
     name(text.strip_prefix("participant/").unwrap_or(text))
 }

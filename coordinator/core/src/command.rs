@@ -59,7 +59,7 @@ pub enum Actor {
         identity: Option<String>,
         /// The address that it came from.
         from: IpAddr,
-        /// The coordinator at whose console it asked: `coordinator/2`. Not written while there is none: older versions do not
+        /// The coordinator through which it asked, at a console: `coordinator/2`. Not written while there is none: older versions do not
         /// know it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<String>,

@@ -75,7 +75,7 @@ pub(super) fn check_not_in_use(
 /// Latest moment up to which certificates may be withdrawn, after now: that of a new one, issued where the clock is ahead.
 const AHEAD_MS_MAX: u64 = MS_PER_HOUR;
 
-/// Refuses to withdraw certificates that begin later than anybody could have issued them.
+/// Refuses a moment further ahead than clocks may differ: certificates that are issued later must count.
 ///
 /// # Errors
 /// `InvalidArgument`, with the limit.

@@ -119,7 +119,7 @@ impl Tables {
             let check_right = |table: Option<TableId>| {
                 let has = caller.client().and_then(|client| match table {
                     Some(table) => state.access.right(client, table),
-                    // Which tables there are is told to nobody who may not read them all.
+                    // A client that may not read every table does not learn which exist.
                     None => state.access.right_to_every_table(client),
                 });
                 if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {

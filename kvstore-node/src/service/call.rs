@@ -37,7 +37,7 @@ type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
 /// The error of a plain call, with what its client needs to repeat a write under the same name.
 pub(super) struct CallError {
-    detail: ErrorDetail,
+    detail: Box<ErrorDetail>,
     /// The stamp of the attempt, if it was stamped.
     stamp: Option<Millis>,
     /// The partition's log time; zero if it is not known.
@@ -47,13 +47,13 @@ pub(super) struct CallError {
 impl CallError {
     fn wire(self) -> v1::ErrorDetail {
         let log_time_ms = self.stamp.and(Some(self.log_time.get())).filter(|log_time| *log_time > 0);
-        v1::ErrorDetail { stamp_ms: self.stamp.map(Millis::get), log_time_ms, ..self.detail.into() }
+        v1::ErrorDetail { stamp_ms: self.stamp.map(Millis::get), log_time_ms, ..(*self.detail).into() }
     }
 }
 
 impl From<ErrorDetail> for CallError {
     fn from(detail: ErrorDetail) -> Self {
-        Self { detail, stamp: None, log_time: Millis::ZERO }
+        Self { detail: Box::new(detail), stamp: None, log_time: Millis::ZERO }
     }
 }
 
@@ -117,7 +117,7 @@ impl KvService {
         };
         let CallReply { log_time, outcome, permit } =
             self.operate(caller, partition, op, Some(name.stamped(stamp))).await;
-        let outcome = outcome.map_err(|detail| CallError { detail, stamp: Some(stamp), log_time });
+        let outcome = outcome.map_err(|detail| CallError { detail: Box::new(detail), stamp: Some(stamp), log_time });
         NamedReply { log_time, outcome, permit }
     }
 

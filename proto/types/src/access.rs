@@ -20,7 +20,7 @@ pub const WHENEVER: Millis = Millis::new(u64::MAX);
 pub const OWN_SINCE: u32 = 2;
 
 words! {
-    /// What a client may do to the rows of a table, or a participant to the partitions of a lease table.
+    /// A right of a client to the rows of a table, or of a participant to the partitions of a lease table.
     #[derive(Serialize, Deserialize)]
     pub enum Right: "right" {
         /// Own partitions of a lease table: the right of a participant. It gives no right to rows, so it is the lowest.

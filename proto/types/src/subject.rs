@@ -105,7 +105,7 @@ pub enum Cause {
         admin: Option<String>,
         /// The IP address that it came from.
         from: IpAddr,
-        /// The coordinator at whose console it asked: `coordinator/2`; absent if it asked the leading coordinator itself.
+        /// The coordinator through which it asked, at a console: `coordinator/2`; absent if it asked the leading coordinator itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<String>,
     },

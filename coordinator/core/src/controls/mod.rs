@@ -205,12 +205,12 @@ impl Controls {
 }
 
 impl ClusterState {
-    /// Whether an operator has barred this member from the partition, or it is a participant that was not granted the table.
+    /// Returns true if an operator barred this member from the partition, or it is a participant that was not granted the table.
     pub fn bars(&self, partition: PartitionId, member: NodeId) -> bool {
         self.controls.has_bar(member, Bar::Partition(partition)) || self.bars_all(partition.table, member)
     }
 
-    /// Whether an operator has barred this member from all of the table, or it is a participant that was not granted it.
+    /// Returns true if an operator barred this member from all of the table, or it is a participant that was not granted it.
     pub(crate) fn bars_all(&self, table: TableId, member: NodeId) -> bool {
         self.controls.has_bar(member, Bar::Table(table)) || self.lacks_grant(member, table)
     }
