@@ -177,11 +177,14 @@ impl KeptMarks {
         if said.storage != storage {
             return Ok(());
         }
-        state.is_counted |= starts > 0 && (said.starts, said.boot) == (starts, boot);
+        let names_this_start = (said.starts, said.boot) == (starts, boot);
+        state.is_counted |= starts > 0 && names_this_start;
         // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends. Unless
-        // this coordinator has led alone, and they have it from here.
+        // this coordinator has led alone, and they have it from here, or they name this very start: a newcomer may have copied
+        // entries by then. A start whose log lacked something is not taken in by others (`Marks`), so they do not name it.
         let led_to = state.marks.of(id, storage).map_or(0, |own| own.holds);
-        let first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true) && led_to < said.holds;
+        let is_first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true);
+        let first = is_first && led_to < said.holds && !names_this_start;
         // So is whatever somebody says who has not heard of this start.
         let before = first || said.starts < starts;
         let lacks = state.began_at.filter(|last| before && *last < said.holds);
@@ -328,10 +331,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let marks = begin(directory.path());
         let own = marks.said().remove(0);
-        let holds = |holds| v1::VoterMark { holds, ..own.clone() };
+        // Who speaks knows of no start that is counted.
+        let holds = |holds| v1::VoterMark { holds, starts: 0, boot: Bytes::copy_from_slice(&[0; 16]), ..own.clone() };
         assert_eq!(marks.take(2, &[1; 16], &[holds(9)]), Ok(()), "nobody knows yet where the log ends");
         marks.log_ends_at(7);
         assert!(marks.take(2, &[1; 16], &[holds(9)]).is_err() && marks.outdated().is_some());
+    }
+
+    #[test]
+    fn newcomer_is_no_older_copy_if_it_copied_before_it_was_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let marks = begin(directory.path());
+        marks.log_ends_at(0);
+        // The leader's first append brought all entries, and it had looked at the answer before it spoke of this start.
+        assert_eq!(told(&marks, 1, 12), Ok(()));
+        assert_eq!(marks.outdated(), None);
     }
 
     /// What another one says that knows of this start, or of one before it.
