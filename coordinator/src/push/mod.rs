@@ -16,9 +16,9 @@ pub(crate) use news::{EncodedNews, NewsKept};
 
 use crate::metrics::Metrics;
 use crate::session::Session;
-use archon_coordinator_core::ClusterState;
+use archon_coordinator_core::{ClusterState, NodeRow};
 use archon_security::Transport;
-use archon_types::{Incarnation, NodeId, Version};
+use archon_types::{Incarnation, NodeId, NodeStatus, Version};
 use pusher::{PushLimits, Pusher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,6 +56,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     let mut running: BTreeMap<NodeId, Running> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     let mut seen = None;
+    let mut registered = BTreeSet::new();
     let mut looked = state.read(|state| Version::new(state.applied));
     // When everybody is to be woken next, if somebody may lack something.
     let mut round_at = None;
@@ -63,24 +64,22 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     loop {
         applied.borrow_and_update();
         let newest = state.read(ClusterState::lives_version);
-        if seen != Some(newest) {
+        if seen.is_none_or(|seen| seen < newest) {
+            let looks = state.read(|state| changed_nodes(state, seen, &mut registered, running.keys().copied()));
             seen = Some(newest);
-            let wanted = state.read(targets);
-            running.retain(|node, pusher| {
-                let keep = wanted.get(node) == Some(&pusher.target);
-                if !keep {
+            for (node, target) in looks {
+                if running.get(&node).map(|pusher| &pusher.target) == target.as_ref() {
+                    continue;
+                }
+                if let Some(pusher) = running.remove(&node) {
                     pusher.stop.cancel();
                 }
-                keep
-            });
-            for (node, target) in wanted {
-                running.entry(node).or_insert_with(|| {
-                    let stop = session.stop().child_token();
-                    let wake = Arc::new(Notify::new());
-                    let pusher = Pusher::new(&session, &metrics, &limits, node, &target, Arc::clone(&wake));
-                    tasks.spawn(pusher.run(transport.clone(), stop.clone()));
-                    Running { target, wake, stop }
-                });
+                let Some(target) = target else { continue };
+                let stop = session.stop().child_token();
+                let wake = Arc::new(Notify::new());
+                let pusher = Pusher::new(&session, &metrics, &limits, node, &target, Arc::clone(&wake));
+                tasks.spawn(pusher.run(transport.clone(), stop.clone()));
+                running.insert(node, Running { target, wake, stop });
             }
         }
         let (version, touched) = state.read(|state| (Version::new(state.applied), touched(state, looked)));
@@ -115,6 +114,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
                     // One defect must not leave a node without duties: all start anew and derive everything from state.
                     tracing::error!(%error, "a pusher failed");
                     seen = None;
+                    registered.clear();
                     running.clear();
                     tasks.abort_all();
                 }
@@ -137,12 +137,97 @@ fn pace(nodes: usize) -> Duration {
     (ROUND_PER_NODE * u32::try_from(nodes).unwrap_or(u32::MAX)).max(ROUND_MIN)
 }
 
-fn targets(state: &ClusterState) -> BTreeMap<NodeId, Target> {
-    let active = state.nodes.values().filter(|row| row.is_active());
-    let target = |node: &archon_types::Node| Target {
-        name: node.name.clone(),
-        incarnation: node.incarnation,
-        address: node.address.clone(),
+/// The nodes that changed after `since`, each with its life to push to if it is active; all nodes without `since`. `registered` are those
+/// whose life is not activated yet: an activation does not change the version of a node's row. `running` are pushed to now.
+fn changed_nodes(
+    state: &ClusterState,
+    since: Option<Version>,
+    registered: &mut BTreeSet<NodeId>,
+    running: impl Iterator<Item = NodeId>,
+) -> Vec<(NodeId, Option<Target>)> {
+    let mut changed = std::mem::take(registered);
+    match since {
+        Some(since) => changed.extend(state.nodes.newer_than(since).map(|row| row.node.id)),
+        None => changed.extend(state.nodes.values().map(|row| row.node.id)),
+    }
+    if since.is_none_or(|since| state.removed_version > since) {
+        changed.extend(running.filter(|node| state.nodes.get(node).is_none()));
+    }
+    let target = |row: &NodeRow| Target {
+        name: row.node.name.clone(),
+        incarnation: row.node.incarnation,
+        address: row.node.address.clone(),
     };
-    active.map(|row| (row.node.id, target(&row.node))).collect()
+    let look = |node| {
+        let row = state.nodes.get(&node);
+        if row.is_some_and(|row| row.node.status == NodeStatus::Alive && !row.is_active()) {
+            registered.insert(node);
+        }
+        (node, row.filter(|row| row.is_active()).map(target))
+    };
+    changed.into_iter().map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_coordinator_core::{Actor, Command, CommandBatch, Register, Response, apply};
+    use archon_types::{BootId, ClusterId, Millis, Settings, StorageId};
+    use uuid::Uuid;
+
+    fn commit(state: &mut ClusterState, command: Command) -> Response {
+        let who = Actor::Coordinator(1);
+        let batch =
+            CommandBatch { term: 1, proposer: 1, at: Millis::new(1), request: None, who, commands: vec![command] };
+        apply(state, state.applied + 1, &batch).remove(0)
+    }
+
+    fn registers(state: &mut ClusterState, number: u128) -> (NodeId, Incarnation) {
+        let (storage, boot) = (StorageId::new(Uuid::from_u128(number)), BootId::new(Uuid::from_u128(number)));
+        let register = Register::new(format!("n{number}"), format!("127.0.0.1:{}", 7_000 + number), storage, boot);
+        match commit(state, Command::Register(Box::new(register))) {
+            Response::Registered { node, incarnation } => (node, incarnation),
+            response => panic!("{response:?}"),
+        }
+    }
+
+    #[test]
+    fn only_changed_lives_are_looked_at() {
+        let mut state = ClusterState::new();
+        commit(
+            &mut state,
+            Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings: Settings::default() },
+        );
+        let mut registered = BTreeSet::new();
+        let mut known = BTreeSet::new();
+        let mut seen = None;
+        let mut look = |state: &ClusterState| {
+            let changed = changed_nodes(state, seen, &mut registered, known.iter().copied());
+            seen = Some(state.lives_version());
+            for (node, target) in &changed {
+                if target.is_some() {
+                    known.insert(*node)
+                } else {
+                    known.remove(node)
+                };
+            }
+            let lives = changed.into_iter().map(|(node, target)| (node, target.map(|target| target.incarnation)));
+            lives.collect::<Vec<_>>()
+        };
+        let lives: Vec<(NodeId, Incarnation)> = (1..=5).map(|number| registers(&mut state, number)).collect();
+        let (first, incarnation) = lives[0];
+        assert_eq!(look(&state).len(), 5);
+        for (node, incarnation) in &lives {
+            commit(&mut state, Command::Activate { node: *node, incarnation: *incarnation });
+        }
+        let active: Vec<_> = lives.iter().map(|(node, incarnation)| (*node, Some(*incarnation))).collect();
+        assert_eq!(look(&state), active, "an activation does not change the version of a row");
+        assert_eq!(look(&state), []);
+        commit(&mut state, Command::NodeFailed { node: first, incarnation, successors: vec![] });
+        assert_eq!(look(&state), [(first, None)], "the others are not looked at");
+        let if_version = state.node(first).unwrap().node.version;
+        commit(&mut state, Command::RemoveNode { node: first, if_version });
+        let (sixth, _) = registers(&mut state, 6);
+        assert_eq!(look(&state), [(sixth, None)]);
+    }
 }
