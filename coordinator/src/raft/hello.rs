@@ -8,8 +8,7 @@ use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};
 use archon_security::{Expected, Transport};
-use archon_types::ClusterId;
-use bytes::Bytes;
+use archon_types::{ClusterId, GenerationKey};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -56,8 +55,8 @@ impl Quorum {
 pub(crate) struct Asked {
     /// About another coordinator.
     pub(super) subject: Option<hello_request::Subject>,
-    /// Whether there is a later generation of this cluster than this one.
-    pub(super) lived: Option<(ClusterId, u64)>,
+    /// Whether there is a later generation of this cluster than this one, which has this key.
+    pub(super) lived: Option<(ClusterId, u64, GenerationKey)>,
 }
 
 /// Asks all of these but this coordinator itself, at once.
@@ -67,13 +66,15 @@ pub(crate) async fn ask_all(
     addresses: &BTreeMap<u64, String>,
     what: &Asked,
 ) -> Answers {
-    let (cluster, generation) =
-        what.lived.map_or((Bytes::new(), 0), |(cluster, generation)| (uuid_bytes(cluster.get()), generation));
+    let lived = what.lived;
+    let cluster = lived.map(|(cluster, _, _)| uuid_bytes(cluster.get())).unwrap_or_default();
+    let generation = lived.map_or(0, |(_, generation, _)| generation);
+    let generation_key = lived.map(|(_, _, key)| uuid_bytes(key.get()));
     let mut asked = JoinSet::new();
     for (id, address) in addresses.iter().filter(|(id, _)| **id != local_voter.id) {
         let id = *id;
-        let (subject, cluster) = (what.subject.clone(), cluster.clone());
-        let hello = HelloRequest { subject, cluster, generation, ..local_voter.hello(id) };
+        let (subject, cluster, generation_key) = (what.subject.clone(), cluster.clone(), generation_key.clone());
+        let hello = HelloRequest { subject, cluster, generation, generation_key, ..local_voter.hello(id) };
         let channel = connect(transport, address, Expected::Coordinator(id));
         asked.spawn(async move {
             let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };

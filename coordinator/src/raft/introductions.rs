@@ -48,8 +48,10 @@ struct Inner {
     /// The same, if one was heard at all.
     leader_heard: Mutex<Option<Instant>>,
     removed: AtomicBool,
-    /// A generation that has begun without this coordinator; zero if none is known.
+    /// A generation that has begun without this coordinator and continues its own; zero if none is known.
     later_generation: AtomicU64,
+    /// The coordinators that answered last in a generation that does not continue this one's, each with its generation.
+    other_generations: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Default for Introductions {
@@ -62,6 +64,7 @@ impl Default for Introductions {
             leader_heard: Mutex::default(),
             removed: AtomicBool::new(false),
             later_generation: AtomicU64::new(0),
+            other_generations: Mutex::default(),
         };
         Self(Arc::new(inner))
     }
@@ -113,6 +116,23 @@ impl Introductions {
         Some(self.0.later_generation.load(Ordering::Relaxed)).filter(|later| *later > 0)
     }
 
+    /// The coordinators at members' addresses that live in a generation that does not continue this one's, each with its generation.
+    pub(crate) fn other_generations(&self) -> BTreeMap<u64, u64> {
+        self.0.other_generations.lock().clone()
+    }
+
+    fn note_other_generations(&self, others: BTreeMap<u64, u64>) {
+        let mut known = self.0.other_generations.lock();
+        for (id, generation) in others.iter().filter(|(id, generation)| known.get(*id) != Some(*generation)) {
+            tracing::warn!(
+                id,
+                generation,
+                "a coordinator of another history of this cluster answers at a member's address; people have to say which one is kept"
+            );
+        }
+        *known = others;
+    }
+
     /// Asks until `stop`; `expected`: whom it knew before its log named it.
     pub(super) async fn run(
         self,
@@ -138,9 +158,11 @@ impl Introductions {
             // Also by whoever leads: two that come back after a recovery are a majority of what was.
             if generation_asked.is_none_or(|at| at.elapsed() >= GENERATION_INTERVAL) {
                 generation_asked = Some(Instant::now());
-                if let Some(later) = asks.later_generation().await {
+                let (later, others) = asks.generations().await;
+                if let Some(later) = later {
                     self.0.later_generation.store(later, Ordering::Relaxed);
                 }
+                self.note_other_generations(others);
             }
             let strangers = std::mem::take(&mut *self.0.strangers.lock());
             for (id, storage) in strangers {
@@ -205,14 +227,21 @@ impl Asks {
         answers.values().flatten().any(|answer| answer.initialized && answer.standing() == Standing::Retired)
     }
 
-    /// A generation that began after the one in which this coordinator lives, if whoever is at a member's address lives in one.
-    async fn later_generation(&self) -> Option<u64> {
-        let own = self.replicated.read(|state| state.is_bootstrapped().then_some((state.cluster, state.generation)));
-        let (_, generation) = own?;
+    /// The latest generation at a member's address that continues the one in which this coordinator lives, and those who live in one
+    /// that does not.
+    async fn generations(&self) -> (Option<u64>, BTreeMap<u64, u64>) {
+        let own = self.replicated.read(|state| {
+            let lived = (state.cluster, state.generation, state.generation_key(state.generation));
+            state.is_bootstrapped().then_some(lived)
+        });
+        let Some((_, generation, _)) = own else { return Default::default() };
         let what = Asked { lived: own, ..Asked::default() };
         let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &what).await;
         self.voter_reports.note_answers(&answers);
-        answers.values().flatten().map(|answer| answer.later_generation).filter(|later| *later > generation).max()
+        let later =
+            answers.values().flatten().map(|answer| answer.later_generation).filter(|later| *later > generation);
+        let others = answers.iter().filter_map(|(id, answer)| Some((*id, answer.as_ref().ok()?.other_generation)));
+        (later.max(), others.filter(|(_, other)| *other > 0).collect())
     }
 
     async fn is_member(&self, id: u64, storage: Uuid) -> bool {

@@ -12,7 +12,7 @@ use super::spoken::Spoken;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::LocalVoter;
-use archon_coordinator_core::{Acquaintances, CoordinatorStanding};
+use archon_coordinator_core::{Acquaintances, ClusterState, CoordinatorStanding};
 use archon_proto::convert::error::status_of;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
@@ -156,11 +156,10 @@ impl Peers {
         }
     }
 
-    /// The generation in which this coordinator lives, if it is a later one of the cluster of whoever asks.
-    fn outlives(&self, hello: &HelloRequest) -> Option<u64> {
-        let inside = self.inner.raft.get()?;
-        let (cluster, generation) = inside.replicated.read(|state| (state.cluster, state.generation));
-        (hello.cluster == cluster.get().as_bytes()[..] && hello.generation < generation).then_some(generation)
+    /// How the generation of this coordinator follows the sender's, if the sender lives in an earlier one of this cluster or in one of
+    /// the same number that has another key.
+    fn succession(&self, hello: &HelloRequest) -> Option<Succession> {
+        self.inner.raft.get()?.replicated.read(|state| Succession::of(state, hello))
     }
 
     /// The cluster of which this coordinator is a member.
@@ -285,6 +284,32 @@ fn stopped(error: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("raft stopped: {error}"))
 }
 
+/// How a generation of the cluster follows another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Succession {
+    /// This later generation continues it.
+    Continues(u64),
+    /// This generation was begun from another state (PROTOCOL rule 60).
+    OtherHistory(u64),
+}
+
+impl Succession {
+    /// How the generation of `state` follows the one in which the sender of `hello` lives; `None` where it does not.
+    fn of(state: &ClusterState, hello: &HelloRequest) -> Option<Self> {
+        let own = state.generation;
+        if hello.cluster != state.cluster.get().as_bytes()[..] || hello.generation == 0 || hello.generation > own {
+            return None;
+        }
+        let key = state.generation_key(hello.generation).get();
+        let is_continued = hello.generation_key.as_ref().is_none_or(|theirs| theirs[..] == key.as_bytes()[..]);
+        match is_continued {
+            false => Some(Self::OtherHistory(own)),
+            true if hello.generation < own => Some(Self::Continues(own)),
+            true => None,
+        }
+    }
+}
+
 type Answers = Pin<Box<dyn Stream<Item = Result<RaftMessage, Status>> + Send>>;
 
 #[tonic::async_trait]
@@ -406,12 +431,14 @@ impl Raft for Peers {
             let boot = Bytes::copy_from_slice(self.inner.boot.as_bytes());
             return Ok(Response::new(HelloResponse { id: local_voter.id, boot, ..HelloResponse::default() }));
         }
-        if let Some(later_generation) = self.outlives(&hello) {
-            return Ok(Response::new(HelloResponse {
-                id: local_voter.id,
-                later_generation,
-                ..HelloResponse::default()
-            }));
+        let (later_generation, other_generation) = match self.succession(&hello) {
+            Some(Succession::Continues(generation)) => (generation, 0),
+            Some(Succession::OtherHistory(generation)) => (0, generation),
+            None => (0, 0),
+        };
+        if later_generation > 0 || other_generation > 0 {
+            let id = local_voter.id;
+            return Ok(Response::new(HelloResponse { id, later_generation, other_generation, ..Default::default() }));
         }
         let known = self.known();
         let standing = self.standing(&known, hello.sender, &hello.sender_storage);
@@ -445,6 +472,7 @@ impl Raft for Peers {
             subject_standing: subject.unwrap_or_default().into(),
             boot: Bytes::new(),
             later_generation: 0,
+            other_generation: 0,
         }))
     }
 }
@@ -478,4 +506,45 @@ async fn next_chunk(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<Snap
     tokio::time::timeout(CHUNK_DEADLINE, chunks.message())
         .await
         .map_err(|_| Status::deadline_exceeded("the snapshot stalled"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::GenerationKey;
+
+    const CLUSTER: Uuid = Uuid::from_u128(1);
+
+    fn key(number: u128) -> GenerationKey {
+        GenerationKey::new(Uuid::from_u128(number))
+    }
+
+    /// The state of the third generation, which continues the second one of this key.
+    fn third() -> ClusterState {
+        let mut state = ClusterState::new();
+        (state.cluster, state.generation) = (ClusterId::new(CLUSTER), 3);
+        state.generation_keys = BTreeMap::from([(2, key(20)), (3, key(30))]);
+        state
+    }
+
+    fn hello(generation: u64, of: Option<u128>) -> HelloRequest {
+        let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
+        let generation_key = of.map(|of| bytes(key(of).get()));
+        HelloRequest { cluster: bytes(CLUSTER), generation, generation_key, ..HelloRequest::default() }
+    }
+
+    #[test]
+    fn later_generation_ends_only_what_it_continues() {
+        let of = |generation, key| Succession::of(&third(), &hello(generation, key));
+        assert_eq!(of(1, Some(0)), Some(Succession::Continues(3)), "the first one has no key");
+        assert_eq!(of(2, Some(20)), Some(Succession::Continues(3)));
+        assert_eq!(of(2, Some(21)), Some(Succession::OtherHistory(3)));
+        assert_eq!(of(3, Some(30)), None);
+        assert_eq!(of(3, Some(31)), Some(Succession::OtherHistory(3)));
+        assert_eq!(of(4, Some(40)), None);
+        // A version that does not name its key.
+        assert_eq!(of(2, None), Some(Succession::Continues(3)));
+        let elsewhere = HelloRequest { cluster: Bytes::new(), ..hello(2, Some(20)) };
+        assert_eq!(Succession::of(&third(), &elsewhere), None);
+    }
 }

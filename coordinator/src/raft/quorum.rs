@@ -240,6 +240,11 @@ impl Quorum {
         self.local_voter.checksums.times()
     }
 
+    /// The coordinators at members' addresses that live in a generation that does not continue this one's, each with its generation.
+    pub(crate) fn other_generations(&self) -> BTreeMap<u64, u64> {
+        self.introductions.other_generations()
+    }
+
     /// The generation that a recovery began without this coordinator, if one did.
     pub(crate) fn later_generation(&self) -> Option<u64> {
         self.introductions.later_generation()

@@ -72,6 +72,7 @@ impl LocalVoter {
             subject: None,
             cluster: Bytes::new(),
             generation: 0,
+            generation_key: None,
         }
     }
 

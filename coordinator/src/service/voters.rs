@@ -87,7 +87,16 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
         let subject = state.node_by_name(&name).map_or(Subject::Cluster, |row| subjects::node(state, row.node.id));
         reason_now(ReasonCode::OtherHistory, subject, format!("{name} is refused: {why}"), OTHER_HISTORY_REMEDY)
     };
-    session.other_histories.told().into_iter().map(reason).collect()
+    let coordinator = |(coordinator_id, generation): (u64, u64)| {
+        let message = format!(
+            "at its address answers a coordinator of generation {generation}, which was begun from another state than that from which \
+             these coordinators come"
+        );
+        let subject = Subject::Coordinator { coordinator_id };
+        reason_now(ReasonCode::OtherHistory, subject, message, OTHER_HISTORY_REMEDY)
+    };
+    let coordinators = session.quorum().other_generations().into_iter().map(coordinator);
+    session.other_histories.told().into_iter().map(reason).chain(coordinators).collect()
 }
 
 /// Coordinators by number.
