@@ -174,7 +174,7 @@ impl TableBackup {
             }
             return if next.is_none() { Ok(()) } else { damaged(format!("the last keys of table {name} are missing")) };
         }
-        // The total is whatever the file says: it is compared, and nothing is allocated by it.
+        // The total comes from the file unchecked: it is only compared, never used to allocate.
         let found = self.pieces.iter().map(|piece| piece.partition);
         if !found.eq(0..self.table.partitions_total) {
             return damaged(format!("table {name} does not have each of its partitions once"));

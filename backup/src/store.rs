@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Whether nothing is there, but for a lock and what a new file system holds.
+    /// Returns true if the store holds at most a lock and `lost+found`.
     pub(crate) async fn is_empty(&self) -> Result<bool, BackupError> {
         let found = self.list("").await?;
         Ok(found.iter().all(|name| name == LOCK || name == LOST_AND_FOUND))

@@ -49,7 +49,7 @@ struct State {
 /// Rejects a table of which a restore has not ended.
 ///
 /// # Errors
-/// [`BackupError::Unfinished`], and whatever keeps the table from being read.
+/// [`BackupError::Unfinished`], and errors of reading the table.
 pub async fn check_whole(client: &Client, table: &str) -> Result<(), BackupError> {
     match Note::of(client).await? {
         Some((note, _)) => Err(note.error(table)),

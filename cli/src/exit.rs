@@ -225,7 +225,7 @@ pub(crate) fn says_how(kind: ErrorKind, message: &str) -> bool {
 const READMIT: &str = "an administrator has withdrawn it: use a new certificate, or, if nobody else has its key, have an administrator \
                        run `archon access readmit ROLE/NAME`";
 
-/// Whether another member refuses the certificate of this process because it was withdrawn.
+/// Returns true if another member refuses this process's certificate as withdrawn.
 fn says_withdrawn(message: &str) -> bool {
     message.contains("refuses this process's certificate: it was withdrawn")
 }

@@ -110,8 +110,7 @@ impl Output {
         self.talk(failure.to_string());
     }
 
-    /// Prints a value: byte for byte, but on a terminal, unless it is to be `raw`, with everything escaped that would command it,
-    /// and with a newline after it.
+    /// Prints a value byte for byte. On a terminal, escapes control sequences unless `raw` is set, and appends a newline.
     ///
     /// # Errors
     /// When standard output cannot be written.
@@ -234,7 +233,7 @@ pub(crate) fn count_text(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
 
-/// Formats the bytes of a move: `-` for a leadership, and for a copy whose node has not reported its size.
+/// Formats the bytes of a move: `-` for a leadership, and for a copy of unreported size.
 pub(crate) fn moved_bytes_text(bytes: u64) -> String {
     if bytes == 0 { "-".to_owned() } else { bytes_text(bytes) }
 }

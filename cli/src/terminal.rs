@@ -42,7 +42,7 @@ pub(crate) fn escaped_json(document: String) -> String {
 /// Escapes what is written to a terminal.
 pub(crate) struct TerminalWriter<W> {
     out: W,
-    /// The begin of a character whose end was not written yet.
+    /// Leading bytes of an incomplete character.
     pending: Vec<u8>,
 }
 

@@ -2,7 +2,7 @@
 
 /// The byte order mark of UTF-8, with which some editors begin a file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// Bytes at the begin of a file by which its encoding is told.
+/// Bytes at the start of a file that identify its encoding.
 pub(crate) const BEGIN_BYTES: usize = 4;
 
 /// Describes text in UTF-16 by its first bytes: a byte order mark, or every second byte zero.

@@ -30,7 +30,8 @@ impl Admin {
     }
 
     /// Grants a right to a client, or to every client, to the rows of a table, or of every table, those that are made later
-    /// included; or [`Right::Own`] to a participant, or to every participant, to the partitions of one lease table. Who may do more already goes on to. Waits for at most two seconds until all nodes go by it, and says which do not.
+    /// included; or [`Right::Own`] to a participant, or to every participant, to the partitions of one lease table. Wider rights granted
+    /// earlier remain. Waits for at most two seconds until all nodes apply the grant, and returns those that do not.
     ///
     /// # Errors
     /// `NotFound` if there is no such table, `Refused` if it does not hold what the right is about; otherwise see [`Error`].

@@ -57,9 +57,11 @@ pub(crate) struct CoordinatorClient {
     measures: Arc<AdminMeasures>,
 }
 
+type ReportUnanswered = dyn Fn(&ErrorDetail, Duration) + Send + Sync;
+
 /// A caller's function that reports why no coordinator answers, and for how long they are still tried.
 #[derive(Clone)]
-pub(crate) struct Unanswered(Arc<dyn Fn(&ErrorDetail, Duration) + Send + Sync>);
+pub(crate) struct Unanswered(Arc<ReportUnanswered>);
 
 impl std::fmt::Debug for Unanswered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -272,7 +272,7 @@ impl Task {
         };
         let opened = connect_and_greet(transport, &address, &expected, kind, connect_timeout, greet).await;
         let (reader, writer, version) = opened.map_err(|error| {
-            // Whoever does not even speak our language is not the node: it is elsewhere, or gone.
+            // A peer with an unreadable protocol is not the node: the node moved, or is gone.
             let foreign = matches!(error, FrameError::Unreadable(_));
             let mut detail = of_node(&address, error);
             if foreign {

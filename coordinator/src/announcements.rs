@@ -1,4 +1,4 @@
-//! Tells nodes that failed where the coordinators are now: all addresses that such a node knows may be old ones.
+//! Announcement of the coordinators' addresses to failed nodes: all addresses that such a node knows may be outdated.
 
 use crate::confirm::Confirmations;
 use crate::session::Session;
@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Nodes that are called at once.
 const CALLS_MAX: usize = 16;
 
-/// Calls every failed node once a round, until the session ends. A node that hears a coordinator registers, and is not failed any more.
+/// Calls every failed node once a round, until the session ends. A node that a call reaches registers, which ends its failure.
 pub(crate) async fn run(session: Arc<Session>, transport: Transport) {
     let calls = Confirmations::new();
     loop {

@@ -37,7 +37,7 @@ impl Confirmations {
         }
     }
 
-    /// Tells the process at a node's address where the coordinators of `cluster` are.
+    /// Sends the coordinators' addresses of `cluster` to the process at a node's address.
     pub(crate) async fn announce(
         &self,
         transport: &Transport,

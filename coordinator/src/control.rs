@@ -142,7 +142,7 @@ impl Control {
         }
     }
 
-    /// Commits an empty entry before a later session of `term` grants anything: the state then holds whatever the earlier session
+    /// Commits an empty entry before a later session of `term` grants anything: the state then holds all that the earlier session
     /// had proposed by then. Returns whether the session may begin. The entry that Raft itself appends serves the first session
     /// of a term. A read-only quorum takes no entry; there the memory that is kept has to suffice.
     async fn commits_barrier(&self, term: u64) -> bool {
@@ -280,7 +280,7 @@ impl Control {
     }
 }
 
-/// Whether a proposal that ended with such an error was refused before Raft was handed it.
+/// Returns true if this error means that the proposal never reached Raft.
 const fn never_proposed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Overloaded | ErrorKind::ReadOnly | ErrorKind::InvalidArgument | ErrorKind::Refused)
 }

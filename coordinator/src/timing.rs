@@ -19,7 +19,7 @@ impl Default for QuorumTiming {
 }
 
 impl QuorumTiming {
-    /// Shortest heartbeat interval: a disk whose slowest syncs take longer delays its followers' answers.
+    /// Shortest heartbeat interval: a disk with slower syncs delays followers' answers.
     pub const HEARTBEAT_MS_MIN: u64 = 50;
     /// Longest heartbeat interval; it fits a round trip of 1.5 s.
     pub const HEARTBEAT_MS_MAX: u64 = 2_000;

@@ -188,7 +188,7 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
-    /// Whether a full disk is why: space, inodes or a quota.
+    /// Returns whether a full disk is the cause: space, inodes or a quota.
     pub(crate) fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source.kind()))
     }

@@ -81,13 +81,13 @@ pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::D
     stats::definitions()
 }
 
-/// How often a node that cannot start for want of disk space tries again.
+/// Interval between start attempts of a node that lacks disk space.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order, within
 /// [`NodeConfig::stop_deadline`]) or until it fails. Once it listens, `listening` gets what asks whether it takes part in
-/// its cluster. A full disk ends no node: one that cannot start for it waits for space, and one whose engine met it starts
-/// again once there is space.
+/// its cluster. A full disk ends no node: one that cannot start waits for space, and one that fails on it later starts again
+/// once there is space.
 ///
 /// # Errors
 /// [`NodeError`]: the node could not start, was refused by the coordinator, or failed beyond repair.

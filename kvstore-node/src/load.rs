@@ -56,12 +56,12 @@ impl LoadBoard {
         board.unreadable.remove(&placement);
     }
 
-    /// Notes a placement whose log this version does not read.
+    /// Notes a placement with a log that this version cannot read.
     pub(crate) fn unreadable(&self, placement: PlacementId) {
         self.board.lock().unreadable.insert(placement);
     }
 
-    /// How many of them there are.
+    /// Returns the number of unreadable placements.
     pub(crate) fn unreadable_count(&self) -> usize {
         self.board.lock().unreadable.len()
     }

@@ -143,8 +143,8 @@ fn read_placement(
     let base = position(store::META_BASE)?;
     let mut complete = position(store::META_COMPLETE)?.max(base);
     let committed = position(store::META_COMMIT)?.max(complete);
-    // An empty space is filled from the log if that reaches back to the beginning, whatever was synced to an engine that was set aside
-    // before: the log notes what the new one holds only once it has synced that.
+    // An empty space is filled from the log if that reaches back to the beginning, even if an engine that was set aside before
+    // had synced data: the log notes what the new one holds only once it has synced that.
     if engine_is_new || (base == Position::ZERO && is_empty(engine, placement)?) {
         if base.seq > Seq::ZERO {
             let why = "the engine was damaged and set aside, and the log does not reach back to the beginning";

@@ -150,7 +150,7 @@ impl Tables {
         self.state.read().told
     }
 
-    /// Addresses of the coordinators, as last told, and those that were announced since.
+    /// Addresses of the coordinators, as last received, and those that were announced since.
     pub(crate) fn coordinators(&self) -> Vec<String> {
         let state = self.state.read();
         let new = state.announced.iter().filter(|address| !state.coordinators.contains(address));
@@ -158,7 +158,7 @@ impl Tables {
         state.coordinators.iter().chain(new.take(room)).cloned().collect()
     }
 
-    /// A coordinator says where all of them are. This node has not called it, so what is known stays, too.
+    /// Stores all coordinators' addresses as one of them announced. This node did not call it, so known addresses stay, too.
     pub(crate) fn announce(&self, coordinators: Vec<String>) {
         self.state.write().announced = coordinators;
     }

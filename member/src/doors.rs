@@ -3,8 +3,8 @@
 use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, SHUT_DOORS_MAX, ShutDoor};
 use std::collections::BTreeMap;
 
-/// Deadline of an answer at a door, in milliseconds, and no more than the time between two knocks: TCP, TLS and the answer take three round
-/// trips.
+/// Deadline of an answer at a door, in milliseconds, at most the time between two knocks: TCP, TLS and the answer take
+/// three round trips.
 const ANSWER_MS: u64 = 1_500;
 
 /// A knock at a door that is over.

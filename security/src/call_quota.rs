@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(refusal.kind, ErrorKind::Overloaded);
         assert!(refusal.message.contains("10.0.0.1 has 32 calls in progress"), "{refusal}");
         held.push(quota.enter(&caller(2)).unwrap());
-        held.remove(0);
+        drop(held.remove(0));
         held.push(quota.enter(&caller(1)).unwrap());
         drop(held);
         assert_eq!((quota.used(), quota.0.counts.lock().callers.len()), (0, 0));

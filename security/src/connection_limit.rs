@@ -32,7 +32,7 @@ const HANDSHAKES_MIN: usize = 50;
 const HANDSHAKE_PART: usize = 64;
 /// Handshakes that an address can begin at once, in seconds of its rate.
 const HANDSHAKE_BURST: Duration = Duration::from_secs(8);
-/// Addresses whose handshake rate is remembered before those of idle addresses are removed.
+/// Handshake rates kept, one per address, before those of idle addresses are removed.
 const ADDRESSES_MAX: usize = 4_096;
 
 /// Returns the connections that a process with `descriptors` can accept, at most `connections_max`. Half of the

@@ -6,7 +6,7 @@
 //! * [`Transport`] is how a process reaches others and is reached, by TLS or in plaintext; [`Stream`] is a connection, either way.
 //! * [`rights`] says which roles may call what; [`Caller`] is who does; [`Refusals`] are told to the log,
 //!   and to a [`RefusalRecorder`] who keeps them.
-//! * [`build_runtime`] makes runtimes whose blocking work goes on at the limit of threads.
+//! * [`build_runtime`] makes runtimes that continue blocking work at the limit of threads.
 //! * [`Expected`] is whom somebody means to reach: the other side's role is checked, not only who has signed for it.
 //!
 //! Without TLS plaintext stays on this machine unless the operator says otherwise.

@@ -216,7 +216,7 @@ mod tests {
     const ONE: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 0);
     const TWO: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 0);
 
-    /// A resolver that answers when the test says so, and the names that it was asked for.
+    /// A resolver that the test drives, and the names that it was asked for.
     struct Played {
         asked: mpsc::Receiver<String>,
         answers: mpsc::Sender<io::Result<Vec<SocketAddr>>>,

@@ -165,7 +165,7 @@ impl Transport {
         let (host, port) = (host_of(address), port_of(address)?);
         let addresses = NAMES.addresses(host, LOOKUP_TIMEOUT).await?;
         let mut dial = Dial::new(&addresses, port, timeout);
-        // The failure that got furthest says most.
+        // The failure at the latest stage is the most informative.
         let mut failed: Option<(Stage, E)> = None;
         while let Some((socket, dialled)) = dial.next().await {
             let (stage, error) = match dialled {
@@ -220,8 +220,8 @@ impl Transport {
         endpoint.connect_with_connector_lazy(self.connector(address, expected, timeout))
     }
 
-    /// What makes a channel's connections, as [`connect`](Self::connect) does. The channel is to have no such deadline of its own: whoever has called
-    /// would not know that nothing was sent.
+    /// Returns the connector of a channel, which works as [`connect`](Self::connect) does. The channel must have no such
+    /// deadline of its own: the caller would not know that nothing was sent.
     pub fn connector(&self, address: &str, expected: Expected, timeout: Duration) -> Connector {
         Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), timeout }
     }

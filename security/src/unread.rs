@@ -353,9 +353,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_reader_has_the_read_timeout_and_streams_may_pause() {
         let (budget, mut watch) = (UnreadBudget::new(64 * MIB), UnreadWatch::default());
-        let mut slices = watch.responses().hold(&budget, at(1), message(4 * MIB), false).unwrap();
+        let slices = watch.responses().hold(&budget, at(1), message(4 * MIB), false).unwrap();
         let reading = tokio::spawn(async move {
-            while let Some(slice) = slices.next() {
+            for slice in slices {
                 tokio::time::sleep(STALLED / 3).await;
                 drop(slice);
             }

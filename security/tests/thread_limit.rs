@@ -1,6 +1,7 @@
 //! A process that reaches its limit of threads keeps working. Alone in its program, since it limits the memory of the process.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
 
 use archon_security::build_runtime;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -229,7 +229,7 @@ impl Coordinators {
             }
             last = detail;
         }
-        // Where none answers, each may have a reason of its own.
+        // If none answers, each may have its own reason.
         if last.kind == ErrorKind::Unreachable && silent.len() > 1 {
             last.message = silent.join("; ");
         }

@@ -131,7 +131,7 @@ async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     .await;
 }
 
-/// A node whose coordinators answer later than it waits never learned that it had failed, and did not register again.
+/// If coordinators answered after its deadline, a node never learned that it had failed, and did not register again.
 #[tokio::test]
 async fn late_answer_ends_a_life_that_is_over() {
     let played = Played::start().await;

@@ -168,12 +168,12 @@ fn doors(seed: u64) -> bool {
 /// Seeds from there on up to here are about sessions that end within a term.
 const RESTARTS_END: u64 = 900_000_000;
 
-/// Whether sessions of the leading coordinator end within its term.
+/// Returns whether sessions of the leading coordinator end within its term.
 fn restarts(seed: u64) -> bool {
     is_of(DOORS_END..RESTARTS_END, 0x05E5_51ED, seed)
 }
 
-/// What a seed is about in which they do: one in three keeps its own theme.
+/// Returns the theme of a seed in which they do: one in three keeps its own theme.
 fn of_restarts(seed: u64) -> Option<Theme> {
     (seed < RESTARTS_END && restarts(seed) && !seed.is_multiple_of(3)).then_some(Theme::Leases)
 }

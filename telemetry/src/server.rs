@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 pub const CONNECTIONS_MAX: usize = 32;
 /// Requests of one address at once, and as many connections of it without a whole head.
 const ADDRESS_MAX: usize = 4;
-/// How long a connection may take until its head is whole.
+/// Deadline of a whole head, from the start of its connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection may take, from its begin to the end of its answer.
 pub const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Relocation: chooses the streams whose few old records keep much of the log, to be written again at its end.
+//! Relocation: chooses streams with few old records that keep much of the log, to be written again at its end.
 //!
 //! Only a prefix of segments is ever freed, so one old record keeps everything behind it. A record that its owner may
 //! not forget is written again instead: its stream is cut and put once more, in one batch, which is whole or absent

@@ -93,7 +93,7 @@ pub(crate) struct Writer {
     relocation_due: bool,
     /// Others need the space that old records keep.
     space_wanted: bool,
-    /// Streams whose records cannot be read.
+    /// Streams with unreadable records.
     immovable: BTreeSet<u64>,
 }
 
@@ -198,7 +198,7 @@ impl Writer {
             return Ok(());
         }
         let config = &self.shared.config;
-        // On a full disk whatever comes free lets writes go on.
+        // On a full disk any freed space lets writes go on.
         let kept_bytes_max = if space_wanted || self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
         let limits = config.relocation(kept_bytes_max);
         let plan = plan_relocation(&self.shared.index.read(), limits, |stream| !self.immovable.contains(&stream));
@@ -264,7 +264,7 @@ impl Writer {
             tracing::warn!(%error, "trim marks wait for space in the log");
             self.shared.queue.return_trims(trims);
         } else {
-            // What is left may be few old records before much that is free now.
+            // The remaining records may be few and old, before much that is free now.
             self.relocation_due = true;
         }
         Ok(())

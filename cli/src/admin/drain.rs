@@ -35,7 +35,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
     Ok(Exit::Done)
 }
 
-/// Rejects a drain that the cluster would refuse. One that is under way goes on whatever became of the others.
+/// Rejects a drain that the cluster would refuse. A drain under way continues even if it now has obstacles.
 fn judge(found: &NodeCheck, args: &DrainArgs, refused: fn(&str, &[String]) -> Failure) -> Result<(), Failure> {
     let already = found.node.goal == NodeGoal::Drain;
     match found.drain.obstacles.is_empty() || (already && !args.dry_run) {

@@ -116,7 +116,7 @@ impl<F: AsyncFnMut() -> Result<bool, Error>> Watched for Beginning<'_, F> {
     fn finish(&self) {}
 }
 
-/// Names the addresses of the quorum for whatever is started from now on: its lists are as they were before the change.
+/// Names the quorum's addresses for members started later: their configured lists predate the change.
 fn addresses_text(quorum: &Quorum) -> String {
     let addresses: Vec<&str> = quorum.coordinators.iter().map(|member| member.address.as_str()).collect();
     format!(
@@ -125,7 +125,7 @@ fn addresses_text(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits if asked to, and says how the quorum is then. `moves`: addresses come or go.
+/// Waits if requested, then prints the state of the quorum. `moves`: addresses are added or removed.
 async fn finish(
     text: &str,
     changed: bool,

@@ -32,7 +32,7 @@ Examples:
 /// Options of `archon config set`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SetArgs {
-    /// What is to change: the setting's name as in `archon config show`, and its value; a time in milliseconds, or with a unit (5m).
+    /// Setting name as in `archon config show`, and its new value; a time in milliseconds, or with a unit (5m).
     #[arg(value_name = "KEY=VALUE", required = true, num_args = 1.., value_parser = change)]
     pub(crate) changes: Vec<SettingChange>,
     /// Only say what would change, or why it cannot (exit 4).

@@ -203,8 +203,8 @@ Examples:
 
     /// Look the cluster over for what somebody should do something about; for scripts and monitoring.
     ///
-    /// Ends with 0 if there is nothing new to look at, 10 if somebody should look before long (a node failed, a coordinator does not answer, an
-    /// order may have been forgotten), and 11 if somebody should look now (a partition is not served, there is too little
+    /// Ends with 0 if there is nothing new to look at, 10 if the cluster needs attention soon (a node failed, a coordinator does not
+    /// answer, an order may have been forgotten), and 11 if it needs attention now (a partition is not served, there is too little
     /// room, no majority of coordinators answers).
     #[command(after_help = "\
 Examples:

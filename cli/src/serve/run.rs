@@ -41,13 +41,13 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
         for warning in settings.warnings() {
             tracing::warn!("{warning}");
         }
-        // Whom the console refuses stands in the coordinator's audit file.
+        // The coordinator's audit file records callers that the console refuses.
         let refusals = Arc::<Refusals>::default();
         let console =
             settings.http_listen.map(|listen| console(listen, &settings, Arc::clone(&refusals))).transpose()?;
         let config = coordinator_config(settings);
         Ok(async move {
-            // A quorum is made when all its coordinators run: one that said so only then would hold up the start of the others.
+            // A quorum forms when all its coordinators run: reporting readiness only then would delay starting the others.
             let serving = |ready| service_manager.follow(ready, ReadyWhen::Serving, &stop);
             let outcome =
                 archon_coordinator::run(config, refusals, stop.clone(), serving).await.map_err(coordinator_failure);
@@ -236,9 +236,9 @@ impl StopSignals {
 /// How long what a part left behind on a blocking thread may keep the process alive after its orderly end.
 const LEFT_BEHIND_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How often the settings are resolved again while something that they need cannot be used yet.
+/// Interval between attempts to resolve the settings while something that they need is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the log repeats what the start waits for.
+/// Interval at which the log repeats the reason for a delayed start.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Resolves the settings of a member. A failure that may pass is logged and retried, since service managers take the exit code of a

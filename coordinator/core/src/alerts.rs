@@ -191,8 +191,8 @@ fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
     tables.into_iter().map(alert)
 }
 
-/// What is not served for longer than a failover takes: one for each table. A lease table without participants has an alarm of its own,
-/// which names the cause.
+/// Returns one alert per table with partitions unserved for longer than a failover takes. A lease table without participants has
+/// an alarm of its own, which names the cause.
 pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) -> Vec<Alert> {
     let mut tables: BTreeMap<TableId, (u32, Millis, PartitionId)> = BTreeMap::new();
     let without_participants: BTreeSet<TableId> =

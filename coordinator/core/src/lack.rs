@@ -38,7 +38,7 @@ pub(crate) enum Lack {
     Withheld(Withheld),
     /// The nodes that could take it are at their limits.
     NodesAtLimit {
-        /// How many.
+        /// Number of these nodes.
         full: u32,
         /// Other nodes have room: a plan may move a copy there and make room.
         plan: bool,

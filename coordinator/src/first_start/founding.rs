@@ -43,7 +43,7 @@ pub(crate) async fn found(
     loop {
         let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
-            // A quorum whose heartbeats are not answered in time would elect without end.
+            // Without timely heartbeat answers a quorum would hold elections without end.
             let measured = match founding {
                 Founding::Fresh(_) => check_distances(transport, local_voter, peers).await?,
                 Founding::Member => true,

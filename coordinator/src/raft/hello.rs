@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 /// Deadline of an answer, the connection included: TCP, TLS and the answer take four round trips, and a name may be slow.
 const HELLO_DEADLINE: Duration = Duration::from_millis(2_500);
-/// Measurements after which a round trip counts as too long. Under load a single one says little.
+/// Measurements after which a round trip counts as too long. A single one is unreliable under load.
 const MEASUREMENTS_MAX: usize = 12;
 
 /// What each of those that were asked said.
@@ -55,7 +55,7 @@ impl Quorum {
 pub(crate) struct Asked {
     /// About another coordinator.
     pub(super) subject: Option<hello_request::Subject>,
-    /// Whether there is a later generation of this cluster than this one, which has this key.
+    /// Asks for a generation of this cluster later than this one, which has this key.
     pub(super) lived: Option<(ClusterId, u64, GenerationKey)>,
 }
 

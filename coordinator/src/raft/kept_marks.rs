@@ -181,7 +181,7 @@ impl KeptMarks {
         state.is_counted |= starts > 0 && names_this_start;
         // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends. Unless
         // this coordinator has led alone, and they have it from here, or they name this very start: a newcomer may have copied
-        // entries by then. A start whose log lacked something is not taken in by others (`Marks`), so they do not name it.
+        // entries by then. Others reject a start with an incomplete log (`Marks`), so they do not name it.
         let led_to = state.marks.of(id, storage).map_or(0, |own| own.holds);
         let is_first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true);
         let first = is_first && led_to < said.holds && !names_this_start;
@@ -331,7 +331,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let marks = begin(directory.path());
         let own = marks.said().remove(0);
-        // Who speaks knows of no start that is counted.
+        // The sender knows of no counted start.
         let holds = |holds| v1::VoterMark { holds, starts: 0, boot: Bytes::copy_from_slice(&[0; 16]), ..own.clone() };
         assert_eq!(marks.take(2, &[1; 16], &[holds(9)]), Ok(()), "nobody knows yet where the log ends");
         marks.log_ends_at(7);

@@ -156,8 +156,8 @@ impl Peers {
         }
     }
 
-    /// How the generation of this coordinator follows the sender's, if the sender lives in an earlier one of this cluster or in one of
-    /// the same number that has another key.
+    /// Returns the relation of this coordinator's generation to the sender's, if the sender lives in an earlier one of this cluster or in
+    /// one of the same number that has another key.
     fn succession(&self, hello: &HelloRequest) -> Option<Succession> {
         self.inner.raft.get()?.replicated.read(|state| Succession::of(state, hello))
     }
@@ -284,7 +284,7 @@ fn stopped(error: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("raft stopped: {error}"))
 }
 
-/// How a generation of the cluster follows another one.
+/// Relation of a generation of the cluster to an earlier one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Succession {
     /// This later generation continues it.
@@ -294,7 +294,7 @@ enum Succession {
 }
 
 impl Succession {
-    /// How the generation of `state` follows the one in which the sender of `hello` lives; `None` where it does not.
+    /// Relates the generation of `state` to that of the sender of `hello`; `None` if it does not follow it.
     fn of(state: &ClusterState, hello: &HelloRequest) -> Option<Self> {
         let own = state.generation;
         if hello.cluster != state.cluster.get().as_bytes()[..] || hello.generation == 0 || hello.generation > own {

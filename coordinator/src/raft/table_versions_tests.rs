@@ -1,4 +1,4 @@
-//! Which entries wake long polls for a table.
+//! Wake-ups of a table's long polls by log entries.
 
 use super::propose::Proposal;
 use super::test_founders::{founder, listening};

@@ -40,7 +40,7 @@ pub(crate) struct VoterView {
 }
 
 impl VoterView {
-    /// Whether the leader, if this is its view, has not heard it for a second, or for four heartbeats if that is longer.
+    /// Returns true if the leader, in its own view, has not heard this voter for one second or four heartbeats, the longer of both.
     pub(crate) fn is_away(&self) -> bool {
         self.role == CoordinatorRole::Unreachable
     }

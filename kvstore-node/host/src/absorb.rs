@@ -147,7 +147,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// How many rows of a page go into one entry.
+    /// Returns the limit on rows of a page in one entry.
     fn absorb_limit(&self) -> PageLimit {
         match self.broken.breaks(Mutant::PageUncut) {
             true => PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX }, // rule 46
@@ -155,8 +155,8 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Writes a page into the log, in entries of bounded size whatever the size of the page, and after the last page an entry
-    /// that says that all rows are there.
+    /// Writes a page of any size into the log, in entries of bounded size, and after the last page an entry that marks the
+    /// rows as complete.
     fn take_page(&mut self, local: &mut LocalCopy<S>, attempt: Version, from: Bytes, mut page: YieldPage) {
         while !page.rows.is_empty() {
             let count = self.absorb_limit().count(&page.rows);

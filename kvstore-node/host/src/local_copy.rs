@@ -35,7 +35,7 @@ pub struct Found {
     pub memtable: Memtable,
     /// The log time of the last of them.
     pub log_time: LogTime,
-    /// Why this version does not read an entry after that, if there is one: the copy is kept and not served.
+    /// The reason this version cannot read an entry after that, if there is one: the copy is kept and not served.
     pub unreadable: Option<String>,
 }
 

@@ -68,7 +68,7 @@ fn a_write_is_answered_once_the_disk_has_it_and_is_read_after() {
     assert!(matches!(&answers[..], [("write", Ok(_)), ("read", Ok(Answer::Value(Some(_))))]), "{answers:?}");
 }
 
-/// One write while a copy is away, and none after it: the engine has no more syncs of this partition.
+/// One write while a copy is away, and none after it: the engine has no further syncs of this partition.
 fn after_a_quiet_write(broken: Broken) -> Partitions<crate::test_shell::TestShell> {
     let mut partitions = serving(broken, row(1, &[(OTHER, ReplicaState::Load)]));
     partitions.operate(request(put("key"), "write"));

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// How much log is kept for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetentionLimits {
-    /// Bytes of log that one copy being pulled may keep from being forgotten; beyond, it begins anew.
+    /// Bytes of log that one copy being pulled may keep from being forgotten; beyond, it restarts.
     pub pinned_bytes_max: u64,
-    /// Bytes that the node logs meanwhile, all partitions together, until a copy being pulled begins anew.
+    /// Bytes that the node logs meanwhile, all partitions together, until a copy being pulled restarts.
     pub pinned_distance_max: u64,
     /// Bytes of log that are kept for a copy that is away. Zero keeps none.
     pub lagging_bytes_max: u64,
@@ -73,7 +73,7 @@ impl RetentionLimits {
     }
 }
 
-/// Where the node and its log stand.
+/// The local time and the log volume of the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogClock {
     /// The local clock.
@@ -82,7 +82,7 @@ pub struct LogClock {
     pub written: u64,
 }
 
-/// How often the bounds of a copy's log are looked at without news of its engine, in milliseconds.
+/// Interval at which the bounds of a copy's log are checked without news of its engine, in milliseconds.
 const REVIEW_MS: u64 = 1_000;
 
 /// A copy that this leader gives: the log is kept for it, and its pages may be read, as long as this stands.
@@ -111,7 +111,7 @@ pub struct Retention<G> {
     given_up: Vec<PlacementId>,
     /// Bytes ever logged.
     logged_bytes: u64,
-    /// Where everything stood at some positions: to bound what is kept.
+    /// Clock readings at some positions, to bound the log that is kept.
     marks: VecDeque<Mark>,
     /// When the bounds were last looked at.
     reviewed: Millis,
@@ -125,7 +125,7 @@ struct Lagging {
     kept: bool,
 }
 
-/// Where everything stood when the log ended with `seq`, or soon after.
+/// Clock readings when the log ended with `seq`, or soon after.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     seq: Seq,
@@ -208,13 +208,13 @@ impl<G> Retention<G> {
         Some(self.advance(placement, replica, limits, at))
     }
 
-    /// Whether the bounds are due to be looked at.
+    /// Returns whether the bounds are due for a check.
     pub fn is_review_due(&self, now: Millis) -> bool {
         now.since(self.reviewed) >= REVIEW_MS
     }
 
     /// Looks at the bounds without news of the engine: copies come back and go, and the node's log grows by what other
-    /// partitions write. Returns after which position the log may begin now, which is to be durable before anything is forgotten.
+    /// partitions write. Returns the position after which the log can begin now. It must be durable before anything is forgotten.
     pub fn review(
         &mut self,
         placement: PlacementId,

@@ -12,7 +12,7 @@ use crate::shell::{At, Observed, Shell};
 use archon_replica::Position;
 use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};
 
-/// How long the node waits before it gives up the next leadership of such a copy, in milliseconds: where no other copy can lead, the
+/// Pause before the node gives up the next leadership of such a copy, in milliseconds: if no other copy can lead, the
 /// coordinators name this one again at once.
 const RELEASE_PAUSE_MS: u64 = 5_000;
 
@@ -22,7 +22,7 @@ pub(crate) struct UnreadableCopy {
     pub(crate) partition: PartitionId,
     /// The highest epoch that it obeys.
     pub(crate) epoch: Epoch,
-    /// Where its log ends, on the disk.
+    /// The end of its log on the disk.
     pub(crate) last: Position,
     /// The leadership that it was named for and has not given up: its epoch, and the version of the row.
     named: Option<(Epoch, Version)>,
@@ -50,7 +50,7 @@ impl<S: Shell> Partitions<S> {
         self.unreadable.insert(placement, UnreadableCopy::new(partition, epoch, found.recovered.last_position()));
     }
 
-    /// Stops a copy whose leader sent an entry that this version does not read.
+    /// Stops a copy after its leader sent an entry that this version cannot read.
     pub(crate) fn stop_unreadable(&mut self, placement: PlacementId, why: &str) {
         let Some(mut local) = self.copies.remove(&placement) else { return };
         self.turn.rest(&mut local);

@@ -101,7 +101,7 @@ pub enum EffectError {
     Limit {
         /// What is too large.
         what: &'static str,
-        /// How large it is.
+        /// Its actual size.
         found: u64,
         /// How large it may be.
         limit: u64,
@@ -198,7 +198,7 @@ impl Effect {
             _ => None,
         };
         let found = reader.number("number of changes")?;
-        // No more than the rest has room for, so that a lying count reserves no memory.
+        // At most as many as the remaining bytes can hold, so that a false count reserves no memory.
         let count = limit("number of changes", found, ((bytes.len() - reader.at) / CHANGE_BYTES_MIN) as u64)?;
         let mut changes = Vec::with_capacity(count);
         for _ in 0..count {
@@ -414,7 +414,7 @@ mod tests {
         (0..count).map(|number| RowChange::set(key(number), value.clone())).collect()
     }
 
-    /// Whether an effect is written, and read as it was.
+    /// Returns whether an effect can be encoded, and decodes unchanged.
     fn is_written(effect: Effect) -> bool {
         let Ok(entry) = effect.encode() else {
             assert!(effect.into_entry().is_err());

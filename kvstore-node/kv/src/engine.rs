@@ -77,7 +77,7 @@ pub struct PageLimit {
 }
 
 impl PageLimit {
-    /// What travels between nodes, or goes into the log, at once.
+    /// The limit on one page sent between nodes, or written into the log.
     pub const PAGE: Self = Self::bytes(PAGE_BYTES_MAX);
 
     /// A limit on bytes, and on rows as on those of any page: rows may be as small as a byte.
@@ -85,7 +85,7 @@ impl PageLimit {
         Self { rows_max: PAGE_ROWS_MAX, bytes_max }
     }
 
-    /// How many of the first of these rows fit into a page.
+    /// Counts the leading rows that fit into a page.
     pub fn count(&self, rows: &[Row]) -> usize {
         let mut bytes = 0;
         for (number, row) in rows.iter().enumerate() {

@@ -55,7 +55,7 @@ impl DiskSpace {
         }
         match self.take_reserve() {
             Ok(()) => *held = true,
-            // There is space, and a limit of which the figures say nothing.
+            // There is space, but a limit that the figures do not show.
             Err(error) if is_full(error.kind()) => return Err(disk_full(&self.directory, needed_bytes)),
             // A file system that cannot reserve has space all the same.
             Err(error) => tracing::debug!(%error, "no space is held in reserve for the engine"),
@@ -146,7 +146,7 @@ fn inodes_free(found: &StatVfs) -> Option<u64> {
     (found.f_files > 0).then_some(found.f_favail)
 }
 
-/// Whether an error says that there is no space, or no right to more of it.
+/// Returns whether an error means that the disk is full or a quota is reached.
 pub(crate) const fn is_full(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

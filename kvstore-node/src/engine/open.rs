@@ -207,7 +207,7 @@ mod tests {
             File::open(path).unwrap().sync_all().unwrap();
         }
         let all_cached = || files.iter().map(|path| is_cached(path)).collect::<Option<Vec<bool>>>();
-        let is_memory = statfs(directory.path()).is_ok_and(|found| i64::from(found.f_type) == TMPFS);
+        let is_memory = statfs(directory.path()).is_ok_and(|found| found.f_type == TMPFS);
         if is_memory || all_cached().is_none() {
             return; // a file system without a page cache that can be dropped or examined
         }

@@ -157,7 +157,7 @@ impl FlusherHandle {
         self.shared.is_disk_full.load(Ordering::Acquire)
     }
 
-    /// Whether the engine failed because the disk was full, and works once it is opened again.
+    /// Returns whether the engine failed because the disk was full, and works once it is reopened.
     pub(crate) fn has_failed_for_space(&self) -> bool {
         self.shared.failed_for_space.load(Ordering::Acquire)
     }

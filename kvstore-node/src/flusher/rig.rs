@@ -32,7 +32,7 @@ pub(super) struct State {
     /// After so many steps of clearing the next is held up.
     pub(super) clear_steps: Option<usize>,
     pub(super) fail_sync: bool,
-    /// A write meets a limit that nobody saw before.
+    /// A write meets a limit that was not reported before.
     pub(super) over_quota: bool,
     pub(super) panic: bool,
     pub(super) full: bool,

@@ -52,7 +52,7 @@ pub enum NodeError {
     /// The gRPC server ended by itself.
     #[error("the gRPC server failed: {0}")]
     Server(String),
-    /// The engine met a full disk, which has space again: the node is to be started again.
+    /// The engine met a full disk, which has space again: restart the node.
     #[error("the disk was full and has space again; start the node again, and it recovers from its log")]
     FailedForSpace,
     /// A part failed beyond repair; the log says which. Nothing acknowledged is lost.
@@ -61,7 +61,7 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// Whether a full disk is why the node cannot start: space, inodes or a quota.
+    /// Returns whether a full disk keeps the node from starting: space, inodes or a quota.
     pub(crate) fn is_disk_full(&self) -> bool {
         if matches!(self, Self::Wal(WalError::NoSpace { .. })) {
             return true;

@@ -112,7 +112,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Whether a lease was granted since then.
+    /// Returns whether a lease was granted since `begin`.
     fn is_answered_since(&self, begin: Instant) -> bool {
         self.granted.lock().is_some_and(|granted| granted >= begin)
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// How often a registration that a full disk refuses is stored again.
+/// Interval between attempts to store a registration on a full disk.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// How often it is looked whether the coordinators refuse this node for good.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

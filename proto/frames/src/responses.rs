@@ -34,7 +34,7 @@ pub struct BoundedResponses {
 }
 
 impl BoundedResponses {
-    /// `members` is the budget of calls whose path begins with `members_call` (`/package.Service/`), `others` of all others.
+    /// `members` is the budget of calls to paths under `members_call` (`/package.Service/`), `others` of all others.
     pub fn new(others: UnreadBudget, members: UnreadBudget, members_call: &'static str) -> Self {
         Self { others, members, calls: CallQuota::calls(), watches: CallQuota::watches(), members_call }
     }
@@ -63,7 +63,7 @@ impl<S> Layer<S> for BoundedResponses {
     }
 }
 
-/// A service whose responses are counted.
+/// A service with counted responses.
 #[derive(Clone, Debug)]
 pub struct Counted<S> {
     inner: S,
@@ -86,7 +86,7 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let Some(connection) = request.extensions_mut().remove::<Connection>() else {
-            // A server of tests whose connections have no place.
+            // A test server, with connections that have no place.
             return Box::pin(self.inner.call(request));
         };
         let path = request.uri().path();

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a connection may say nothing at all, in plaintext and by TLS.
+/// Time after which a connection that has sent nothing is closed, in plaintext and by TLS.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const TLS_SILENCE_MAX: Duration = Duration::from_secs(3);
 
@@ -106,7 +106,7 @@ pub async fn route<F: Future<Output = ()>>(
         return drop(grpc.send(Ok(Guarded::new(stream, entry))).await);
     }
     let caller = entry.caller(stream.peer().cloned());
-    // What a stream has under way it ends itself; a handshake is not waited for.
+    // A stream ends its own work; an unfinished handshake is dropped.
     let accepted = async {
         tokio::select! {
             accepted = accept(stream, partial) => Some(accepted),
@@ -173,7 +173,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
 /// Sends the reason to a connection that is not served, and ends it.
 async fn turn_away(protocol: Protocol, stream: Stream, why: ErrorDetail) {
     let ended = async {
-        // Whether it was heard is for the other side to know.
+        // Errors are ignored: the peer may be gone.
         match protocol {
             Protocol::Frames => drop(crate::turn_away(stream, why).await),
             Protocol::Grpc => drop(archon_proto::guarded::turn_away(stream, &why).await),

@@ -83,7 +83,7 @@ async fn condition(what: &str, holds: impl Fn() -> bool) {
     assert!(tokio::time::timeout(WITHIN, waiting).await.is_ok(), "{what}");
 }
 
-/// A connection whose window is shut held every response that it asked for, for ever.
+/// A connection with a closed window held every response that it asked for, without limit.
 #[tokio::test]
 async fn unread_responses_are_bounded_and_their_connection_is_closed() {
     const CALLS: usize = 100;

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A listener in plaintext, whose streams stay until their peer leaves.
+/// A plaintext listener that keeps streams until their peer leaves.
 struct Served {
     address: String,
     _of_grpc: mpsc::Receiver<io::Result<Guarded>>,

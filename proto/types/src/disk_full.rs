@@ -14,12 +14,12 @@ pub struct DiskFull {
     pub free_bytes: u64,
     /// Bytes that must be free before writes are taken again.
     pub needed_bytes: u64,
-    /// What is used up.
+    /// The exhausted resource.
     #[serde(default)]
     pub limit: DiskLimit,
 }
 
-/// What is used up on a full disk.
+/// The exhausted resource of a full disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum DiskLimit {
     /// Bytes of the disk.
@@ -42,7 +42,7 @@ impl DiskFull {
         Self { free_bytes, needed_bytes, limit }
     }
 
-    /// Whether so few free inodes count as none.
+    /// Returns whether so few free inodes count as none.
     pub const fn lacks_inodes(free: u64) -> bool {
         free < INODES_MIN
     }

@@ -40,7 +40,7 @@ pub struct BeatStreams {
     streams: Streams,
     /// Heartbeats whose answer somebody waits for, by number.
     asked: Mutex<BTreeMap<u64, Asked>>,
-    /// A coordinator answered that this life is over, perhaps later than anything waited for.
+    /// A coordinator answered that this life is fenced, perhaps after every waiter timed out.
     over: AtomicBool,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Settings {
     pub(super) retention: RetentionLimits,
     pub(super) mutant: Option<Mutant>,
     pub(super) traced: bool,
-    /// Whether its version reads every entry; the oldest one does not.
+    /// Its version reads every entry; the oldest one does not.
     pub(super) reads_all: bool,
 }
 

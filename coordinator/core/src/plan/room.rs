@@ -5,7 +5,7 @@ use crate::state::ClusterState;
 use archon_types::{Partition, PartitionId, PartitionStatus, ReplicaState};
 use std::collections::BTreeSet;
 
-/// Most partitions for whose missing copies one plan makes room; the next plan goes on from there.
+/// Most partitions with missing copies that one plan makes room for; the next plan continues from there.
 const PARTITIONS_MAX: usize = 64;
 
 impl<'a> Board<'a> {
@@ -24,7 +24,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Whether a node may hold a new copy of the partition, if it has room.
+    /// Returns true if a node with room could take a new copy of the partition.
     fn may_hold(&self, partition: PartitionId, slot: usize) -> bool {
         let (from, to) = self.siblings_of(partition);
         let holds = self.pieces[from..to].iter().any(|piece| piece.at == slot || piece.first == slot);
@@ -50,7 +50,7 @@ impl<'a> Board<'a> {
         }
         let full: Vec<usize> =
             (0..self.slots.len()).filter(|slot| !kept.contains(slot) && self.may_hold(partition, *slot)).collect();
-        // Followers before leaders, whichever node they are on.
+        // Followers before leaders, across all nodes.
         for leads in [false, true] {
             for from in full.iter().copied() {
                 let pieces = self.slots[from].pieces.iter().copied();

@@ -1,7 +1,7 @@
 //! Detection of older copies of nodes' data directories during a recovery (PROTOCOL rule 61).
 //!
 //! A node is activated in the new generation before it reports its copies, with any directory. Judged by its last activated life, an
-//! older copy would pass for the right directory after one more restart, and the right one would not count any more. So a directory is
+//! older copy would pass for the right directory after one more restart, and the right one would cease to count. So a directory is
 //! judged by the last life before the recovery, and one that has lived since by what was found of it then.
 
 use super::Recovery;

@@ -27,7 +27,7 @@ pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId,
         leader == Some((promised, *placement)) && standing.promised == promised
     };
     let leader = told.iter().find(led);
-    // Entries of that epoch are the leader's own on whichever copy they are: where its log ends before one of them, it lost the end.
+    // The leader wrote all entries of that epoch, on any copy: if its log ends before one of them, it lost the end.
     let own = told.iter().map(|(_, _, standing)| standing.last).filter(|last| last.epoch == promised).max();
     let last = leader.map(|(_, _, standing)| standing.last.max(own.unwrap_or(standing.last)));
     let last = last.or_else(|| told.iter().map(|(_, _, standing)| standing.last).max())?;

@@ -103,7 +103,7 @@ impl Term {
         Turn { commands: Vec::new(), wake_at: now.plus(PAUSE_MAX_MS) }
     }
 
-    /// Raft was never handed these commands of a turn: lives whose failure is among them are answered again.
+    /// Retracts commands of a turn that never reached Raft: lives that they would have failed are answered again.
     pub fn retract(&mut self, commands: &[Command]) {
         for command in commands {
             if let Command::NodeFailed { node, incarnation, .. } = command {

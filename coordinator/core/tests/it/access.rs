@@ -151,7 +151,7 @@ fn withdraw(bed: &mut TestBed, begins_before: u64) -> bool {
     command.is_some_and(|command| matches!(bed.ok(command), Response::Done { .. }))
 }
 
-/// What coordinators refuse of coordinator 3, what is listed, and what nodes refuse.
+/// Returns the refusals of coordinator 3: by coordinators, as listed, and by nodes.
 fn refused(bed: &TestBed) -> (Option<u64>, Option<RefusedCertificates>, Option<Millis>) {
     let withdrawn = bed.state.access.withdrawn().get("coordinator/3").map(|moment| moment.get());
     let listed = bed.state.refused_certificates().remove("coordinator/3");

@@ -228,7 +228,7 @@ fn no_generation_begins_with_an_empty_state_or_below_its_own() {
     assert_eq!(again(&mut bed.state, 5), Ok(first_number(5)));
 }
 
-/// A process starts on a directory of athens that was used last in the life `last`, and tells where its log ends.
+/// Starts a process on a directory of athens last used in the life `last`; it reports the end of its log.
 fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarnation {
     let change = |register: &mut Register| {
         register.boot = BootId::new(Uuid::from_u128(boot));
@@ -244,7 +244,7 @@ fn lives_of_athens(bed: &TestBed) -> (Incarnation, Incarnation) {
     (last, Incarnation::new(last.get() - 1))
 }
 
-/// The others tell, an operator accepts what may be lost, and the recovery is settled. Returns the nodes whose copies count.
+/// The others report, an operator accepts possible losses, and the recovery is settled. Returns the nodes with copies that count.
 fn settled(bed: &mut TestBed) -> Vec<NodeId> {
     tells(bed, "byzantium", |_| {}, (1, 5));
     tells(bed, "cyrene", |_| {}, (1, 5));
@@ -266,7 +266,7 @@ fn older_directory_does_not_count_after_another_restart(mutant: Option<Mutant>) 
     named && !settled(&mut bed).contains(&athens)
 }
 
-/// The doubts once the others have told, too.
+/// Returns the doubts after the others have reported, too.
 fn doubts_with_all_heard(bed: &mut TestBed) -> Vec<Doubt> {
     tells(bed, "byzantium", |_| {}, (1, 5));
     tells(bed, "cyrene", |_| {}, (1, 5));
@@ -280,7 +280,7 @@ fn right_directory_counts_after_an_older_one_was_started() {
     let first = starts(&mut bed, 1, older, 5);
     let second = starts(&mut bed, 2, last, 5);
     assert_eq!(doubts_with_all_heard(&mut bed), []);
-    // Each is known again whichever was started in between.
+    // Each is recognized again, regardless of starts in between.
     starts(&mut bed, 3, first, 5);
     let athens = bed.node("athens");
     assert_eq!(doubts(&bed.state), [Doubt::Older { node: athens }]);

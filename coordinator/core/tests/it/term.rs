@@ -104,7 +104,7 @@ fn a_turn_is_followed_by_another_before_long() {
     assert!(turn.wake_at <= bed.now.plus(term::PAUSE_MAX_MS));
 }
 
-/// Whether a heartbeat of a node is taken in.
+/// Returns true if the term accepts a node's heartbeat.
 fn is_heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> bool {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false };
     term.heartbeat(&bed.state, beat, bed.now).is_ok()
@@ -121,7 +121,7 @@ fn read_only_quorum_fails_no_life_and_withdraws_nothing() {
     assert_eq!(term.observe(&bed.state, bed.now).commands, []);
     assert!(is_heard(&mut term, &bed, athens, 1), "a pause costs no lease while nothing can be committed");
     assert_eq!(term.liveness().withdrawn().count(), 0);
-    // Whoever is still silent fails once there is space again.
+    // Nodes that are still silent fail once there is space again.
     let failed = term.turn(&bed.state, bed.now).commands;
     let of = |node| {
         failed.iter().any(|command| matches!(command, Command::NodeFailed { node: failed, .. } if *failed == node))

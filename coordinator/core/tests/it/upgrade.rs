@@ -16,7 +16,7 @@ archon_types::shown_by! {
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-pub const fn range(oldest: u32, newest: u32) -> ProtocolRange {
+pub(crate) const fn range(oldest: u32, newest: u32) -> ProtocolRange {
     ProtocolRange { oldest, newest }
 }
 
@@ -47,7 +47,7 @@ fn upgraded() -> CoordinatorsSpeak {
 }
 
 /// A node is stopped, and started again as a version that speaks this.
-pub fn upgrade(bed: &mut TestBed, name: &str, boot: u128, speaks: ProtocolRange) {
+pub(crate) fn upgrade(bed: &mut TestBed, name: &str, boot: u128, speaks: ProtocolRange) {
     let row = bed.state.node_by_name(name).expect("a node").clone();
     let own = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
     let register = Register {
@@ -234,7 +234,7 @@ fn what_older_members_do_not_know_was_written_when_a_coordinator_left() {
     assert!(bed.state.access_version > version);
 }
 
-/// Services whose participants could own every table went on without a stop, and were to be granted it only from the next table on.
+/// Participants that could own every table continue without a stop; only tables created later need a grant.
 #[test]
 fn raised_protocol_grants_present_lease_tables() {
     let mut bed = bed(None);
