@@ -113,7 +113,11 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
         in_plaintext::turn_away(connection).await;
         return None;
     }
-    sleep(entry.handshake_delay(Instant::now())).await;
+    let Some(delay) = entry.handshake_delay(Instant::now()) else {
+        tracing::debug!(from = %entry.from(), "a connection to the console is closed: its address begins too many TLS handshakes");
+        return None;
+    };
+    sleep(delay).await;
     match tls.accept(connection).await {
         Ok(stream) => {
             let caller = entry.caller(stream.peer().cloned());

@@ -3,7 +3,7 @@
 
 use crate::error::ApiError;
 use archon_client::ErrorKind;
-use archon_security::{Caller, callers};
+use archon_security::{Caller, Role, callers};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use std::net::IpAddr;
@@ -48,8 +48,12 @@ pub(crate) fn check_role(caller: &Caller, call: &str, encrypted: bool) -> Result
     if !encrypted {
         return Ok(());
     }
-    if caller.identity.is_none() {
+    let Some(identity) = &caller.identity else {
         return Err(forbidden("who asks is not known".to_owned()));
+    };
+    // They use gRPC, which also knows whether a coordinator was removed.
+    if identity.role() == Role::Coordinator {
+        return Err(forbidden("the console is for operators and admins, not for coordinators".to_owned()));
     }
     caller.check_role(callers(call), call).map_err(|detail| forbidden(detail.message))
 }
@@ -71,6 +75,7 @@ fn is_local_name(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn said(method: &Method, headers: &[(&'static str, &str)], encrypted: bool) -> Result<(), String> {
         let mut map = HeaderMap::new();
@@ -79,6 +84,16 @@ mod tests {
         }
         check_origin(method, &Uri::from_static("/api/v1/nodes"), &map, encrypted)
             .map_err(|error| serde_json::to_string(&error.message()).unwrap())
+    }
+
+    #[test]
+    fn coordinators_are_refused_whatever_their_role_may_read() {
+        let judged = |identity: &str| {
+            let (address, identity) = (IpAddr::from([127, 0, 0, 1]), Some(Arc::new(identity.parse().unwrap())));
+            let caller = Caller::new(address, address, identity, Arc::default());
+            check_role(&caller, "/archon.v1.Admin/Status", true).is_ok()
+        };
+        assert_eq!(["admin/alice", "operator/olga", "coordinator/3"].map(judged), [true, true, false]);
     }
 
     #[test]

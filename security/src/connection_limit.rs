@@ -32,6 +32,8 @@ const HANDSHAKES_MIN: usize = 50;
 const HANDSHAKE_PART: usize = 64;
 /// Handshakes that an address can begin at once, in seconds of its rate.
 const HANDSHAKE_BURST: Duration = Duration::from_secs(8);
+/// Longest delay of a handshake. Peers wait a second for it, and a peer that gave up must not cost its address a handshake.
+const HANDSHAKE_DELAY_MAX: Duration = Duration::from_millis(500);
 /// Handshake rates kept, one per address, before those of idle addresses are removed.
 const ADDRESSES_MAX: usize = 4_096;
 
@@ -296,8 +298,9 @@ impl Entry {
         poll_fn(|context| self.poll_shed(context)).await;
     }
 
-    /// Returns the delay before the connection can begin a TLS handshake at `now`, which its address has too many of.
-    pub fn handshake_delay(&self, now: Instant) -> Duration {
+    /// Returns the delay before the connection can begin a TLS handshake at `now`, half a second at most. None if its address has too
+    /// many handshakes for that: the connection is to be closed, and counts for nothing.
+    pub fn handshake_delay(&self, now: Instant) -> Option<Duration> {
         let limit = &self.connection_limit;
         let rate = HANDSHAKES_MIN.max(limit.connections_max / HANDSHAKE_PART);
         let interval = Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX);
@@ -306,8 +309,13 @@ impl Entry {
             inside.handshakes.retain(|_, used_up| *used_up > now);
         }
         let used_up = inside.handshakes.entry(self.place.from).or_insert(now);
-        *used_up = (*used_up).max(now) + interval;
-        (*used_up).saturating_duration_since(now + HANDSHAKE_BURST)
+        let until = (*used_up).max(now) + interval;
+        let delay = until.saturating_duration_since(now + HANDSHAKE_BURST);
+        if delay > HANDSHAKE_DELAY_MAX {
+            return None;
+        }
+        *used_up = until;
+        Some(delay)
     }
 }
 
@@ -405,11 +413,23 @@ mod tests {
     fn handshakes_of_one_address_have_a_rate() {
         let (limit, now) = (ConnectionLimit::new(NODE_CONNECTIONS_MAX), Instant::now());
         let entry = limit.enter(at(1));
-        let delays: Vec<Duration> = (0..1_000).map(|_| entry.handshake_delay(now)).collect();
+        let delays: Vec<Duration> = (0..1_000).map_while(|_| entry.handshake_delay(now)).collect();
         assert_eq!(delays.iter().filter(|delay| delay.is_zero()).count(), 512, "a burst");
-        assert!(delays[999] > Duration::from_secs(7), "{:?}", delays[999]);
-        assert!(entry.handshake_delay(now + Duration::from_secs(30)).is_zero());
-        assert!(limit.enter(at(2)).handshake_delay(now).is_zero(), "other addresses do not wait");
+        assert_eq!(delays.len(), 512 + 32, "half a second of the rate may wait");
+        assert_eq!(limit.enter(at(2)).handshake_delay(now), Some(Duration::ZERO), "other addresses do not wait");
+    }
+
+    #[test]
+    fn address_recovers_at_once_from_flood_of_handshakes() {
+        let (limit, begin) = (ConnectionLimit::new(NODE_CONNECTIONS_MAX), Instant::now());
+        let entry = limit.enter(at(1));
+        let flood_ms = 60_000;
+        let begun =
+            (0..flood_ms).filter(|ms| entry.handshake_delay(begin + Duration::from_millis(*ms)).is_some()).count();
+        let rate_and_burst = 64 * (60 + 8) + 32;
+        assert!(begun <= rate_and_burst, "{begun}");
+        let after = begin + Duration::from_millis(flood_ms + 100);
+        assert!(entry.handshake_delay(after).is_some(), "refused handshakes count for nothing");
     }
 
     #[test]

@@ -146,7 +146,11 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
         (Transport::Plaintext { .. }, Opening::Tls | Opening::Other) => Some((Protocol::Grpc, connection.into())),
         (Transport::Tls(tls), Opening::Tls) => {
             let from = connection.peer_addr().ok();
-            sleep(entry.handshake_delay(Instant::now())).await;
+            let Some(delay) = entry.handshake_delay(Instant::now()) else {
+                tracing::debug!(?from, "a connection is closed: its address begins too many TLS handshakes");
+                return None;
+            };
+            sleep(delay).await;
             match tls.accept(connection).await {
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
                 Err(error) if error.is_refusal() => {

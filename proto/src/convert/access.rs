@@ -140,13 +140,15 @@ fn right(word: &str) -> Result<Right, ConvertError> {
     word.parse().map_err(|error: archon_types::UnknownWord| ConvertError::new("right", error.to_string()))
 }
 
+/// Without rights to own: coordinators judge those, and their number is not bounded as that of the others is.
 impl From<AccessList> for v1::AccessList {
     fn from(list: AccessList) -> Self {
-        let rights = list.access.all().map(|(scope, right)| v1::ClientRight {
-            client: scope.client,
-            table: scope.table.map(TableId::get),
-            right: right.as_str().to_owned(),
-        });
+        let rights =
+            list.access.all().filter(|(_, right)| *right != Right::Own).map(|(scope, right)| v1::ClientRight {
+                client: scope.client,
+                table: scope.table.map(TableId::get),
+                right: right.as_str().to_owned(),
+            });
         let withdrawn = list.access.withdrawn().iter().map(|(identity, moment)| withdrawn(identity, *moment));
         Self { version: list.version.get(), rights: rights.collect(), withdrawn: withdrawn.collect() }
     }
@@ -204,14 +206,20 @@ mod tests {
             let asked = SetAccess { request: RequestId::new(Uuid::from_u128(id)), client, table, right, revoke };
             let bytes = v1::SetAccessRequest::from(asked.clone()).encode_to_vec();
             prop_assert_eq!(SetAccess::try_from(v1::SetAccessRequest::decode(bytes.as_slice()).unwrap()), Ok(asked));
-            let mut list = AccessList { version: Version::new(7), ..AccessList::default() };
+            let (mut list, mut rows) = (AccessList { version: Version::new(7), ..AccessList::default() }, AccessList::default());
             for (client, table, right) in granted {
                 Arc::make_mut(&mut list.access).set(&Scope { client, table: table.map(TableId::new) }, Some(right));
             }
-            for (identity, moment) in withdrawn {
-                Arc::make_mut(&mut list.access).set_withdrawn(&identity, Some(moment.map_or(WHENEVER, Millis::new)));
+            for (scope, right) in list.access.all().filter(|(_, right)| *right != Right::Own) {
+                Arc::make_mut(&mut rows.access).set(&scope, Some(right));
             }
-            prop_assert_eq!(AccessList::try_from(v1::AccessList::from(list.clone())), Ok(list));
+            rows.version = list.version;
+            for (identity, moment) in withdrawn {
+                let moment = Some(moment.map_or(WHENEVER, Millis::new));
+                Arc::make_mut(&mut list.access).set_withdrawn(&identity, moment);
+                Arc::make_mut(&mut rows.access).set_withdrawn(&identity, moment);
+            }
+            prop_assert_eq!(AccessList::try_from(v1::AccessList::from(list)), Ok(rows));
             let change = change.map_or(Withdrawal::Readmit, |moment| moment.map_or(Withdrawal::BeforeNow, |at| Withdrawal::Before(Millis::new(at))));
             let request = RequestId::new(Uuid::from_u128(id));
             let asked = Withdraw { request, identity: "admin/alice".into(), change, force: revoke };
