@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -72,6 +73,9 @@ struct Finished {
     bytes: usize,
 }
 
+/// Pause before a large stream is read again that could not be moved: reading it holds up all writes.
+const LARGE_RETRY: Duration = Duration::from_secs(1);
+
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     active: Active,
@@ -95,6 +99,8 @@ pub(crate) struct Writer {
     space_wanted: bool,
     /// Streams with unreadable records.
     immovable: BTreeSet<u64>,
+    /// When a large stream could not be moved for lack of space.
+    large_refused: Option<Instant>,
 }
 
 /// The writer thread: runs until the queue is closed and drained, and then takes the writer with it.
@@ -143,6 +149,7 @@ impl Writer {
             relocation_due: true,
             space_wanted: false,
             immovable: BTreeSet::new(),
+            large_refused: None,
         }
     }
 
@@ -200,7 +207,10 @@ impl Writer {
         let config = &self.shared.config;
         // On a full disk any freed space lets writes go on.
         let kept_bytes_max = if space_wanted || self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
-        let limits = config.relocation(kept_bytes_max);
+        let mut limits = config.relocation(kept_bytes_max);
+        if self.large_refused.is_some_and(|at| at.elapsed() < LARGE_RETRY) {
+            limits.stream_bytes_max = 0;
+        }
         let plan = plan_relocation(&self.shared.index.read(), limits, |stream| !self.immovable.contains(&stream));
         for stream in plan {
             let records = {
@@ -210,6 +220,11 @@ impl Writer {
             };
             let records = match records.and_then(Plan::fetch) {
                 Ok(records) => records,
+                // Trimmed since the plan was made: the trim frees them.
+                Err(WalError::Missing { .. }) => {
+                    self.relocation_due = true;
+                    continue;
+                }
                 Err(error) => {
                     tracing::warn!(%error, stream, "old records of the log cannot be read, and keep all segments behind them");
                     self.immovable.insert(stream);
@@ -226,6 +241,9 @@ impl Writer {
             batch.urgent();
             if let Err(error) = self.take(&batch)? {
                 tracing::debug!(%error, stream, "old records of the log stay where they are");
+                if batch.bytes() as u64 > limits.moved_bytes_max {
+                    self.large_refused = Some(Instant::now());
+                }
                 return Ok(());
             }
             let steps = self.changes.split_off(self.changes.len() - batch.len());
@@ -409,7 +427,10 @@ impl Writer {
             // A trim that was asked for before this moment means the records that go now.
             match &change {
                 Change::Cut { stream, from } => self.shared.queue.limit_trim(*stream, *from),
-                Change::Drop { stream } => self.shared.queue.limit_trim(*stream, 0),
+                Change::Drop { stream } => {
+                    self.immovable.remove(stream);
+                    self.shared.queue.limit_trim(*stream, 0);
+                }
                 Change::Put { .. } | Change::Meta { .. } | Change::Trim { .. } | Change::Move { .. } => {}
             }
             let applied = index.apply(batch, change);

@@ -106,12 +106,22 @@ fn begin_use(directory: &Path) -> io::Result<()> {
 
 fn forget_cached(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            forget_cached(&entry.path())?;
-        } else if let Err(error) = fadvise(File::open(entry.path())?, 0, None, Advice::DontNeed) {
-            tracing::debug!(%error, path = %entry.path().display(), "the system keeps its copy of a file of the engine");
+        let path = entry?.path();
+        match forget_file(&path) {
+            // The engine before this one may still remove files.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            forgotten => forgotten?,
         }
+    }
+    Ok(())
+}
+
+fn forget_file(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        return forget_cached(path);
+    }
+    if let Err(error) = fadvise(File::open(path)?, 0, None, Advice::DontNeed) {
+        tracing::debug!(%error, path = %path.display(), "the system keeps its copy of a file of the engine");
     }
     Ok(())
 }

@@ -74,11 +74,14 @@ impl Node {
         let closed = tokio::task::spawn_blocking(move || {
             // Before the shards, which note in the log how far it came.
             let flushed = flusher.map_or(Ok(()), |flusher| flusher.shutdown(FLUSHER_DEADLINE));
-            end_shards(&shards, threads);
+            let shards_ended = end_shards(&shards, threads);
             let closed = wal.close(WAL_DEADLINE);
-            flushed.map_err(NodeError::from).and(closed.map_err(NodeError::from))
+            (flushed.map_err(NodeError::from).and(closed.map_err(NodeError::from)), shards_ended)
         });
-        let closed = closed.await.unwrap_or(Err(NodeError::Failed));
+        let (closed, shards_ended) = closed.await.unwrap_or((Err(NodeError::Failed), false));
+        // The last rows are written by the stop itself.
+        let failed = failed || self.shared.failed().is_cancelled();
+        let failed_for_space = failed_for_space || self.stats.flusher.has_failed_for_space();
         // Their tasks are on the shards' threads, one of which may be stuck.
         if tokio::time::timeout(SERVER_DEADLINE, self.peers.stop()).await.is_err() {
             tracing::warn!("streams to peers have not ended in time");
@@ -95,7 +98,9 @@ impl Node {
         }
         drop(self.directory);
         if failed {
-            return Err(if failed_for_space { NodeError::FailedForSpace } else { NodeError::Failed });
+            // Another start in this process must not meet threads of this one, which may still write to the log.
+            let may_start_again = failed_for_space && shards_ended && closed.is_ok();
+            return Err(if may_start_again { NodeError::FailedForSpace } else { NodeError::Failed });
         }
         if let Ok(Ok(Err(error))) = session {
             return Err(Box::new(error).into());
@@ -148,8 +153,8 @@ impl Node {
     }
 }
 
-/// Ends the shard threads; one that does not end in time is left to itself.
-fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) {
+/// Ends the shard threads; one that does not end in time is left to itself. Returns whether all of them have ended.
+fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) -> bool {
     for number in 0..shards.count() {
         if let Some(inbox) = shards.inbox(number) {
             inbox.close();
@@ -161,11 +166,12 @@ fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) {
         while !thread.is_finished() {
             if Instant::now() >= deadline {
                 tracing::warn!("a shard did not end in time");
-                return;
+                return false;
             }
             std::thread::sleep(SHARDS_POLL);
         }
         // A panic was noticed when it happened.
         let _ = thread.join();
     }
+    true
 }
