@@ -35,13 +35,14 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(verb) if verb == "serve" => serve(arguments),
-        Some(_) => {
+        Some(flag) if flag == "--help" || flag == "-h" => {
             println!(
                 "counter: runs the demonstration in a cluster of its own\ncounter serve --help: one instance beside a cluster of yours"
             );
-            ExitCode::from(2)
+            ExitCode::SUCCESS
         }
-        None => archon_examples::run(counter),
+        // The members of that cluster are this program as well.
+        _ => archon_examples::run(counter),
     }
 }
 

@@ -119,7 +119,7 @@ impl UnreadBody {
             |_| ApiError::new(ErrorKind::Overloaded, "the body did not come in time, or others leave no room for it");
         let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)?;
         read.map_err(|error| {
-            let why = format!("the body cannot be read, or is longer than {} bytes: {error}", room.bytes_max);
+            let why = format!("the body is larger than {} bytes, or cannot be read: {error}", room.bytes_max);
             ApiError::new(ErrorKind::InvalidArgument, why).with_status(StatusCode::PAYLOAD_TOO_LARGE)
         })
     }

@@ -15,6 +15,8 @@ use uuid::Uuid;
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that starts with this one is given this many rounds before it is said to be missing.
 const GRACE_ROUNDS: u32 = 20;
+/// Rounds of measurements that end this one because another coordinator is too far away.
+const FAR_ROUNDS: u32 = 3;
 /// How often the waiting is told again while nothing changes.
 const REPORT_ROUNDS: u32 = 600;
 
@@ -39,13 +41,24 @@ pub(crate) async fn found(
     waiting: &Waiting,
 ) -> Result<Founding, CoordinatorError> {
     let mut reported: Vec<String> = Vec::new();
-    let mut round = 0;
+    let (mut round, mut far_rounds) = (0, 0);
     loop {
         let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
             // Without timely heartbeat answers a quorum would hold elections without end.
             let measured = match founding {
-                Founding::Fresh(_) => check_distances(transport, local_voter, peers).await?,
+                Founding::Fresh(_) => match check_distances(transport, local_voter, peers).await {
+                    Ok(measured) => measured,
+                    // A busy machine answers late for a moment.
+                    Err(far) => {
+                        far_rounds += 1;
+                        if far_rounds >= FAR_ROUNDS {
+                            return Err(far.into());
+                        }
+                        waiting.set(far.to_string());
+                        false
+                    }
+                },
                 Founding::Member => true,
             };
             if measured {

@@ -13,21 +13,29 @@ use tokio_util::sync::CancellationToken;
 /// Pause between two measurements.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The coordinators that are too far away. Clones share it.
+/// Measurements in a row that must be too long before they are reported: a busy machine answers late for a moment.
+const FAR_MIN: u32 = 3;
+
+/// The coordinators that are too far away, with the number of measurements in a row that were too long. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Distances(Arc<Mutex<BTreeMap<u64, TooFar>>>);
+pub(crate) struct Distances(Arc<Mutex<BTreeMap<u64, (TooFar, u32)>>>);
 
 impl Distances {
     /// The round trip to a coordinator, if the timing does not fit it.
     pub(super) fn too_far(&self, id: u64) -> Option<TooFar> {
-        self.0.lock().get(&id).cloned()
+        self.0.lock().get(&id).filter(|(_, count)| *count >= FAR_MIN).map(|(far, _)| far.clone())
     }
 
     /// Records a measurement. Returns what is news.
     fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
         let mut all = self.0.lock();
         match measured {
-            Err(far) => all.insert(id, far.clone()).is_none().then_some(far),
+            Err(far) => {
+                let (last, count) = all.entry(id).or_insert_with(|| (far.clone(), 0));
+                last.clone_from(&far);
+                *count = count.saturating_add(1);
+                (*count == FAR_MIN).then_some(far)
+            }
             Ok(true) => {
                 all.remove(&id);
                 None
@@ -70,11 +78,14 @@ mod tests {
         let round_trip = Duration::from_millis(260);
         let far = || TooFar { id: 3, address: "c3:1".to_owned(), round_trip, timing: QuorumTiming::default() };
         let distances = Distances::default();
-        assert_eq!(distances.note(3, Err(far())), Some(far()));
+        let news = || (0..5).map(|_| distances.note(3, Err(far()))).collect::<Vec<_>>();
         assert_eq!(distances.note(3, Err(far())), None);
+        assert_eq!(distances.too_far(3), None, "one measurement may be late");
+        assert_eq!(news(), [None, Some(far()), None, None, None]);
         assert_eq!(distances.note(3, Ok(false)), None);
         assert_eq!(distances.too_far(3), Some(far()));
         assert_eq!(distances.note(3, Ok(true)), None);
-        assert_eq!((distances.too_far(3), distances.note(3, Err(far()))), (None, Some(far())));
+        assert_eq!(distances.too_far(3), None);
+        assert_eq!(news(), [None, None, Some(far()), None, None]);
     }
 }

@@ -208,8 +208,8 @@ fn whoever_leads_next_begins_anew_or_says_what_is_done() {
 fn a_partition_that_is_too_large_is_not_taken_in() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
-    let large = |key: &'static str| Row { key: row::value_key(key.as_bytes()), value: vec![1; 6 * 1024 * 1024].into() };
-    for key in ["m", "n", "o"] {
+    let large = |key: &'static str| Row { key: row::value_key(key.as_bytes()), value: vec![1; 3 * 1024 * 1024].into() };
+    for key in ["m", "n", "o", "p", "q", "r"] {
         assert_eq!(said(&node), []);
         give(&mut node, Some(YieldPage { rows: vec![large(key)], more: true, revision: Revision::new(9) }));
     }
@@ -219,7 +219,7 @@ fn a_partition_that_is_too_large_is_not_taken_in() {
         matches!(told[..], [Fact::Unabsorbable { attempt: ATTEMPT, bytes }] if bytes > MERGE_BYTES_MAX),
         "{told:?}"
     );
-    assert_eq!(node.shell().asks.len(), 3, "nothing more is asked for");
+    assert_eq!(node.shell().asks.len(), 6, "nothing more is asked for");
 }
 
 fn limit(rows_max: usize) -> PageLimit {

@@ -176,7 +176,7 @@ mod tests {
     /// An operator tries it dry, loads rows, and splits.
     #[test]
     fn a_partition_was_split_at_the_middle_that_it_had_before_it_grew() {
-        for (bytes, written, good) in [(100, 0, false), (SMALL_BYTES, 1 << 20, true), (SMALL_BYTES, 4 << 20, false)] {
+        for (bytes, written, good) in [(100, 0, false), (SMALL_BYTES, 1 << 20, true), (SMALL_BYTES, 2 << 20, false)] {
             let mut node = leader();
             assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
             walked(&mut node, &["a", "b", "c", "d"], bytes);
