@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_is_free_never_looks_like_enough() {
-        let lack = DiskFull::new(64 * MIB - 1, 63 * MIB + 1, None);
+        let lack = DiskFull::new(64 * MIB - 1, 64 * MIB, None);
         assert_eq!(lack.to_string(), "63 MiB are free, 64 MiB are needed");
     }
 
