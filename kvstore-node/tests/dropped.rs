@@ -79,7 +79,7 @@ async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_
     assert_eq!((why.kind, why.table_version), (ErrorKind::NotFound, Some(Version::new(1_002))), "{why}");
     let other = v1::GetRequest { table: "orders".into(), ..request };
     let why = archon_proto::convert::error::detail_of(&plain.get(other).await.unwrap_err());
-    assert_eq!(why.kind, ErrorKind::Unavailable, "it may have been made just now: {why}");
+    assert_eq!(why.kind, ErrorKind::NotFound, "{why}");
     let unloaded = |report: &Report| report.fact == Fact::Unloaded && report.placement == COPY;
     fake.reported("the copy is deleted", unloaded).await;
     // A table of the name, and a row of the former one that comes late: it stays gone.
