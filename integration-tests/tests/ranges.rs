@@ -114,7 +114,6 @@ fn what_makes_no_table_by_ranges_is_refused() {
         (&["--split-at", "a", "--replication", "3"], 2, "--range"),
         (&["--range", "--replication", "9"], 2, "9"),
         (&["--range", "--replication", "5"], 4, "5"),
-        (&["--range"], 2, "--replication"),
     ] {
         let (found, stderr) = create(wrong);
         assert!(found == code && stderr.contains(says), "{wrong:?}: {found} {stderr}");
