@@ -254,7 +254,7 @@ impl Task {
     async fn open(shared: Arc<Shared>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
         let transport = shared.links.transport();
         transport.check(&address)?;
-        let greeting = v1::OpBatch {
+        let hello = v1::OpBatch {
             cluster: shared.cluster_ref(),
             node: node.map_or(0, NodeId::get),
             pass_on: node.is_none(),
@@ -263,7 +263,7 @@ impl Task {
         let (kind, expected) = ((StreamKind::Exchange, MESSAGE_BYTES_MAX), shared.expected(node));
         let connect_timeout = shared.links.connect_timeout();
         let greet = |mut reader: FrameReader, mut writer: FrameWriter| {
-            writer.push(&greeting);
+            writer.push(&hello);
             async move {
                 writer.flush().await?;
                 let accepted: v1::ReplyBatch = reader.next().await?;

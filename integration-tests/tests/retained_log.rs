@@ -25,7 +25,7 @@ const VALUE_BYTES: usize = 32 * 1024;
 const KEYS: u64 = 256;
 /// Values written to the busy table: 900 MiB, more than the disk has.
 const WRITES: u64 = 900 * 32;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn scrape(cluster: &Cluster, node: &str) -> Scrape {
     let answer = http::get(cluster.metrics_address(node), "/metrics").expect("the node tells its metrics");
@@ -62,7 +62,7 @@ fn start() -> Option<(Cluster, Vec<SmallDisk>)> {
 
 /// Waits until the quiet table has three in-sync copies.
 fn wait_quiet_copies(cluster: &Cluster) {
-    wait_for("three copies of the quiet table", PATIENCE, || {
+    wait_for("three copies of the quiet table", TIMEOUT, || {
         let rows = cluster.partitions("quiet");
         let copies = rows.iter().flat_map(|row| row["copies"].as_array().into_iter().flatten());
         let live = copies.filter(|copy| copy["state"] == "live").count();
@@ -85,7 +85,7 @@ fn fill(path: &Path) {
 
 /// Overwrites the busy table, and holds the logs of the healthy nodes to their bound meanwhile.
 async fn overwrite(cluster: &Cluster) {
-    let client = cluster.client().timeout(PATIENCE).build().await.expect("a client");
+    let client = cluster.client().timeout(TIMEOUT).build().await.expect("a client");
     for from in (0..WRITES).step_by(512) {
         overwrite_once(&client, from..from + 512).await.expect("every write is taken");
         for node in HEALTHY {
@@ -112,7 +112,7 @@ fn quiet_write_does_not_fill_the_disks_of_other_nodes() {
     };
     cluster.take_node("cyrene").kill();
     cluster.wait_node("cyrene", "failed");
-    wait_for("a write to the quiet table", PATIENCE, || put(&cluster, "quiet"));
+    wait_for("a write to the quiet table", TIMEOUT, || put(&cluster, "quiet"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(overwrite(&cluster));
     let given_up: f64 = HEALTHY.iter().map(|node| scrape(&cluster, node).get("archon_node_logs_not_kept_total")).sum();
@@ -120,7 +120,7 @@ fn quiet_write_does_not_fill_the_disks_of_other_nodes() {
 
     // Disks that something else fills are left again without a restart, also while the node is away.
     let ballast = HEALTHY.map(|node| data(&cluster, node).join("ballast"));
-    wait_for("writes to be refused", PATIENCE, || {
+    wait_for("writes to be refused", TIMEOUT, || {
         // The log gives up what it can spare meanwhile.
         ballast.iter().for_each(|file| fill(file));
         match put(&cluster, "default") {
@@ -139,7 +139,7 @@ fn quiet_write_does_not_fill_the_disks_of_other_nodes() {
         fs::remove_file(file).expect("removed");
     }
     for table in ["default", "quiet"] {
-        wait_for("writes to be taken again", PATIENCE, || put(&cluster, table));
+        wait_for("writes to be taken again", TIMEOUT, || put(&cluster, table));
     }
 
     cluster.start_node("cyrene");

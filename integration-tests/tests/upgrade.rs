@@ -55,7 +55,7 @@ fn an_upgrade_stopped_the_world() {
         scene.roll(&newer);
         scene.cluster.wait_protocol(2);
         let events = scene.cluster.done(&["events", "--limit", "500"]);
-        assert!(events.contains("speaks protocol 2 from now on, and 1 before"), "{events}");
+        assert!(events.contains("speaks protocol 2 from now on, and spoke 1 before"), "{events}");
     });
     let report = report.expect("loopback is there everywhere");
     report.assert_no_failure();

@@ -173,7 +173,7 @@ impl Transport {
                 Ok(stream) => match self.secure(stream, address, socket, expected, protocol, timeout).await {
                     Err(error) => (Stage::Tls, error.into()),
                     Ok(stream) => match greet(stream).await {
-                        Err(error) => (Stage::Greeting, error),
+                        Err(error) => (Stage::Handshake, error),
                         Ok(greeted) => return Ok(greeted),
                     },
                 },
@@ -244,7 +244,7 @@ fn at(host: &str, socket: SocketAddr, error: io::Error) -> io::Error {
 enum Stage {
     Tcp,
     Tls,
-    Greeting,
+    Handshake,
 }
 
 /// Makes the connections of one channel.

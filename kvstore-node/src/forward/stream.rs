@@ -69,7 +69,7 @@ impl<'a> Carrier<'a> {
         self.address.clone_from(&peer.address);
         let (transport, expected) = (&shared.config.transport, Expected::Node(peer.name.clone()));
         transport.check(&peer.address).map_err(FrameError::Refused)?;
-        let greeting = v1::OpBatch {
+        let hello = v1::OpBatch {
             cluster: Some(life.member.cluster.into()),
             node: self.node.get(),
             hops: FORWARDED,
@@ -77,7 +77,7 @@ impl<'a> Carrier<'a> {
         };
         let (kind, address) = ((StreamKind::Exchange, MESSAGE_BYTES_MAX), &peer.address);
         connect_and_greet(transport, address, &expected, kind, CONNECT_TIMEOUT, |mut reader, mut writer| {
-            writer.push(&greeting);
+            writer.push(&hello);
             async move {
                 writer.flush().await?;
                 let _: v1::ReplyBatch = reader.next().await?;

@@ -17,7 +17,7 @@ const MAGIC: &[u8; 6] = b"ARCHON";
 /// The format of the frames. Another one is refused.
 const FORMAT: u8 = 1;
 /// Deadline of the first answer on a new stream: three round trips of 300 ms, and the answer itself.
-pub const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
+pub const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the handshake of a connection that was begun may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -111,7 +111,7 @@ pub async fn connect(
     .await
 }
 
-/// Connects as [`connect`] does, and has `greet` open the stream, within [`GREETING_TIMEOUT`]. If one address of a name refuses the greeting,
+/// Connects as [`connect`] does, and has `greet` open the stream, within [`OPEN_TIMEOUT`]. If one address of a name refuses the handshake,
 /// the next one is tried.
 ///
 /// # Errors
@@ -126,24 +126,24 @@ pub async fn connect_and_greet<T, F: Future<Output = Result<T, FrameError>>>(
 ) -> Result<T, FrameError> {
     let greet = |stream: Stream| {
         let (from, to) = stream.into_split();
-        let greeting = greet(FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind));
-        let greeted = tokio::time::timeout(GREETING_TIMEOUT, greeting);
+        let handshake = greet(FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind));
+        let greeted = tokio::time::timeout(OPEN_TIMEOUT, handshake);
         async move {
-            let greeted = greeted.await.unwrap_or(Err(FrameError::Silent(GREETING_TIMEOUT)));
-            greeted.map_err(ConnectError::Greeting)
+            let greeted = greeted.await.unwrap_or(Err(FrameError::Silent(OPEN_TIMEOUT)));
+            greeted.map_err(ConnectError::Handshake)
         }
     };
     let connected = transport.connect_and_greet(address, expected, Protocol::Frames, timeout, greet).await;
     connected.map_err(|error| match error {
         ConnectError::Connection(source) => FrameError::Connect { address: address.to_owned(), source },
-        ConnectError::Greeting(error) => error,
+        ConnectError::Handshake(error) => error,
     })
 }
 
 /// A connection that was not made, or one on which no stream began.
 enum ConnectError {
     Connection(std::io::Error),
-    Greeting(FrameError),
+    Handshake(FrameError),
 }
 
 impl From<std::io::Error> for ConnectError {

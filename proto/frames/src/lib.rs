@@ -31,7 +31,7 @@ pub use ending::{end_stream, first_message};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
 pub use handshake::{
-    GREETING_TIMEOUT, HANDSHAKE_BYTES, Opening, StreamKind, accept, connect, connect_and_greet, turn_away,
+    HANDSHAKE_BYTES, OPEN_TIMEOUT, Opening, StreamKind, accept, connect, connect_and_greet, turn_away,
 };
 pub use keepalive::Keepalive;
 pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
