@@ -136,6 +136,7 @@ mod tests {
     use crate::mutant::Broken;
     use crate::test_shell::{OWN, PARTITION, TestShell, request, row, serving, settle};
     use archon_types::Op;
+    use archon_types::limits::VALUE_BYTES_MAX;
 
     fn leader() -> Partitions<TestShell> {
         let mut node = serving(Broken::default(), row(1, &[]));
@@ -152,8 +153,11 @@ mod tests {
     }
 
     fn write(node: &mut Partitions<TestShell>, bytes: usize) {
-        node.operate(request(Op::Put { key: Bytes::from_static(b"x"), value: Bytes::from(vec![7; bytes]) }, "put"));
-        settle(node);
+        for value in vec![7; bytes].chunks(VALUE_BYTES_MAX) {
+            let value = Bytes::copy_from_slice(value);
+            node.operate(request(Op::Put { key: Bytes::from_static(b"x"), value }, "put"));
+            settle(node);
+        }
     }
 
     const C: Bytes = Bytes::from_static(b"c");
@@ -176,7 +180,7 @@ mod tests {
     /// An operator tries it dry, loads rows, and splits.
     #[test]
     fn a_partition_was_split_at_the_middle_that_it_had_before_it_grew() {
-        for (bytes, written, good) in [(100, 0, false), (SMALL_BYTES, 1 << 20, true), (SMALL_BYTES, 2 << 20, false)] {
+        for (bytes, written, good) in [(100, 0, false), (SMALL_BYTES, 1 << 20, true), (SMALL_BYTES, 4 << 20, false)] {
             let mut node = leader();
             assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
             walked(&mut node, &["a", "b", "c", "d"], bytes);
