@@ -8,9 +8,10 @@ use std::sync::mpsc;
 const SEEDS: u64 = 300;
 
 /// Where the seeds begin that are about splits, those about merges, those about recoveries of the coordinators, those about
-/// upgrades, those about changes of the quorum, those about relays and those about doors, of each of which a third as many are run.
-const OTHERS_FROM: [u64; 7] =
-    [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000, 600_000_000, 700_000_000];
+/// upgrades, those about changes of the quorum, those about relays, those about doors and those about sessions that end, of each of
+/// which a third as many are run.
+const OTHERS_FROM: [u64; 8] =
+    [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000, 600_000_000, 700_000_000, 800_000_000];
 
 /// Seeds that come across what one in hundreds does: a side that was cut off answers after its writes were given up.
 const RARE: [u64; 1] = [557];
