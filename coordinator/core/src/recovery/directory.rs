@@ -18,7 +18,7 @@ pub struct DirectoryRecord {
     /// The last life that was activated before the recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acted: Option<Incarnation>,
-    /// Lives since then in which the node had a directory that lacks nothing of that life.
+    /// Lives since then in which the node had a directory that lacks nothing of that life, and those in which it came with one.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub whole: BTreeSet<Incarnation>,
     /// The last life that was registered since then.
@@ -32,18 +32,27 @@ impl Recovery {
         let Some(record) = self.directories.get(&node) else { return false };
         match last.filter(|last| generation_of(last.get()) >= self.unsettled_since) {
             // A later life than any that is known was registered by a change that this state lacks, and nothing speaks against it.
+            // It stays whole when its node registers again, because it missed the answer.
             Some(last) => Some(last) <= record.registered && !record.whole.contains(&last),
             None => record.acted.is_some_and(|acted| last.is_none_or(|last| last < acted)),
         }
     }
 
-    /// Takes note that a node begins this life with an older copy of its directory, or with the right one.
-    pub(crate) fn note_directory(&mut self, node: NodeId, incarnation: Incarnation, older: bool) {
+    /// Takes note that a node begins this life with a directory last used in the life `last`: an older copy, or the right one.
+    pub(crate) fn note_directory(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        last: Option<Incarnation>,
+        older: bool,
+    ) {
+        let since = self.unsettled_since;
         let record = self.directories.entry(node).or_default();
         record.registered = Some(incarnation);
         if !older {
             record.whole.insert(incarnation);
-            if record.whole.len() > LIVES_MAX {
+            record.whole.extend(last.filter(|last| generation_of(last.get()) >= since));
+            while record.whole.len() > LIVES_MAX {
                 record.whole.pop_first();
             }
         }

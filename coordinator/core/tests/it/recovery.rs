@@ -290,6 +290,24 @@ fn right_directory_counts_after_an_older_one_was_started() {
 }
 
 #[test]
+fn directory_of_a_lost_life_counts_after_its_node_registered_twice() {
+    let mut bed = recovered(None);
+    begin(&mut bed, 3, None);
+    // Athens began this life in generation 2, by an entry that generation 3 lacks, and misses the first answer.
+    let lost = Incarnation::new(first_number(2) + 50);
+    starts(&mut bed, 1, lost, 9);
+    starts(&mut bed, 2, lost, 9);
+    let athens = bed.node("athens");
+    let older = Doubt::Older { node: athens };
+    assert!(!doubts_with_all_heard(&mut bed).contains(&older));
+    // A life before that one is of an older copy.
+    starts(&mut bed, 3, Incarnation::new(lost.get() - 1), 9);
+    assert!(doubts(&bed.state).contains(&older));
+    starts(&mut bed, 4, lost, 9);
+    assert_eq!(settled(&mut bed), [athens]);
+}
+
+#[test]
 fn older_directory_is_known_in_a_recovery_amid_another() {
     let mut bed = recovered(None);
     let (last, older) = lives_of_athens(&bed);
