@@ -14,11 +14,12 @@ use crate::service::stats::StatsService;
 use crate::service::table::Tables;
 use crate::stats::Stats;
 use archon_coordinator_core::ClusterState;
-use archon_frames::{BoundedResponses, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort};
+use archon_frames::{
+    BoundedResponses, GrpcServer, GrpcSettings, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort,
+};
 use archon_proto::authority::{Authority, CoordinatorStatus};
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
-use archon_proto::trace::Traced;
 use archon_proto::v1::admin_server::AdminServer;
 use archon_proto::v1::session_server::SessionServer;
 use archon_proto::v1::stats_server::StatsServer;
@@ -34,10 +35,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::Server;
+use tonic::service::Routes;
 
 /// Most requests at once on one connection.
 const STREAMS_MAX: u32 = 128;
+/// How long a connection may be silent before it is pinged, and how long the answer may take.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Prefix of the calls that other coordinators make.
 const MEMBERS_CALL: &str = "/archon.v1.Raft/";
 /// Connections of gRPC that were sorted out and not yet taken by its server.
@@ -97,15 +100,7 @@ pub(crate) fn serve(
     let partial = PartialBudget::new(PARTIAL_BYTES_MAX);
     let partial = PartialBodies::new(partial, PartialBudget::new(PARTIAL_BYTES_MAX), MEMBERS_CALL);
     let unread = || UnreadBudget::new(UNREAD_BYTES_MAX);
-    let server = Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-        .layer(BoundedResponses::new(unread(), unread(), MEMBERS_CALL))
-        .layer(Traced)
-        .layer(authority(context))
-        .layer(partial)
-        .add_service(health(context).into_service())
+    let routes = Routes::new(health(context).into_service())
         .add_service(reflection)
         .add_service(peers.into_service())
         .add_service(sessions)
@@ -113,9 +108,20 @@ pub(crate) fn serve(
         .add_service(tables)
         .add_service(NoRows { quorum: Arc::clone(&context.quorum) })
         .add_service(StatsServer::new(StatsService(stats)));
+    let server = GrpcServer {
+        settings: GrpcSettings {
+            streams_max: STREAMS_MAX,
+            keepalive_interval: KEEPALIVE,
+            keepalive_timeout: KEEPALIVE,
+            stream_window_bytes: None,
+            connection_window_bytes: None,
+        },
+        routes,
+        responses: BoundedResponses::new(unread(), unread(), MEMBERS_CALL),
+        authority: authority(context),
+        partial,
+    };
     let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
-    let accepted =
-        futures::stream::unfold(accepted, |mut accepted| async move { Some((accepted.recv().await?, accepted)) });
     let incoming = Incoming::new(listener, Arc::clone(&context.connection_limit), context.transport.clone());
     let noted = note_failures(Arc::clone(&context.metrics));
     let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
@@ -129,7 +135,7 @@ pub(crate) fn serve(
     Ok(tokio::spawn(async move {
         let sorting = sort(incoming, grpc, budget, tasks.clone(), ends.clone(), noted, streams);
         let served = async {
-            let served = server.serve_with_incoming_shutdown(accepted, serving.cancelled_owned()).await;
+            let served = server.serve(accepted, serving).await;
             ends.cancel();
             served
         };

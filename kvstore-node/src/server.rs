@@ -14,11 +14,10 @@ use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use archon_frames::{BoundedResponses, Incoming, PartialBodies, PartialBudget};
+use archon_frames::{BoundedResponses, GrpcServer, GrpcSettings, Incoming, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
-use archon_proto::trace::Traced;
 use archon_proto::v1;
 use archon_security::UnreadBudget;
 use archon_types::limits::MESSAGE_BYTES_MAX;
@@ -29,15 +28,17 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
-const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-/// Most requests at once on one gRPC connection.
-const STREAMS_MAX: u32 = 128;
+const SETTINGS: GrpcSettings = GrpcSettings {
+    streams_max: 128,
+    keepalive_interval: Duration::from_secs(5),
+    keepalive_timeout: Duration::from_secs(20),
+    stream_window_bytes: Some(2 * 1024 * 1024),
+    connection_window_bytes: Some(16 * 1024 * 1024),
+};
 /// Prefix of the calls that other members make.
 const MEMBERS_CALL: &str = "/archon.v1.Control/";
 
@@ -78,18 +79,14 @@ pub(crate) async fn serve(
         let (grpc, incoming) = mpsc::channel(ACCEPTED_MAX);
         ways.push(way);
         runtime.spawn(demultiplex(accepted, streams.clone(), grpc));
-        let server = tonic::transport::Server::builder()
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keepalive_interval(Some(Duration::from_secs(5)))
-            .max_concurrent_streams(STREAMS_MAX)
-            .layer(responses.clone())
-            .layer(Traced)
-            .layer(Authority::of_node(&shared.config.transport))
-            .layer(partial.clone())
-            .add_routes(routes.clone());
-        let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
-        servers.spawn_on(served, runtime);
+        let server = GrpcServer {
+            settings: SETTINGS,
+            routes: routes.clone(),
+            responses: responses.clone(),
+            authority: Authority::of_node(&shared.config.transport),
+            partial: partial.clone(),
+        };
+        servers.spawn_on(server.serve(incoming, end.clone()), runtime);
     }
     let incoming = Incoming::new(listener, Arc::clone(&shared.connection_limit), shared.config.transport.clone());
     tokio::select! {

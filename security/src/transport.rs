@@ -220,9 +220,23 @@ impl Transport {
         endpoint.connect_with_connector_lazy(self.connector(address, expected, timeout))
     }
 
+    /// Returns a connected channel.
+    ///
+    /// # Errors
+    /// The process is not there, or not who is expected.
+    pub async fn connected_channel(
+        &self,
+        endpoint: &Endpoint,
+        address: &str,
+        expected: Expected,
+        timeout: Duration,
+    ) -> Result<Channel, tonic::transport::Error> {
+        endpoint.connect_with_connector(self.connector(address, expected, timeout)).await
+    }
+
     /// Returns the connector of a channel, which works as [`connect`](Self::connect) does. The channel must have no such
     /// deadline of its own: the caller would not know that nothing was sent.
-    pub fn connector(&self, address: &str, expected: Expected, timeout: Duration) -> Connector {
+    fn connector(&self, address: &str, expected: Expected, timeout: Duration) -> Connector {
         Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), timeout }
     }
 }

@@ -65,7 +65,7 @@ fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetai
 /// As [`Links::channel`]; `Unreachable` if it is not there, or not who is expected.
 pub async fn connect(transport: &Transport, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
     let endpoint = endpoint(address, transport)?;
-    let connected = endpoint.connect_with_connector(transport.connector(address, expected, CONNECT_TIMEOUT)).await;
+    let connected = transport.connected_channel(&endpoint, address, expected, CONNECT_TIMEOUT).await;
     connected.map_err(|error| {
         let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
         let causes: Vec<String> = causes.map(ToString::to_string).collect();

@@ -1,0 +1,72 @@
+//! The gRPC server of coordinators and nodes.
+
+use crate::{BoundedResponses, PartialBodies};
+use archon_proto::authority::Authority;
+use archon_proto::guarded::Guarded;
+use archon_proto::trace::Traced;
+use std::io;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tonic::transport::Server;
+
+/// How HTTP/2 connections are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct GrpcSettings {
+    /// Most requests at once on one connection.
+    pub streams_max: u32,
+    /// How long a connection is silent before the server pings it.
+    pub keepalive_interval: Duration,
+    /// How long the answer to a ping may take before the connection is closed.
+    pub keepalive_timeout: Duration,
+    /// The flow-control window of one request, in bytes; `None` is the library's default.
+    pub stream_window_bytes: Option<u32>,
+    /// The flow-control window of one connection, in bytes; `None` is the library's default.
+    pub connection_window_bytes: Option<u32>,
+}
+
+/// Services with the layers that each call passes, from outside to inside: bounded responses, traces, authority, bounded requests.
+///
+/// The HTTP/2 library is generic in connections and services. This type names both, so that it is compiled once for all programs.
+#[derive(Clone, Debug)]
+pub struct GrpcServer {
+    /// How connections are kept.
+    pub settings: GrpcSettings,
+    /// The services.
+    pub routes: Routes,
+    /// Bounds what callers do not read.
+    pub responses: BoundedResponses,
+    /// Refuses calls that the caller may not make.
+    pub authority: Authority,
+    /// Bounds requests that have not arrived whole.
+    pub partial: PartialBodies,
+}
+
+impl GrpcServer {
+    /// Serves connections until `end`, then until the calls in progress have ended.
+    ///
+    /// # Errors
+    /// What the library reports; it ends the server.
+    pub async fn serve(
+        self,
+        connections: mpsc::Receiver<io::Result<Guarded>>,
+        end: CancellationToken,
+    ) -> Result<(), tonic::transport::Error> {
+        let Self { settings, routes, responses, authority, partial } = self;
+        Server::builder()
+            .max_concurrent_streams(settings.streams_max)
+            .initial_stream_window_size(settings.stream_window_bytes)
+            .initial_connection_window_size(settings.connection_window_bytes)
+            .http2_keepalive_interval(Some(settings.keepalive_interval))
+            .http2_keepalive_timeout(Some(settings.keepalive_timeout))
+            .layer(responses)
+            .layer(Traced)
+            .layer(authority)
+            .layer(partial)
+            .add_routes(routes)
+            .serve_with_incoming_shutdown(ReceiverStream::new(connections), end.cancelled_owned())
+            .await
+    }
+}
