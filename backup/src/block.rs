@@ -73,12 +73,20 @@ impl FileWriter {
     }
 
     /// The head of the next block, which these entries follow.
-    pub(crate) fn block(&mut self, entries: &[u8], count: u32, checksum: u32) -> Bytes {
-        let head = self.head(u32::try_from(entries.len()).unwrap_or(u32::MAX), count, checksum);
+    ///
+    /// # Errors
+    /// `Usage` if no reader takes a block of that length.
+    pub(crate) fn block(&mut self, entries: &[u8], count: u32, checksum: u32) -> Result<Bytes, BackupError> {
+        let length = u32::try_from(entries.len()).ok().filter(|_| entries.len() <= BLOCK_BYTES_MAX);
+        let length = length.ok_or_else(|| {
+            let bytes = entries.len();
+            BackupError::Usage(format!("a page of {bytes} bytes does not fit into a block of {BLOCK_BYTES_MAX}"))
+        })?;
+        let head = self.head(length, count, checksum);
         self.sum.add(entries);
         self.sum.blocks += 1;
         self.sum.entries += u64::from(count);
-        head
+        Ok(head)
     }
 
     /// The bytes that end the file, and what it comes to.
@@ -217,7 +225,7 @@ mod tests {
             for (key, value) in block {
                 pack_entry(&mut entries, key.as_bytes(), value.as_bytes(), Revision::new(number as u64));
             }
-            file.extend(writer.block(&entries, block.len() as u32, crc32c(&entries)));
+            file.extend(writer.block(&entries, block.len() as u32, crc32c(&entries)).unwrap());
             file.extend(&entries);
         }
         let (end, sum) = writer.end();
@@ -248,6 +256,41 @@ mod tests {
         assert_eq!(read(&whole).unwrap(), (3, sum));
         assert_eq!((sum.bytes, sum.blocks, sum.entries, sum.crc32c), (whole.len() as u64, 2, 3, crc32c(&whole)));
         assert_eq!(read(&file(&[]).0).unwrap().0, 0);
+    }
+
+    /// A block of so many bytes: entries with large values, or with values of a byte, and a last one with the rest.
+    fn block_of(bytes: usize, tiny: bool) -> (BytesMut, u32) {
+        let (mut entries, mut count) = (BytesMut::new(), 0);
+        let mut pack = |key: &[u8], value: &[u8]| {
+            pack_entry(&mut entries, key, value, Revision::new(1));
+            count += 1;
+            entries.len()
+        };
+        let empty = pack(b"k", b"");
+        let mut length = empty;
+        let value = vec![1; if tiny { 1 } else { 512 * 1024 }];
+        while length + 2 * (empty + value.len()) < bytes {
+            length = pack(b"k", &value);
+        }
+        length = pack(b"k", &vec![0; bytes - length - empty]);
+        assert_eq!(length, bytes);
+        (entries, count)
+    }
+
+    #[test]
+    fn block_at_the_bound_is_read_and_one_above_is_not_written() {
+        for tiny in [false, true] {
+            for bytes in [BLOCK_BYTES_MAX - 1, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX + 1] {
+                let (entries, count) = block_of(bytes, tiny);
+                let (mut writer, head) = FileWriter::begin();
+                let written = writer.block(&entries, count, crc32c(&entries));
+                assert_eq!(written.is_ok(), bytes <= BLOCK_BYTES_MAX, "{bytes} bytes, tiny: {tiny}");
+                let Ok(block) = written else { continue };
+                let (end, sum) = writer.end();
+                let file = [&head[..], &block, &entries, &end].concat();
+                assert_eq!(read(&file).unwrap(), (count as usize, sum), "{bytes} bytes, tiny: {tiny}");
+            }
+        }
     }
 
     #[test]

@@ -363,7 +363,7 @@ impl Taking<'_> {
                 return Err(Error::from(ErrorDetail::new(ErrorKind::Unreachable, why)).into());
             }
             self.pace.pass(page.entries.len()).await;
-            sink.write(&writer.block(&page.entries, page.count, page.crc32c)).await?;
+            sink.write(&writer.block(&page.entries, page.count, page.crc32c)?).await?;
             sink.write(&page.entries).await?;
             *bytes += page.entries.len() as u64;
             *entries += u64::from(page.count);

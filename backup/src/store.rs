@@ -126,8 +126,10 @@ impl Store {
         match &self.0 {
             Kind::Directory(directory) => match directory.length(name).await? {
                 None => Ok(None),
-                Some(bytes) if bytes > WHOLE_BYTES_MAX => Err(too_long(name, bytes)),
-                Some(_) => directory.read(name).await.map(Some),
+                Some(bytes) => {
+                    check_length(name, bytes)?;
+                    directory.read(name).await.map(Some)
+                }
             },
             #[cfg(feature = "object-store")]
             Kind::Objects(objects) => objects.read(name).await,
@@ -136,6 +138,7 @@ impl Store {
 
     /// Writes all of a file, in place of one that may be there.
     pub(crate) async fn write(&self, name: &str, bytes: Bytes) -> Result<(), BackupError> {
+        check_writable(name, bytes.len() as u64)?;
         match &self.0 {
             Kind::Directory(directory) => directory.write(name, bytes).await,
             #[cfg(feature = "object-store")]
@@ -219,6 +222,20 @@ impl Store {
     }
 }
 
-fn too_long(name: &str, bytes: u64) -> BackupError {
-    BackupError::damaged(name, None, format!("it has {bytes} bytes"))
+/// Refuses a file that is read as a whole and too long for it.
+fn check_length(name: &str, bytes: u64) -> Result<(), BackupError> {
+    match bytes <= WHOLE_BYTES_MAX {
+        true => Ok(()),
+        false => Err(BackupError::damaged(name, None, format!("it has {bytes} bytes"))),
+    }
+}
+
+/// Refuses to write what no reader takes.
+fn check_writable(name: &str, bytes: u64) -> Result<(), BackupError> {
+    match check_length(name, bytes) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(BackupError::Usage(format!(
+            "{name} of this backup would have {bytes} bytes, and at most {WHOLE_BYTES_MAX} are read; back up fewer tables at once"
+        ))),
+    }
 }

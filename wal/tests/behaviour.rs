@@ -185,6 +185,58 @@ fn the_queue_is_bounded_and_gives_the_batch_back() {
     wait_for("space again", || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
 }
 
+/// A batch of these records.
+fn batch_of(records: &[Vec<u8>]) -> WalBatch {
+    let mut batch = WalBatch::new();
+    for (number, record) in records.iter().enumerate() {
+        batch.put(ONE, number as u64 + 1, Bytes::from(record.clone()));
+    }
+    batch
+}
+
+/// The records of a batch that takes `bytes` in the log: one record, or many of a byte each and a last one with the rest.
+fn records_of(bytes: usize, tiny: bool) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    if tiny {
+        // Ten bytes are left for the last record at least.
+        let with = |count: usize| batch_of(&vec![vec![1]; count]).bytes();
+        let count = (1..).find(|count| with(count + 1) + 10 > bytes).unwrap();
+        records = vec![vec![1]; count - 1];
+    }
+    records.push(Vec::new());
+    while batch_of(&records).bytes() < bytes {
+        records.last_mut().unwrap().extend([2; 8]);
+    }
+    assert_eq!(batch_of(&records).bytes(), bytes, "batches take multiples of eight bytes");
+    records
+}
+
+#[test]
+fn batch_at_the_bound_is_read_back_and_one_above_refused() {
+    let config = WalConfig { queue_bytes_max: 8192, ..small() };
+    let largest = {
+        let wal = open(config.clone());
+        let refused = wal.append(batch_of(&[vec![0; 9_000]]), Box::new(|_| ())).unwrap_err();
+        let WalError::BatchTooLarge { max, .. } = *refused.reason else { panic!("{refused}") };
+        max / 8 * 8
+    };
+    for tiny in [false, true] {
+        for bytes in [largest - 8, largest, largest + 8] {
+            let disk = MemoryDisk::new();
+            let (wal, _) = Wal::open_on(Arc::new(disk.clone()), config.clone()).unwrap();
+            let records = records_of(bytes, tiny);
+            assert_eq!(tiny, records.len() > 100);
+            let written = wal.append_wait(batch_of(&records));
+            assert_eq!(written.is_ok(), bytes <= largest, "{bytes} bytes, tiny: {tiny}: {written:?}");
+            wal.close(TIMEOUT).unwrap();
+            let (wal, _) = Wal::open_on(Arc::new(disk), config.clone()).unwrap();
+            let read: Vec<_> = wal.read(ONE, 1, usize::MAX).unwrap().into_iter().map(|record| record.data).collect();
+            let expected = if bytes <= largest { records } else { Vec::new() };
+            assert!(read == expected, "{bytes} bytes, tiny: {tiny}: {} records", read.len());
+        }
+    }
+}
+
 #[test]
 fn large_batches_and_many_metas_outgrow_a_segment() {
     let disk = MemoryDisk::new();

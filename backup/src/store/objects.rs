@@ -10,8 +10,8 @@ pub(super) use lock::ObjectLock;
 pub(super) use object_sink::ObjectSink;
 pub(super) use object_source::ObjectSource;
 
+use super::check_length;
 use super::place::Service;
-use super::{WHOLE_BYTES_MAX, too_long};
 use crate::error::BackupError;
 use crate::progress::Progress;
 use bytes::Bytes;
@@ -94,8 +94,10 @@ impl Objects {
     pub(super) async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
         let cannot = "the object cannot be read";
         match self.client.get(&self.path(name)).await {
-            Ok(found) if found.meta.size > WHOLE_BYTES_MAX => Err(too_long(name, found.meta.size)),
-            Ok(found) => Ok(Some(found.bytes().await.map_err(failed(self.named(name), cannot))?)),
+            Ok(found) => {
+                check_length(name, found.meta.size)?;
+                Ok(Some(found.bytes().await.map_err(failed(self.named(name), cannot))?))
+            }
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(failed(self.named(name), cannot)(error)),
         }

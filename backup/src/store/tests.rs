@@ -225,3 +225,14 @@ mod locks {
         assert_eq!(format!("{store:?}"), "Store(Objects(Objects(\"s3://b/monday\")))");
     }
 }
+
+#[test]
+fn file_at_the_bound_is_read_and_one_above_is_not_written() {
+    for bytes in [WHOLE_BYTES_MAX - 1, WHOLE_BYTES_MAX, WHOLE_BYTES_MAX + 1] {
+        let fits = bytes <= WHOLE_BYTES_MAX;
+        assert_eq!(check_length("manifest.json", bytes).is_ok(), fits, "{bytes} bytes are read");
+        assert_eq!(check_writable("manifest.json", bytes).is_ok(), fits, "{bytes} bytes are written");
+    }
+    let refused = check_writable("manifest.json", u64::MAX).unwrap_err().to_string();
+    assert!(refused.contains("back up fewer tables"), "{refused}");
+}

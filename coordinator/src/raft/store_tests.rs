@@ -2,20 +2,23 @@
 
 use super::checksums::Checksums;
 use super::codec;
+use super::log_space::{self, LogSpace, Refused};
 use super::machine::{Machine, Replicated};
 use super::snapshot::SnapshotDir;
 use super::spoken::Spoken;
 use super::store::{FACTS, LOG, LogStore, PURGED, VOTE};
 use super::types::{Entry, LogId, TypeConfig, Vote};
+use archon_coordinator_core::{Actor, Command as CoreCommand, CommandBatch};
+use archon_types::Millis;
 use archon_wal::disk::{MemoryDisk, RealDisk};
 use archon_wal::{Wal, WalBatch, WalConfig};
-use openraft::StorageError;
 use openraft::entry::RaftEntry as _;
 use openraft::storage::{IOFlushed, RaftLogReader as _, RaftLogStorage as _};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::TypeConfigExt as _;
+use openraft::{EntryPayload, StorageError};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -141,6 +144,65 @@ async fn reads_by_size_are_never_empty() {
     append(&mut store, blanks(1, 0..5)).await;
     let found = store.limited_get_log_entries(2, 4).await.unwrap();
     assert_eq!(found.iter().map(|entry| entry.log_id.index).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// A batch of commands that takes so many bytes: one command, or many that take a few bytes each.
+fn batch_of(bytes: usize, tiny: bool) -> CommandBatch {
+    let size = |batch: &CommandBatch| codec::size("log entry", batch).unwrap();
+    let hold = || CoreCommand::HoldProtocol { held: true };
+    let who = Actor::Newcomer("n".repeat(300));
+    let mut batch = CommandBatch {
+        request: None,
+        at: Millis::new(u64::MAX),
+        who,
+        proposer: 9,
+        term: u64::MAX,
+        commands: vec![hold()],
+    };
+    if tiny {
+        let one = codec::size("command", &hold()).unwrap();
+        let count = (bytes - size(&batch)) / one - 1;
+        batch.commands.extend(std::iter::repeat_with(hold).take(count));
+    }
+    let missing = bytes - size(&batch);
+    batch.who = Actor::Newcomer("n".repeat(300 + missing));
+    assert_eq!(size(&batch), bytes);
+    batch
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_at_the_bound_are_stored_and_read_and_above_refused() {
+    let config = WalConfig { segment_bytes: 64 * 1024, ..WalConfig::default() };
+    let disk = MemoryDisk::new();
+    let open_on = || LogStore::open(Arc::new(disk.clone()), config.clone(), || Ok(None)).unwrap();
+    let mut store = open_on();
+    let space = LogSpace::new(store.wal().clone(), PathBuf::from("log"));
+    let Err(Refused::TooLarge { max, .. }) = space.check_size(usize::MAX) else { panic!("no bound") };
+    let max = usize::try_from(max).unwrap();
+    let mut expected = Vec::new();
+    for tiny in [false, true] {
+        for bytes in [max - 1, max, max + 1] {
+            let batch = batch_of(bytes, tiny);
+            assert_eq!(tiny, batch.commands.len() > 100);
+            assert_eq!(space.check_size(bytes).is_ok(), bytes <= max, "{bytes} bytes");
+            if bytes > max {
+                continue;
+            }
+            let log_id = LogId { leader_id: u64::MAX.into(), index: expected.len() as u64 };
+            let entry = Entry { log_id, payload: EntryPayload::Normal(Arc::new(batch)) };
+            let mut written = WalBatch::new();
+            written.put(LOG, u64::MAX - 1, codec::encode("log entry", &entry).unwrap());
+            assert!(written.bytes() <= log_space::batch_bytes_max(store.wal()), "it is admitted as one batch");
+            append(&mut store, vec![entry.clone()]).await;
+            expected.push(entry);
+        }
+    }
+    close(store);
+    let encoded = |entries: &[Entry]| -> Vec<_> {
+        entries.iter().map(|entry| codec::encode("log entry", entry).unwrap()).collect()
+    };
+    let read = open_on().try_get_log_entries(..).await.unwrap();
+    assert!(encoded(&read) == encoded(&expected), "{} entries of {}", read.len(), expected.len());
 }
 
 /// A log as earlier versions left it behind: trimmed up to here, and the record of it older.
