@@ -31,7 +31,7 @@ const STRANGERS_MAX: usize = 16;
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is asked whether a recovery has begun without this coordinator.
 const GENERATION_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a coordinator of an earlier generation counts as working after it was heard.
+/// Time for which a coordinator of an earlier generation counts as working after it was heard.
 const WORKING_HEARD: Duration = Duration::from_secs(15);
 /// How long nobody leads this coordinator before it asks whether it is a member still.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
@@ -330,7 +330,7 @@ impl Asks {
         })
     }
 
-    /// Whether a majority of the voters, this coordinator counted, answered as members of its quorum.
+    /// Returns true if a majority of the voters answered as members of this quorum; this coordinator counts.
     fn is_majority(&self, answers: &Answers) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();

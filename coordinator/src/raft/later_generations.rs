@@ -33,7 +33,7 @@ pub(super) enum Verdict {
     Outlived(u64),
 }
 
-/// Whether this coordinator works with a majority of its quorum, and did so before a later generation answered. Old coordinators that
+/// Detects that this coordinator works with a majority of its quorum since before a later generation answered. Old coordinators that
 /// are started again after a recovery are a majority, too, but hear of the later generation first.
 #[derive(Debug, Default)]
 pub(super) struct LaterGenerations {

@@ -53,7 +53,7 @@ pub(super) fn of_this_generation(
 /// from then on (PROTOCOL rule 60). `working`: a coordinator that works, and its generation.
 ///
 /// # Errors
-/// `OtherHistory`: it names both generations and says which coordinators to stop.
+/// `OtherHistory`: it names both generations and which coordinators to stop.
 pub fn check_not_of_working(state: &ClusterState, register: &Register, working: (u64, u64)) -> Result<(), ErrorDetail> {
     let lived_here = register.last_incarnation.is_some_and(|last| generation_of(last.get()) >= state.generation);
     if state.recovery.is_none() || lived_here {
