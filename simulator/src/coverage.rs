@@ -29,6 +29,12 @@ coverage! {
     recoveries_behind,
     /// Recoveries that came to their end.
     recoveries_settled,
+    /// Nodes started on an older copy of their directory while the coordinators were recovered.
+    older_in_recovery,
+    /// Nodes that came back with the right one before that recovery ended.
+    right_in_recovery,
+    /// Times that requests for keys just split off were held up while the keys were to come back.
+    keys_returned,
     /// Times that the protocol rose.
     protocols_raised,
     /// Times that it did not, since a member of an older version had just registered.

@@ -419,6 +419,18 @@ pub(crate) enum Event {
     },
     /// An operator makes a table, by a name that is free.
     Make,
+    /// Requests for the keys that this partition just gave up are held up, and the keys are to come back.
+    ReturnKeys {
+        partition: PartitionId,
+    },
+    /// The keys are merged back.
+    MergeBack {
+        partition: PartitionId,
+    },
+    /// A directory is copied, to start its node on the copy while the coordinators are recovered.
+    CopyDisk,
+    /// The node that was started on an older copy of its directory is started on the right one.
+    RightDirectory,
     /// An operator orders a split.
     Split,
     /// An operator orders a merge.

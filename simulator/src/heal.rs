@@ -25,6 +25,7 @@ impl World {
             coordinator.paused_until = coordinator.paused_until.min(truth);
             coordinator.isolated = None;
         }
+        self.right_directory();
         self.heal_quorum();
         self.after(50, Event::Elect);
         self.upgrade_everybody();

@@ -1,7 +1,9 @@
 //! Merges: an operator orders them of tables by ranges at any time, between splits, and now and then thinks better of it; and what
 //! goes wrong around one on purpose (rules 44 to 51).
 
+use crate::coordinator::host_of;
 use crate::event::Event;
+use crate::network::{End, Lag};
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, check_cancel_merge, check_merge};
 use archon_types::{Partition, PartitionId};
@@ -10,6 +12,9 @@ use archon_types::{Partition, PartitionId};
 fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
     state.data_rows().filter(|row| state.is_range(row.id.table))
 }
+
+/// Orders to merge keys back that were just split off.
+const MERGES_BACK: u64 = 4;
 
 impl World {
     /// An operator orders a merge, and the next one after a while.
@@ -29,6 +34,39 @@ impl World {
         let Some(partition) = self.merges.pick(&rows) else { return };
         let Ok(plan) = check_merge(&self.quorum.coordinators[leader].state, partition, |_| None) else { return };
         self.trouble_merge(partition, plan.right);
+        self.say(plan.command);
+    }
+
+    /// A partition just gave keys up. For a moment requests of clients with old tables take long on their way to its leader, and the keys
+    /// are merged back meanwhile, so that a late duplicate comes after the merge (rule 50).
+    pub(crate) fn return_keys(&mut self, partition: PartitionId) {
+        if self.healing {
+            return;
+        }
+        let unit = self.plan.unit_ms();
+        let Some(row) = self.quorum.state.partitions.get(partition) else { return };
+        let leader = row.leader_placement().and_then(|copy| self.quorum.state.node(copy.node));
+        let Some(host) = leader.and_then(|row| host_of(&row.node.address)) else { return };
+        self.coverage.keys_returned += 1;
+        let clients: Vec<End> = (0..self.clients.len()).map(End::Client).collect();
+        let until = self.truth + self.merges.between(unit, unit * 3);
+        // A later write of the same client declares the duplicate as done: it has to come soon after the merge.
+        let millis = self.merges.between(unit * 3, unit * 12);
+        self.network.lag(Lag { from: clients, to: vec![End::Host(host)], until, millis });
+        // The first order may come too early; a later one is accepted.
+        for _ in 0..MERGES_BACK {
+            let delay = self.merges.between(1, unit * 4);
+            self.after(delay, Event::MergeBack { partition });
+        }
+    }
+
+    /// An operator has a partition get its right neighbour's keys.
+    pub(crate) fn merge_back(&mut self, partition: PartitionId) {
+        let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
+        if self.quorum.coordinators[leader].session.is_none() {
+            return;
+        }
+        let Ok(plan) = check_merge(&self.quorum.coordinators[leader].state, partition, |_| None) else { return };
         self.say(plan.command);
     }
 

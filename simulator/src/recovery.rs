@@ -2,6 +2,7 @@
 //! live on (rules 60 to 62).
 
 use crate::event::{Event, Proposal};
+use crate::host::disk::Disk;
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, Coordinator, begin_generation, check_settle};
@@ -17,11 +18,13 @@ pub(crate) struct Recoverer {
     /// For what only some seeds have, so that the others do not change.
     random: Random,
     begun: u32,
+    /// The right directory of a machine that runs on an older copy of it.
+    aside: Option<(usize, Box<Disk>)>,
 }
 
 impl Recoverer {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x4EC0_7E4D), begun: 0 }
+        Self { random: Random::new(seed ^ 0x4EC0_7E4D), begun: 0, aside: None }
     }
 }
 
@@ -47,9 +50,69 @@ impl World {
         self.coverage.recoveries_behind += u64::from(lost > 0);
         self.note(|| format!("generation {generation} begins without {lost} entries"));
         self.quorum.restart_with(state);
+        self.set_back_in_recovery();
         let delay = self.recoverer.random.between(1, unit * 10);
         self.after(delay, Event::Elect);
         self.after(delay, Event::RecoveryLook);
+    }
+
+    /// Copies the directory of a machine, and restarts it, so that the copy is of an earlier life.
+    pub(crate) fn copy_disk_now_and_then(&mut self) {
+        let unit = self.plan.unit_ms();
+        let delay = self.recoverer.random.between(unit, unit * 10);
+        if self.healing || self.recoverer.begun > 0 {
+            return;
+        }
+        self.after(delay, Event::CopyDisk);
+        let host = self.recoverer.random.index(self.hosts.len());
+        let machine = &self.hosts[host];
+        // A copy from before the first registration holds no life to compare.
+        if machine.process.is_none() || machine.snapshot.is_some() || machine.disk.incarnation.is_none() {
+            return;
+        }
+        self.copy_disk(host);
+        self.kill(host);
+        let down = self.recoverer.random.between(1, unit * 5);
+        self.after(down, Event::Restart { host });
+    }
+
+    /// A machine stops as the first recovery begins, and is started on an older copy of its directory. The coordinators can know that the
+    /// copy is older: they know a later life of it.
+    fn set_back_in_recovery(&mut self) {
+        if !self.plan.sets_back || self.recoverer.begun != 1 {
+            return;
+        }
+        let is_older = |host: &usize| {
+            let host = &self.hosts[*host];
+            let activated = self.quorum.state.node_by_storage(host.disk.storage).and_then(|row| row.activated);
+            let own = host.snapshot.as_ref().filter(|copy| copy.storage == host.disk.storage);
+            own.is_some_and(|copy| copy.incarnation.is_some() && copy.incarnation < activated)
+        };
+        let hosts: Vec<usize> = (0..self.hosts.len()).filter(is_older).collect();
+        let Some(host) = self.recoverer.random.pick(&hosts) else { return };
+        let Some(copy) = self.hosts[host].snapshot.take() else { return };
+        self.coverage.older_in_recovery += 1;
+        self.kill(host);
+        self.note(|| format!("host {host} is started on an older copy of its directory"));
+        self.checks.set_back(&copy);
+        let right = std::mem::replace(&mut self.hosts[host].disk, *copy);
+        self.recoverer.aside = Some((host, Box::new(right)));
+        let unit = self.plan.unit_ms();
+        let delay = self.recoverer.random.between(1, unit * 5);
+        self.after(delay, Event::Restart { host });
+        let delay = self.recoverer.random.between(unit * 5, unit * 60);
+        self.after(delay, Event::RightDirectory);
+    }
+
+    /// A machine that runs on an older copy of its directory is stopped, and started on the right one.
+    pub(crate) fn right_directory(&mut self) {
+        let Some((host, right)) = self.recoverer.aside.take() else { return };
+        self.coverage.right_in_recovery += u64::from(self.quorum.state.recovery.is_some());
+        self.kill(host);
+        self.note(|| format!("host {host} is started on its right directory"));
+        self.hosts[host].disk = *right;
+        let delay = self.recoverer.random.between(1, self.plan.unit_ms() * 5);
+        self.after(delay, Event::Restart { host });
     }
 
     /// The state as some survivor has it, and how many entries it lacks.
@@ -83,6 +146,10 @@ impl World {
             let node = coordinator.state.node_by_storage(storage).map(|row| row.node.id);
             node.and_then(|node| recovery.inventories.get(&node)).is_some_and(|inventory| inventory.is_complete())
         };
+        // The operator waits for the right directory, and accepts nothing that the older copy lacks.
+        if self.recoverer.aside.is_some() || recovery.inventories.values().any(|inventory| inventory.older) {
+            return;
+        }
         // A machine that registered after what is left of the log is known to its operator alone.
         if recovery.accepted || !self.hosts.iter().all(|host| heard(host.disk.storage)) {
             return;

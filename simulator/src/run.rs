@@ -40,6 +40,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.recovers {
             world.after(begin, Event::Recover);
         }
+        if world.plan.sets_back {
+            world.after(begin, Event::CopyDisk);
+        }
         if world.plan.restarts {
             world.after(begin, Event::Restarts);
         }

@@ -2,6 +2,7 @@
 
 use crate::random::Random;
 use archon_kv::DedupLimits;
+use archon_kv::engine::PageLimit;
 use archon_types::{LeaseTiming, Settings};
 use std::ops::Range;
 
@@ -85,6 +86,14 @@ pub struct Scenario {
     pub accepts_loss: bool,
     /// Whether the coordinators are recovered from less than a majority.
     pub recovers: bool,
+    /// A node is started on an older copy of its directory while they are recovered, and on the right one later.
+    pub sets_back: bool,
+    /// Requests for keys that were split off arrive late, and the keys are merged back meanwhile.
+    pub returns_keys: bool,
+    /// Keys of a table by ranges, and as many counters.
+    pub range_keys: u64,
+    /// Rows and bytes that one entry of a log takes when partitions are merged.
+    pub entry_limit: PageLimit,
     /// Whether members are replaced by other versions.
     pub upgrades: bool,
     /// Whether the members of the quorum change.
@@ -210,6 +219,27 @@ pub(crate) const PARTITIONS_ADDED_MAX: u32 = 3;
 /// From so many nodes on some relay, where any do.
 const RELAYS_FROM: u64 = 2;
 
+/// Keys of a table by ranges in most worlds.
+const RANGE_KEYS: u64 = 8;
+/// Keys where there are many small rows, so that copies and merges take pages and entries that are full.
+const TINY_KEYS: u64 = 40;
+
+/// Whether tables by ranges have many small rows.
+fn has_tiny_rows(seed: u64, theme: Theme) -> bool {
+    theme.is_about_ranges() && Random::new(seed ^ 0x0714_90ED).below(4) == 0
+}
+
+/// The limit of one entry of a log: one row in most worlds, and some where there are many, by rows or by bytes.
+fn entry_limit(seed: u64, tiny: bool) -> PageLimit {
+    let drawn = Random::new(seed ^ 0x0E47_21ED).below(3);
+    match (tiny, drawn) {
+        (false, _) => PageLimit { rows_max: 1, bytes_max: usize::MAX },
+        (true, 0) => PageLimit { rows_max: 3, bytes_max: usize::MAX },
+        (true, 1) => PageLimit { rows_max: 3, bytes_max: 48 },
+        (true, _) => PageLimit { rows_max: 100, bytes_max: 64 },
+    }
+}
+
 /// A limit that leaves room for every copy while a node is away, and one more; none where that limits nothing.
 fn placements_max(nodes: usize, partitions: u32, replication: u8) -> Option<u32> {
     let (nodes, replication) = (u32::try_from(nodes).ok()?, u32::from(replication));
@@ -270,6 +300,7 @@ impl Scenario {
             ..Settings::default()
         };
         let rough = random.below(3);
+        let tiny = has_tiny_rows(seed, theme);
         let mut plan = Self {
             seed,
             nodes,
@@ -286,6 +317,10 @@ impl Scenario {
             strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
             accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
             recovers: false,
+            sets_back: false,
+            returns_keys: theme == Theme::Merges && Random::new(seed ^ 0x4E70_12ED).below(3) == 0,
+            range_keys: if tiny { TINY_KEYS } else { RANGE_KEYS },
+            entry_limit: entry_limit(seed, tiny),
             upgrades: false,
             changes_quorum: false,
             restarts: restarts(seed),
@@ -321,6 +356,7 @@ impl Scenario {
         };
         // What a recovery may lose is for people to accept; that it loses nothing else can be seen only where nothing else is lost.
         plan.recovers = recovers(seed) && !splits && !plan.destroys;
+        plan.sets_back = plan.recovers && Random::new(seed ^ 0x05E7_BACC).below(3) == 0;
         plan.accepts_loss &= !plan.recovers;
         plan.drops &= !plan.recovers;
         // A version that does not speak the first protocol any more could not come back to a state from before.

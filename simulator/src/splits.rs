@@ -10,8 +10,6 @@ use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_s
 use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, RangeLimits};
 use bytes::Bytes;
 
-/// Values and counters of a table by ranges: as many of each.
-const KEYS: u64 = 8;
 /// Partitions of all tables by ranges at most.
 const PARTITIONS_MAX: usize = 6;
 
@@ -21,9 +19,9 @@ pub(crate) fn key(number: u64) -> Bytes {
     Bytes::from(format!("k{}{counter}", number / 2))
 }
 
-/// The keys of a table by ranges.
-pub(crate) fn keys() -> impl Iterator<Item = Bytes> {
-    (0..KEYS * 2).map(key)
+/// The keys of a table by ranges: so many values, and as many counters.
+pub(crate) fn keys(count: u64) -> impl Iterator<Item = Bytes> {
+    (0..count * 2).map(key)
 }
 
 /// The partitions of tables by ranges.
@@ -32,10 +30,10 @@ fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
 }
 
 /// A key to split at: one that is used, or one between.
-fn draw_point(random: &mut Random) -> Bytes {
+fn draw_point(random: &mut Random, keys: u64) -> Bytes {
     match random.below(4) {
-        0 => Bytes::from(format!("k{}5", random.below(KEYS))),
-        _ => key(random.between(1, KEYS * 2 - 1)),
+        0 => Bytes::from(format!("k{}5", random.below(keys))),
+        _ => key(random.between(1, keys * 2 - 1)),
     }
 }
 
@@ -60,7 +58,7 @@ impl World {
             None => self.range_table(),
             Some(_) if rows.len() >= PARTITIONS_MAX => return,
             Some(partition) => {
-                let at = draw_point(&mut self.splits);
+                let at = draw_point(&mut self.splits, self.plan.range_keys);
                 let Ok(plan) = check_split(&self.quorum.coordinators[leader].state, partition, &at) else { return };
                 self.trouble_split(partition);
                 plan.command
@@ -75,7 +73,7 @@ impl World {
         let mut names = (0..).map(|number: u64| format!("r{number}"));
         let name = names.find(|name| state.table_by_name(name).is_none()).unwrap_or_default();
         let split_at = match self.splits.below(3) {
-            0 => vec![draw_point(&mut self.splits)],
+            0 => vec![draw_point(&mut self.splits, self.plan.range_keys)],
             _ => Vec::new(),
         };
         let replication = self.plan.settings.replication;

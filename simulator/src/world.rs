@@ -104,6 +104,7 @@ impl World {
             doors: Doors::new(plan.seed),
             plan,
         };
+        world.checks.entry_limit = Some(world.plan.entry_limit);
         world.coverage.zoned = u64::from(world.plan.zones > 0);
         world.coverage.limited = u64::from(world.plan.placements_max.is_some());
         world.found_cluster();
@@ -253,6 +254,10 @@ impl World {
             Event::StartCoordinator { coordinator } => self.start_coordinator(coordinator),
             Event::DropAgain { table } => self.drop_again(table),
             Event::Make => self.make_again(),
+            Event::ReturnKeys { partition } => self.return_keys(partition),
+            Event::MergeBack { partition } => self.merge_back(partition),
+            Event::CopyDisk => self.copy_disk_now_and_then(),
+            Event::RightDirectory => self.right_directory(),
             Event::Split => self.order_split(),
             Event::Merge => self.order_merge(),
             Event::CancelMerge { partition } => self.cancel_merge(partition),

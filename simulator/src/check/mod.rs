@@ -15,8 +15,8 @@ mod merged;
 mod one_leader;
 mod quorum;
 
-use crate::host::yielding::ENTRY_ROWS_MAX;
 use archon_kv::Effect;
+use archon_kv::engine::PageLimit;
 use archon_kv::row::KIND_VALUE;
 use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, leader_holds_acknowledged};
@@ -173,6 +173,8 @@ pub(crate) struct Checks {
     pub(crate) doors: DoorChecks,
     /// Clients begin nothing any more.
     pub(crate) quiet: bool,
+    /// Rows and bytes that one entry of a log may write.
+    pub(crate) entry_limit: Option<PageLimit>,
 }
 
 impl Checks {
@@ -200,6 +202,7 @@ impl Checks {
         placement: PlacementId,
         entry: &Entry,
     ) -> Result<(), Violation> {
+        let limit = self.entry_limit.unwrap_or(PageLimit::PAGE);
         let known = self.of(partition).led_in(epoch);
         let before = known.ledger.last();
         known.ledger.commit(placement, entry)?;
@@ -207,16 +210,32 @@ impl Checks {
             return Ok(());
         }
         let effect = Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
-        let rows = effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)).count();
-        if rows > ENTRY_ROWS_MAX {
-            let detail =
-                format!("an entry of {partition} writes {rows} rows; no copy reads more than {ENTRY_ROWS_MAX}");
+        let rows = effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE));
+        let sizes: Vec<usize> =
+            rows.map(|row| row.key.len() + row.value.as_ref().map_or(0, |value| value.len())).collect();
+        let (rows, bytes) = (sizes.len(), sizes.iter().sum::<usize>());
+        if rows > 1 && (rows > limit.rows_max || bytes > limit.bytes_max) {
+            let detail = format!(
+                "an entry of {partition} writes {rows} rows of {bytes} bytes; no copy reads more than {} rows or {} bytes",
+                limit.rows_max, limit.bytes_max
+            );
             return Err(Violation::Prefix { detail });
         }
         let (own, name) = known.takes(entry.at.seq, effect)?;
         self.keeps_off_what_it_gave_up(partition, entry.at.seq, &own)?;
         self.writes_nothing_after_its_end(partition, entry)?;
         name.map_or(Ok(()), |(client, number)| self.done_once(partition, client, number))
+    }
+
+    /// V: a copy is given up as damaged; only lost storage may cause that.
+    pub(crate) fn given_up_as_damaged(&self, partition: PartitionId, placement: PlacementId) -> Result<(), Violation> {
+        match self.damage.reached(partition) {
+            true => Ok(()),
+            false => {
+                let detail = format!("{placement} of {partition} is given up as damaged, and its disk lost nothing");
+                Err(Violation::Deleted { detail })
+            }
+        }
     }
 
     pub(crate) fn acknowledge(&mut self, partition: PartitionId, epoch: Epoch, upto: Seq) {

@@ -1,6 +1,7 @@
 //! What a committed command did: counted, and noted where the checks have to know.
 
 use super::host_of;
+use crate::event::Event;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, CommandBatch, Edit, EventKind, LossOutcome, Response};
 use archon_types::{PartitionId, ReplicaState};
@@ -58,6 +59,7 @@ impl World {
                 }
             }
         }
+        let mut parted = Vec::new();
         for event in &after.events {
             match &event.what {
                 EventKind::QuorumChangeBegun { .. } => coverage.quorum_changes += 1,
@@ -71,7 +73,10 @@ impl World {
                 EventKind::CopyRetired { .. } => coverage.copies_retired += 1,
                 EventKind::SplitBegun { .. } => coverage.splits_begun += 1,
                 EventKind::SplitCut { .. } => coverage.splits_cut += 1,
-                EventKind::Parted { .. } => coverage.parted += 1,
+                EventKind::Parted { partition, .. } => {
+                    coverage.parted += 1;
+                    parted.push(*partition);
+                }
                 EventKind::SplitAbandoned { .. } => coverage.splits_abandoned += 1,
                 EventKind::MergeBegun { .. } => coverage.merges_begun += 1,
                 EventKind::Merged { .. } => coverage.merged += 1,
@@ -80,6 +85,9 @@ impl World {
                 EventKind::MigrationOver { .. } => coverage.migrations_undone += 1,
                 _ => {}
             }
+        }
+        if self.plan.returns_keys {
+            parted.into_iter().for_each(|partition| self.after(1, Event::ReturnKeys { partition }));
         }
         for (partition, outcome) in losses {
             self.loss_accepted(before, partition, outcome);

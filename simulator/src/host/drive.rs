@@ -79,6 +79,10 @@ impl World {
             Effect::Deleted(placement) => {
                 self.checks.deleted.insert(placement);
             }
+            Effect::Damaged(at) => {
+                let checked = self.checks.given_up_as_damaged(at.partition, at.placement);
+                self.judge(checked);
+            }
             Effect::Alarm(partition, detail) => {
                 // Only lost storage may make two copies disagree about what is committed.
                 if !self.checks.damage.reached(partition) {

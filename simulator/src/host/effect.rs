@@ -31,6 +31,8 @@ pub(super) enum Effect {
     /// These entries are committed.
     Committed(At, Vec<Entry>),
     Deleted(PlacementId),
+    /// A copy is taken for damaged, and given up.
+    Damaged(At),
     /// Two copies disagree about what is committed, or one cannot take in what it should.
     Alarm(PartitionId, String),
     /// A line of the trace.

@@ -5,7 +5,6 @@ use super::copying::Puller;
 use super::disk::{Batch, Disk, Write};
 use super::effect::Effect;
 use super::start::new_replica;
-use super::yielding::ENTRY_ROWS_MAX;
 use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
@@ -37,6 +36,8 @@ pub(super) struct Settings {
     pub(super) traced: bool,
     /// Its version reads every entry; the oldest one does not.
     pub(super) reads_all: bool,
+    /// Rows and bytes that one entry takes of a merge.
+    pub(super) entry_limit: PageLimit,
 }
 
 /// A process's way to its machine.
@@ -291,7 +292,7 @@ impl Shell for MachineShell {
     }
 
     fn page_limit(&self) -> PageLimit {
-        PageLimit { rows_max: ENTRY_ROWS_MAX, bytes_max: usize::MAX }
+        self.settings.entry_limit
     }
 
     fn logged_bytes(&self, entry: &Entry) -> u64 {
@@ -452,6 +453,7 @@ impl Shell for MachineShell {
             }
             Observed::Damaged(_) => {
                 self.damaged.insert(at.placement);
+                self.effects.push(Effect::Damaged(at));
             }
             Observed::Unreadable(_) => seen.unreadable += 1,
             Observed::Pulling(_) => seen.copies += 1,

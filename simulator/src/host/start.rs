@@ -147,6 +147,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool, reads_all: bo
         mutant,
         traced,
         reads_all,
+        entry_limit: plan.entry_limit,
     }
 }
 

@@ -5,11 +5,9 @@ use crate::world::World;
 use archon_host::{Life, YieldAsk};
 use archon_kv::engine::PageLimit;
 
-/// Rows of a page: few, so that a merge takes several pages, and more than one entry takes (`ENTRY_ROWS_MAX`), as in pages of a
-/// leader with other bounds.
-const PAGE_ROWS: usize = 2;
-/// Users' rows that one entry of a log writes at most: what a copy reads.
-pub(crate) const ENTRY_ROWS_MAX: usize = 1;
+/// Rows of a page for each row that one entry of a log takes: a merge takes several pages, and each more than one entry, as in pages
+/// of a leader with other bounds.
+const PAGE_ENTRIES: usize = 2;
 
 impl World {
     /// Asks who leads the partition, as far as anybody knows, for a page.
@@ -22,7 +20,8 @@ impl World {
     }
 
     pub(super) fn give_right(&mut self, host: usize, from: Life, ask: &YieldAsk) {
-        let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
+        let rows_max = self.plan.entry_limit.rows_max.saturating_mul(PAGE_ENTRIES);
+        let limit = PageLimit { rows_max, bytes_max: usize::MAX };
         let page = self.drive(host, |partitions| partitions.yielded(ask.right, ask.attempt, ask.after.as_ref(), limit));
         let Some(page) = page else { return };
         let answer = PeerMessage::YieldPage { to: from.incarnation, placement: ask.placement, ask: ask.ask, page };
