@@ -3,11 +3,9 @@
 //! to that, and sees to it that every mutant and every rule stands in it.
 #![cfg(feature = "mutants")]
 
-#[path = "../../integration-tests/tests/named/mod.rs"]
-mod named;
-
 use archon_simulator::{Mutant, run};
-use named::{is_run, source, tests_in};
+use archon_tidy::named::{is_run, tests_in};
+use archon_tidy::source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,10 +1,10 @@
 //! The package for Debian, built, installed below a directory, and run from there as its units and its guide say.
 
-use crate::root;
 use crate::truth::EXE;
 use archon_integration_tests::Notified;
 use archon_integration_tests::ports::free_addresses;
 use archon_skip::skipped;
+use archon_tidy::root;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! The package for Debian: `[package.metadata.deb]` of the command line's manifest.
 
-use crate::{names, root, source};
+use archon_tidy::{names, root, source};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

@@ -1,13 +1,9 @@
 //! One word for one thing: those that `docs/GLOSSARY.md` says are said no more are not. Decisions and the changelog keep the words of
 //! their day.
 
-use archon_integration_tests::files_below;
+use archon_tidy::{files_below, root};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace root").to_owned()
-}
+use std::path::Path;
 
 /// The words of the glossary's last table, `| was | is |`.
 fn banned(glossary: &str) -> Vec<String> {

@@ -1,9 +1,7 @@
 //! Documents that say what is there, and which test shows it, are held to that.
 
-mod named;
-
-use archon_integration_tests::files_below;
-use named::{is_run, root, source, tests_in};
+use archon_tidy::named::{is_run, tests_in};
+use archon_tidy::{files_below, root, source};
 use std::collections::BTreeMap;
 use std::fs;
 

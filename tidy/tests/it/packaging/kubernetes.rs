@@ -1,50 +1,11 @@
 //! Manifests of Kubernetes.
 
-use crate::containers::version;
-use crate::truth::{Member, Options, port, stop_deadline, text, texts, yaml};
-use crate::{names, root};
+use super::version;
+use archon_tidy::packaging::kubernetes::{BASE, KINDS, TLS, container, document, member, set, tls_patch, variables};
+use archon_tidy::packaging::{port, text, texts, yaml};
+use archon_tidy::{names, root};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-
-const BASE: &str = "packaging/kubernetes/base";
-const TLS: &str = "packaging/kubernetes/tls";
-const KINDS: [&str; 2] = ["coordinator", "node"];
-
-/// The one document of a kind.
-#[track_caller]
-fn document(path: &str, kind: &str) -> Value {
-    let mut found: Vec<Value> = yaml(path).into_iter().filter(|document| document["kind"] == kind).collect();
-    assert_eq!(found.len(), 1, "{path}: {kind}");
-    found.remove(0)
-}
-
-fn set(kind: &str) -> Value {
-    document(&format!("{BASE}/{kind}.yaml"), "StatefulSet")
-}
-
-/// The one container of a stateful set.
-#[track_caller]
-fn container(set: &Value) -> &Value {
-    let containers = set["spec"]["template"]["spec"]["containers"].as_array().expect("containers");
-    assert_eq!(containers.len(), 1);
-    &containers[0]
-}
-
-/// The variables of a container; what Kubernetes finds out stands as the path to it.
-fn variables(container: &Value) -> Vec<(String, String)> {
-    let variables = container["env"].as_array().expect("variables").iter();
-    let variables = variables.filter(|variable| variable["$patch"] != "delete").map(|variable| {
-        let value = variable.get("value").unwrap_or(&variable["valueFrom"]["fieldRef"]["fieldPath"]);
-        (text(&variable["name"]).to_owned(), text(value).to_owned())
-    });
-    variables.collect()
-}
-
-fn member(kind: &str) -> Member {
-    let set = set(kind);
-    let container = container(&set);
-    Member { place: format!("{BASE}/{kind}.yaml"), words: texts(&container["args"]), variables: variables(container) }
-}
 
 /// The names of a set's pods.
 fn pods(set: &Value) -> Vec<(u64, String)> {
@@ -55,16 +16,11 @@ fn pods(set: &Value) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn a_pod_was_started_with_what_the_program_does_not_know() {
+fn a_pod_has_the_settings_of_its_kind() {
     for kind in KINDS {
         let member = member(kind);
         assert_eq!(member.verb(), kind);
-        member.check();
-        let patch = document(&format!("{TLS}/{kind}.yaml"), "StatefulSet");
-        let options = Options::of(&[kind]);
-        for (variable, _) in variables(container(&patch)) {
-            options.check_variable(TLS, &variable);
-        }
+        member.check_settings();
     }
 }
 
@@ -78,7 +34,7 @@ fn an_argument_names_a_variable_that_the_pod_has() {
     };
     for kind in KINDS {
         let member = member(kind);
-        let patch = document(&format!("{TLS}/{kind}.yaml"), "StatefulSet");
+        let patch = tls_patch(kind);
         for variables in [&member.variables, &variables(container(&patch))] {
             let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
             for (index, (name, value)) in variables.iter().enumerate() {
@@ -89,17 +45,6 @@ fn an_argument_names_a_variable_that_the_pod_has() {
         for word in &member.words {
             check(&member.place, &names, word);
         }
-    }
-}
-
-#[test]
-fn a_pod_was_killed_in_the_midst_of_its_drain() {
-    for kind in KINDS {
-        let (pod, deadline) = (set(kind)["spec"]["template"]["spec"].clone(), stop_deadline(kind));
-        let grace = pod["terminationGracePeriodSeconds"].as_u64().expect("a grace period");
-        assert!(grace > deadline.as_secs(), "{kind}: killed after {grace} s, and a stop may take {deadline:?}");
-        let said = format!("{} s at most", deadline.as_secs_f64().ceil());
-        assert!(crate::source(&format!("{BASE}/{kind}.yaml")).contains(&said), "{kind}: not {said:?}");
     }
 }
 
@@ -218,7 +163,7 @@ fn pods_keep_their_data_and_may_do_nothing_else() {
 #[test]
 fn by_tls_each_pod_has_a_secret_and_nothing_goes_in_plaintext() {
     for kind in KINDS {
-        let (set, patch) = (set(kind), document(&format!("{TLS}/{kind}.yaml"), "StatefulSet"));
+        let (set, patch) = (set(kind), tls_patch(kind));
         assert_eq!(patch["metadata"]["name"], set["metadata"]["name"]);
         let (of_patch, of_base) = (container(&patch), container(&set));
         assert_eq!(of_patch["name"], of_base["name"], "a patch for another container adds one");

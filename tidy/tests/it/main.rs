@@ -1,0 +1,6 @@
+//! Static checks: they read files of the repository and run no part of the product.
+
+mod documents;
+mod packaging;
+mod rules;
+mod words;

@@ -1,0 +1,56 @@
+//! Units of systemd.
+
+use archon_tidy::packaging::units::Unit;
+use archon_tidy::source;
+use std::collections::BTreeSet;
+
+/// A restart does not help after wrong usage or a refused directory; it may after a failed disk or a kill.
+#[test]
+fn a_unit_restarts_a_member_unless_a_restart_cannot_help() {
+    for unit in Unit::all() {
+        assert_eq!(unit.value("Service", "Restart"), "on-failure");
+        let prevents = unit.codes("RestartPreventExitStatus");
+        assert_eq!(prevents, BTreeSet::from([2, 4]), "{}", unit.name);
+        // Each is explained on a line of its own.
+        for code in &prevents {
+            assert!(unit.text.contains(&format!("\n#   {code}  ")), "{}: why not after {code}?", unit.name);
+        }
+        // 128 and the number of the signal that came twice.
+        assert_eq!(unit.codes("SuccessExitStatus"), BTreeSet::from([130, 143]), "{}", unit.name);
+        assert_eq!(unit.value("Service", "KillSignal"), "SIGTERM");
+    }
+}
+
+#[test]
+fn a_unit_keeps_its_data_where_it_may_write() {
+    for unit in Unit::all() {
+        // A node that is broken into must not read the key of a coordinator, which is an administrator's.
+        let (user, other) = match unit.command()[0] {
+            "coordinator" => ("archon-coordinator", "/var/lib/archon"),
+            _ => ("archon", "/var/lib/archon-coordinator"),
+        };
+        let hidden = unit.value("Service", "InaccessiblePaths");
+        assert!(hidden.split_whitespace().any(|path| path == format!("-{other}")), "{}: {hidden}", unit.name);
+        for (key, value) in
+            [("StateDirectory", user), ("ProtectSystem", "strict"), ("UMask", "0077"), ("User", user), ("Group", user)]
+        {
+            assert_eq!(unit.value("Service", key), value, "{}", unit.name);
+        }
+        assert_eq!(unit.value("Service", "NoNewPrivileges"), "true");
+        assert_eq!(unit.value("Service", "Type"), "notify");
+        assert!(unit.value("Service", "LimitNOFILE").parse::<u64>().is_ok_and(|files| files > 65_536));
+        let command = unit.command();
+        let after = |flag: &str| command.iter().skip_while(|word| **word != flag).nth(1).copied();
+        let file = after("--config").and_then(|path| path.strip_prefix("/etc/archon/")).expect("a file of settings");
+        let example: toml::Table = source(&format!("docs/examples/{file}")).parse().expect("TOML");
+        let data = after("--data-dir").or(example["data_dir"].as_str()).expect("a data directory");
+        assert!(data.starts_with(&format!("/var/lib/{user}/")), "{}: {data}", unit.name);
+    }
+    let users = source("packaging/systemd/archon.sysusers");
+    let lines: Vec<_> = users.lines().filter(|line| !line.starts_with('#')).collect();
+    let made = |line: &str, user: &str| {
+        line.starts_with(&format!("u {user} ")) && line.ends_with(&format!(" /var/lib/{user}"))
+    };
+    let [node, coordinator] = lines[..] else { panic!("{users}") };
+    assert!(made(node, "archon") && made(coordinator, "archon-coordinator"), "{users}");
+}
