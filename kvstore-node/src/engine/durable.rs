@@ -19,10 +19,10 @@ pub(super) fn syncs() -> u64 {
 
 /// Whether sled goes through `sync_file_range` on this platform; elsewhere it calls `fsync` itself.
 pub(super) const fn is_needed() -> bool {
-    cfg!(all(target_os = "linux", not(feature = "sled-own-syncs")))
+    cfg!(target_os = "linux")
 }
 
-#[cfg(all(target_os = "linux", not(feature = "sled-own-syncs")))]
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod symbol {
     use super::{Ordering, SYNCS};

@@ -2,7 +2,6 @@
 
 use crate::report::{ARCHON, ARCHON_LIBRARY};
 use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, START_LIMIT, Seen, System, drive};
-use archon_bench::own_path;
 use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState, Transport};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
@@ -37,7 +36,10 @@ struct ArchonSystem {
 /// Starts the cluster, for so many keys.
 pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<dyn System>>> {
     let options = Options { partitions: PARTITIONS, replication: 2, ..Options::default() };
-    let exe = program.map_or_else(own_path, |program| Ok(program.to_owned()))?;
+    let exe = match program {
+        Some(program) => program.to_owned(),
+        None => std::env::current_exe()?.display().to_string(),
+    };
     let cluster = Rc::new(Cluster::start(&exe, &options));
     let endpoints = cluster.coordinator_addresses();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

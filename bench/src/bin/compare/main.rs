@@ -22,7 +22,6 @@ mod system;
 mod zookeeper;
 
 use anyhow::Context;
-use archon_bench::become_archon;
 use archon_load::{Distribution, Mix};
 use clap::{Parser, ValueEnum};
 use measure::Ladder;
@@ -118,6 +117,13 @@ struct Args {
     /// Print JSON instead of the tables.
     #[arg(long)]
     json: bool,
+}
+
+/// Becomes `archon` if the first argument is one of its verbs: the cluster's processes are this program in another role.
+fn become_archon() -> Option<ExitCode> {
+    let first = std::env::args().nth(1)?;
+    let verbs = ["coordinator", "node", "status", "table", "partition", "rebalance", "kv"];
+    verbs.contains(&first.as_str()).then(|| archon_cli::main_with(std::env::args_os()))
 }
 
 fn main() -> anyhow::Result<ExitCode> {
