@@ -4,8 +4,12 @@
 default:
     @just --list
 
+# Static checks: layers, words, documents, packaging. Builds nothing of the product; seconds.
+tidy:
+    cargo test -p archon-tidy --locked
+
 # What a change must pass, as far as this machine allows; reads only. CI runs .ci/run, which skips nothing.
-verify:
+verify: tidy
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -19,6 +23,10 @@ fix:
 # All that CI runs, with root, on a Linux that lets it mount, trace and make network namespaces.
 ci:
     .ci/run
+
+# Unseen seeds, regressions, soak, advisories: an hour. A failure is a finding for the next change.
+nightly:
+    .ci/nightly
 
 # One seed of the simulator again, with the end of its trace: just seed 89
 seed number lines="200":

@@ -36,7 +36,7 @@ pub fn names(folder: &str) -> Vec<String> {
     names
 }
 
-/// All files below a folder whose names end with one of `ends`, sorted. Skips `target` and names that begin with a dot.
+/// All files below a folder with one of these endings, sorted. Skips `target` and names that begin with a dot.
 ///
 /// # Panics
 /// If it cannot be read.

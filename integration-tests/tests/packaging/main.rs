@@ -1,5 +1,4 @@
-//! What `packaging/` says, held to what the program says of itself: flags, variables, exit codes, deadlines. `tidy` compares its files with
-//! each other.
+//! Compares the files of `packaging/` with the program: flags, variables, exit codes, deadlines. `tidy` compares the files with each other.
 
 mod installed;
 mod manifests;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Manifests of a cluster in plaintext.
 pub const BASE: &str = "packaging/kubernetes/base";
-/// What TLS adds to them.
+/// Patches of these manifests for TLS.
 pub const TLS: &str = "packaging/kubernetes/tls";
 /// Kinds of members, each a file and a stateful set.
 pub const KINDS: [&str; 2] = ["coordinator", "node"];
@@ -32,7 +32,7 @@ pub fn set(kind: &str) -> Value {
     document(&format!("{BASE}/{kind}.yaml"), "StatefulSet")
 }
 
-/// What TLS changes in the stateful set of a kind of members.
+/// The patch for TLS of the stateful set of a kind of members.
 ///
 /// # Panics
 /// If there is none.
