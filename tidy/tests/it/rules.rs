@@ -136,7 +136,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
             "backup/src/",
             "coordinator/src/raft/",
             "coordinator/tests/strangers.rs",
-            "integration-tests/tests/states_differ.rs",
+            "integration-tests/tests/quorum/states_differ.rs",
             "kvstore-node/src/engine/sled.rs",
             "kvstore-node/src/pages.rs",
             "kvstore-node/tests/loaders.rs",

@@ -139,7 +139,7 @@ fn the_page_is_what_the_definitions_say() {
     assert!(
         now == wanted,
         "docs/METRICS.md is not what the definitions say ({differs:?}); if that is meant, write it anew: {UPDATE}=1 cargo test \
-         -p archon-integration-tests --test monitoring page, and tell of it in CHANGELOG.md"
+         -p archon-integration-tests --test operate monitoring::the_page, and tell of it in CHANGELOG.md"
     );
 }
 

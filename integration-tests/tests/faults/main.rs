@@ -1,0 +1,17 @@
+//! The fault catalogue (`docs/FAULTS.md`) on clusters of real processes: processes, disks, networks, operators and overload.
+
+mod disk_damage;
+mod disk_faults;
+mod doors;
+mod faults_disks;
+mod faults_greedy;
+mod faults_moves;
+mod faults_network;
+mod faults_operator;
+mod faults_overload;
+mod faults_processes;
+mod faults_proxy;
+mod faults_quorum;
+mod faults_ranges;
+mod power_loss;
+mod replica_damage;

@@ -1,0 +1,7 @@
+//! Backups, export and import, and participants on clusters of real processes.
+
+mod backup;
+mod backup_since;
+mod kv_rows;
+mod many_participants;
+mod participants;

@@ -1,0 +1,18 @@
+//! The command line, the console, metrics, service managers and runbooks on clusters of real processes.
+
+mod administration;
+mod console;
+mod console_page;
+mod doctor;
+mod measuring;
+mod metrics;
+mod monitoring;
+mod operator;
+mod orders;
+mod runbooks;
+mod settings;
+mod slow_operations;
+mod systemd;
+mod top;
+mod traces;
+mod upgrade;
