@@ -1,9 +1,10 @@
-//! A participant of a table that is none of leases owns nothing, and says so in its log.
+//! A participant of a table that is none of leases owns nothing, and says so in its log. Alone in its program, since it
+//! installs the subscriber of the process.
 
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code)] // Other tests need more of it.
-#[path = "support/service.rs"]
+#[path = "it/service.rs"]
 mod service;
 
 use archon_client::{Admin, Participant};

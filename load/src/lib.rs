@@ -13,6 +13,8 @@ mod pacer;
 mod probers;
 mod process;
 mod run;
+#[cfg(test)]
+mod run_tests;
 mod store;
 mod tally;
 mod wait;

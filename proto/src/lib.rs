@@ -8,6 +8,8 @@ pub mod convert;
 pub mod guarded;
 pub mod health;
 pub mod listen;
+#[cfg(test)]
+mod rights_tests;
 pub mod trace;
 
 /// Generated from `proto/archon/v1/*.proto`; the comments there are the documentation.

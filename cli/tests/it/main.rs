@@ -1,0 +1,4 @@
+//! The program `archon` from outside, without a cluster.
+
+mod certificates;
+mod usage;

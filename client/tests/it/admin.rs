@@ -1,0 +1,445 @@
+//! Administration against coordinators that exist only in memory: who is asked, how often, and what failure says.
+
+use archon_client::{
+    Admin, Error, ErrorDetail, ErrorKind, Move, MoveCode, MoveKind, NodeGoal, NodeStatus, Plan, Subject, Version, Word,
+};
+use archon_proto::convert::error::status_of;
+use archon_proto::v1::{self, admin_server};
+use archon_types::{NodeId, TableId};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use crate::support::{CLUSTER, FakeCluster, runtime};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// How a coordinator behaves.
+#[derive(Clone)]
+enum Role {
+    Leads,
+    Refuses(ErrorDetail),
+    /// Answers nothing.
+    Silent,
+    /// Takes effect, but the answer is lost; leads from then on.
+    LosesAnswer,
+}
+
+struct State {
+    role: Mutex<Role>,
+    asked: AtomicUsize,
+    requests: Mutex<Vec<Vec<u8>>>,
+    /// Nodes that it knows, by their addresses.
+    nodes: Mutex<Vec<String>>,
+}
+
+impl State {
+    async fn begin(&self, request: &[u8]) -> Result<(), Status> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.requests.lock().unwrap().push(request.to_vec());
+        let role = self.role.lock().unwrap().clone();
+        match role {
+            Role::Leads => Ok(()),
+            Role::Refuses(detail) => Err(status_of(&detail)),
+            Role::Silent => std::future::pending().await,
+            Role::LosesAnswer => {
+                *self.role.lock().unwrap() = Role::Leads;
+                Err(Status::unavailable("connection reset"))
+            }
+        }
+    }
+}
+
+struct FakeCoordinator {
+    state: Arc<State>,
+    address: String,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl FakeCoordinator {
+    fn start(role: Role) -> Self {
+        let (asked, requests, nodes) = (AtomicUsize::new(0), Mutex::default(), Mutex::default());
+        let state = Arc::new(State { role: Mutex::new(role), asked, requests, nodes });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (runtime, service) = (runtime(), Service(Arc::clone(&state)));
+        runtime.spawn(async move {
+            let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
+            let server = Server::builder().add_service(admin_server::AdminServer::new(service));
+            let _ = server.serve_with_incoming(incoming).await;
+        });
+        Self { state, address, runtime: Some(runtime) }
+    }
+
+    fn asked(&self) -> usize {
+        self.state.asked.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, role: Role) {
+        *self.state.role.lock().unwrap() = role;
+    }
+}
+
+impl Drop for FakeCoordinator {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+struct Service(Arc<State>);
+
+fn plan() -> v1::Plan {
+    let step = v1::Move {
+        partition: Some(v1::PartitionId { table: 1, index: 4 }),
+        from: Some(v1::NodeName { id: 1, name: "athens".into() }),
+        to: Some(v1::NodeName { id: 4, name: "ephesus".into() }),
+        bytes: 100,
+        table_name: "default".into(),
+        kind: "copy".into(),
+        code: "balance".into(),
+        message: "athens has 3, ephesus 0".into(),
+    };
+    v1::Plan { table_version: 41, moves_version: 40, moves: vec![step], unmet: vec![] }
+}
+
+macro_rules! empty {
+    ($($method:ident($request:ident) -> $response:ident;)*) => {
+        #[tonic::async_trait]
+        impl admin_server::Admin for Service {
+            async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+                self.0.begin(b"").await?;
+                let coordinators = vec![v1::CoordinatorStatus {
+                    id: 1, address: "a:1".into(), role: "witness".into(), entries_behind: Some(0), lack: None, learner: false,
+                }];
+                let about = v1::subject::About::Group("regions".into());
+                let reasons = vec![v1::Reason {
+                    code: "region_away".into(), subject: Some(v1::Subject { about: Some(about) }),
+                    message: "a region is away".into(), ..Default::default()
+                }];
+                let cluster = Some(CLUSTER.into());
+                Ok(Response::new(v1::StatusResponse {
+                    cluster, leader: Some(1), term: 7, coordinators, reasons, ..Default::default()
+                }))
+            }
+
+            async fn list_nodes(
+                &self, _: Request<v1::ListNodesRequest>,
+            ) -> Result<Response<v1::ListNodesResponse>, Status> {
+                self.0.begin(b"").await?;
+                // As one that has learnt more states of nodes would say it.
+                let node = v1::Node { id: 1, name: "athens".into(), status: 9, goal: 3, ..Default::default() };
+                let mut nodes = vec![v1::NodeSummary { node: Some(node), ..Default::default() }];
+                nodes.extend(self.0.nodes.lock().unwrap().iter().map(|address| {
+                    let (name, address, status) = ("ephesus".into(), address.clone(), v1::NodeStatus::Alive.into());
+                    let node = v1::Node { id: 2, name, address, status, goal: 1, ..Default::default() };
+                    v1::NodeSummary { node: Some(node), ..Default::default() }
+                }));
+                Ok(Response::new(v1::ListNodesResponse { nodes, table_version: 1 }))
+            }
+
+            async fn plan_rebalance(
+                &self, _: Request<v1::PlanRebalanceRequest>,
+            ) -> Result<Response<v1::PlanRebalanceResponse>, Status> {
+                self.0.begin(b"").await?;
+                Ok(Response::new(v1::PlanRebalanceResponse { plan: Some(plan()) }))
+            }
+
+            async fn apply_plan(
+                &self, request: Request<v1::ApplyPlanRequest>,
+            ) -> Result<Response<v1::ApplyPlanResponse>, Status> {
+                let request = request.into_inner();
+                assert_eq!(request.plan, Some(plan()));
+                self.0.begin(&request.request_id).await?;
+                Ok(Response::new(v1::ApplyPlanResponse { moves: 1 }))
+            }
+
+            async fn force_leader(
+                &self, request: Request<v1::ForceLeaderRequest>,
+            ) -> Result<Response<v1::ForceLeaderResponse>, Status> {
+                let request = request.into_inner();
+                self.0.begin(&request.request_id).await?;
+                if !request.accept_data_loss {
+                    return Err(status_of(&ErrorDetail::new(ErrorKind::DataLoss, "what would be lost")));
+                }
+                Ok(Response::new(v1::ForceLeaderResponse { leader: request.node.map(|name| v1::NodeName { id: 1, name }), epoch: 7, partition: None }))
+            }
+
+            async fn lose_node(
+                &self, request: Request<v1::LoseNodeRequest>,
+            ) -> Result<Response<v1::LoseNodeResponse>, Status> {
+                self.0.begin(&request.get_ref().request_id).await?;
+                Ok(Response::new(v1::LoseNodeResponse { copies: 3, counting: 2, last_copies: 1 }))
+            }
+
+            type SnapshotQuorumStream = futures::stream::Empty<Result<v1::SnapshotQuorumPage, Status>>;
+
+            async fn snapshot_quorum(
+                &self,
+                request: Request<v1::SnapshotQuorumRequest>,
+            ) -> Result<Response<Self::SnapshotQuorumStream>, Status> {
+                self.0.begin(&request.get_ref().request_id).await?;
+                Ok(Response::new(futures::stream::empty()))
+            }
+
+            $(async fn $method(&self, _: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
+                self.0.begin(b"").await?;
+                Ok(Response::new(v1::$response::default()))
+            })*
+        }
+    };
+}
+
+empty! {
+    set_node(SetNodeRequest) -> SetNodeResponse;
+    alter_node(AlterNodeRequest) -> AlterNodeResponse;
+    split_partition(SplitPartitionRequest) -> SplitPartitionResponse;
+    merge_partition(MergePartitionRequest) -> MergePartitionResponse;
+    alter_table(AlterTableRequest) -> AlterTableResponse;
+    order(OrderRequest) -> OrderResponse;
+    check(CheckRequest) -> CheckResponse;
+    check_node(CheckNodeRequest) -> CheckNodeResponse;
+    check_table(CheckTableRequest) -> CheckTableResponse;
+    drop_table(DropTableRequest) -> DropTableResponse;
+    remove_node(RemoveNodeRequest) -> RemoveNodeResponse;
+    describe_partition(DescribePartitionRequest) -> DescribePartitionResponse;
+    list_tables(ListTablesRequest) -> ListTablesResponse;
+    create_table(CreateTableRequest) -> CreateTableResponse;
+    rebalance_status(RebalanceStatusRequest) -> RebalanceStatusResponse;
+    cancel_rebalance(CancelRebalanceRequest) -> CancelRebalanceResponse;
+    list_settings(ListSettingsRequest) -> ListSettingsResponse;
+    configure(ConfigureRequest) -> ConfigureResponse;
+    list_access(ListAccessRequest) -> ListAccessResponse;
+    set_access(SetAccessRequest) -> SetAccessResponse;
+    explain(ExplainRequest) -> ExplainResponse;
+    quorum(QuorumRequest) -> QuorumResponse;
+    change_quorum(ChangeQuorumRequest) -> ChangeQuorumResponse;
+    join_quorum(JoinQuorumRequest) -> JoinQuorumResponse;
+    transfer_lead(TransferLeadRequest) -> TransferLeadResponse;
+    withdraw(WithdrawRequest) -> WithdrawResponse;
+    show_upgrade(ShowUpgradeRequest) -> ShowUpgradeResponse;
+    change_upgrade(ChangeUpgradeRequest) -> ChangeUpgradeResponse;
+    events(EventsRequest) -> EventsResponse;
+}
+
+fn refuses(kind: ErrorKind, leader: Option<&str>) -> Role {
+    Role::Refuses(ErrorDetail::new(kind, "why").with_leader(leader.map(str::to_owned)))
+}
+
+fn admin(addresses: &[&str], timeout_ms: u64) -> Admin {
+    Admin::new(addresses.iter().copied(), Duration::from_millis(timeout_ms)).unwrap()
+}
+
+#[tokio::test]
+async fn a_hint_leads_to_the_leader_who_is_then_asked_first() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let follower = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&leader.address)));
+    // Only the follower is known to the caller.
+    let admin = admin(&[&follower.address], 5_000);
+    let status = admin.status().await.unwrap();
+    assert_eq!((status.leader_id, status.term, status.cluster_id), (Some(1), 7, CLUSTER.to_string()));
+    admin.status().await.unwrap();
+    assert_eq!((follower.asked(), leader.asked()), (1, 2));
+}
+
+#[tokio::test]
+async fn what_a_newer_coordinator_says_is_shown_as_it_said_it() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let admin = admin(&[&leader.address], 5_000);
+    let status = admin.status().await.unwrap();
+    assert_eq!(status.coordinators[0].role, Word::Unknown("witness".to_owned()));
+    assert_eq!((status.reasons[0].code.as_str(), &status.reasons[0].subject), ("region_away", &Subject::Unknown));
+    let json = serde_json::to_value(&status.reasons[0]).unwrap();
+    assert_eq!((&json["code"], &json["subject"]["kind"]), (&"region_away".into(), &"unknown".into()));
+    let node = &admin.list_nodes().await.unwrap()[0];
+    assert_eq!((node.status.to_string(), node.status.known()), ("unknown_9".to_owned(), None));
+    assert!(node.goal == NodeGoal::Drain && node.status != NodeStatus::Alive);
+}
+
+#[tokio::test]
+async fn dead_and_silent_coordinators_are_passed_over() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let silent = FakeCoordinator::start(Role::Silent);
+    let began = Instant::now();
+    // Port 1 of loopback: nobody listens there.
+    let admin = admin(&["127.0.0.1:1", &silent.address, &leader.address], 5_000);
+    admin.status().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn unanswered_call_is_reported_while_it_goes_on() {
+    let (report, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let admin = admin(&["127.0.0.1:1"], 60_000).on_unanswered(move |detail, left| {
+        let _ = report.send((detail.clone(), left));
+    });
+    let call = tokio::spawn(async move { admin.status().await });
+    let (detail, left) = reports.recv().await.expect("a report");
+    assert_eq!(detail.kind, ErrorKind::Unreachable);
+    assert!(detail.message.starts_with("127.0.0.1:1: "), "{detail}");
+    assert!(left > Duration::from_secs(10) && !call.is_finished());
+    call.abort();
+    assert!(reports.try_recv().is_err(), "once");
+}
+
+#[tokio::test]
+async fn a_failover_is_waited_for_inside_the_time_out() {
+    let one = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, None));
+    let two = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&one.address)));
+    let admin = admin(&[&one.address, &two.address], 10_000);
+    let waiting = tokio::spawn({
+        let admin = admin.clone();
+        async move { admin.status().await }
+    });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while two.asked() < 3 {
+        assert!(Instant::now() < deadline, "the second coordinator was asked {} times", two.asked());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    two.set(Role::Leads);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_quorum_and_nobody_there_are_told_apart_within_the_time_out() {
+    let began = Instant::now();
+    let error = admin(&["127.0.0.1:1"], 400).status().await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Unreachable, false), "{error}");
+    let lonely = FakeCoordinator::start(refuses(ErrorKind::NoQuorum, None));
+    let error = admin(&["127.0.0.1:1", &lonely.address], 400).status().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    let silent = FakeCoordinator::start(Role::Silent);
+    let error = admin(&[&silent.address], 400).cancel().await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::DeadlineExceeded, true), "{error}");
+    assert!(began.elapsed() < Duration::from_millis(2_000), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_the_leader_said_was_hidden_by_those_who_do_not_lead() {
+    let leader = FakeCoordinator::start(refuses(ErrorKind::Unavailable, None));
+    let follower = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&leader.address)));
+    for addresses in [[&leader.address, &follower.address], [&follower.address, &leader.address]] {
+        let error = admin(&addresses.map(String::as_str), 400).plan().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_must_change_is_answered_at_once() {
+    let kinds = [ErrorKind::NotEnoughNodes, ErrorKind::StalePlan, ErrorKind::AssignmentInProgress, ErrorKind::NotFound];
+    for kind in kinds {
+        let detail = ErrorDetail::new(kind, "why").with_have_need(41, 37);
+        let leader = FakeCoordinator::start(Role::Refuses(detail.clone()));
+        let error = admin(&[&leader.address], 5_000).plan().await.unwrap_err();
+        assert_eq!((error.detail(), leader.asked()), (detail, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let admin = admin(&[&leader.address], 5_000);
+    let plan = admin.plan().await.unwrap();
+    let step = Move {
+        kind: MoveKind::Copy.into(),
+        table_id: TableId::new(1),
+        table: "default".into(),
+        partition: 4,
+        from_id: NodeId::new(1),
+        from: "athens".into(),
+        to_id: NodeId::new(4),
+        to: "ephesus".into(),
+        bytes_total: 100,
+        code: MoveCode::Balance.into(),
+        message: "athens has 3, ephesus 0".into(),
+    };
+    let (table_version, moves_version) = (Version::new(41), Version::new(40));
+    assert_eq!(plan, Plan { table_version, moves_version, moves: vec![step], unmet: vec![] });
+    // By way of a file, as the command line does it.
+    let text = serde_json::to_string(&plan).unwrap();
+    let plan: Plan = serde_json::from_str(&text).unwrap();
+    leader.set(Role::LosesAnswer);
+    assert_eq!(admin.apply(&plan).await.unwrap(), 1);
+    let requests = leader.state.requests.lock().unwrap().clone();
+    let (last, before) = (&requests[requests.len() - 1], &requests[requests.len() - 2]);
+    assert!(last.len() == 16 && last == before, "{requests:?}");
+    // A damaged plan is refused before anything is sent.
+    let mut damaged = plan.clone();
+    damaged.moves[0].to_id = damaged.moves[0].from_id;
+    let asked = leader.asked();
+    // And one that says more than this program knows.
+    let mut newer = plan;
+    newer.moves[0].kind = Word::read("witness");
+    assert!(matches!(admin.apply(&newer).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.apply(&damaged).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.create_table("a b", 1, 1).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.create_table("a", 0, 1).await, Err(Error::InvalidArgument { .. })));
+    assert_eq!(leader.asked(), asked);
+}
+
+#[tokio::test]
+async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let admin = admin(&[&leader.address], 5_000);
+    let refused = admin.force_leader("default", 3, None, false).await.unwrap_err();
+    assert_eq!((refused.kind(), leader.asked()), (ErrorKind::DataLoss, 1));
+    leader.set(Role::LosesAnswer);
+    let forced = admin.force_leader("default", 3, Some("athens"), true).await.unwrap();
+    assert_eq!((forced.leader.as_deref(), forced.epoch), (Some("athens"), 7));
+    leader.set(Role::LosesAnswer);
+    let lost = admin.lose_node("athens", true).await.unwrap();
+    assert_eq!((lost.copies_lost, lost.counting_copies_lost, lost.last_copies_lost), (3, 2, 1));
+    let requests = leader.state.requests.lock().unwrap().clone();
+    let [first, forced, again, lost, lost_again] = &requests[..] else { panic!("{requests:?}") };
+    assert!(forced == again && lost == lost_again && first != forced && forced != lost, "{requests:?}");
+    // What nobody would take is refused at home.
+    let asked = leader.asked();
+    assert!(matches!(admin.force_leader("default", 0, Some("a b"), true).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.describe_partition("a b", 0).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.remove_node("").await, Err(Error::InvalidArgument { .. })));
+    assert_eq!(leader.asked(), asked);
+    // An answer without what it should hold is an error, not a guess.
+    assert_eq!(admin.check_node("athens").await.unwrap_err().kind(), ErrorKind::Internal);
+    assert_eq!(admin.describe_partition("default", 0).await.unwrap_err().kind(), ErrorKind::Internal);
+}
+
+#[tokio::test]
+async fn whoever_watched_while_all_coordinators_were_replaced_knew_only_the_first_ones() {
+    let (first, next) = (FakeCoordinator::start(Role::Leads), FakeCoordinator::start(Role::Leads));
+    let cluster = FakeCluster::start(1, 1).await;
+    *cluster.nodes[0].state.coordinators.lock().unwrap() = vec![next.address.clone()];
+    first.state.nodes.lock().unwrap().push(cluster.nodes[0].address.clone());
+    let admin = admin(&[&first.address], 5_000);
+    admin.list_nodes().await.unwrap();
+    drop(first);
+    admin.status().await.unwrap();
+    assert_eq!(next.asked(), 1);
+}
+
+#[tokio::test]
+async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let cluster = FakeCluster::start(3, 9).await;
+    *cluster.nodes[0].state.coordinators.lock().unwrap() = vec![leader.address.clone()];
+    let admin = admin(&[&cluster.nodes[0].address], 5_000);
+    admin.status().await.unwrap();
+    assert_eq!(leader.asked(), 1);
+    let admin = Admin::new([cluster.nodes[0].address.as_str()], Duration::from_secs(5)).unwrap();
+    let partitions = admin.table("default").await.unwrap();
+    assert_eq!(partitions.len(), 9);
+    assert_eq!((partitions[4].id, partitions[4].leader.as_deref()), (4, Some("node-2")));
+    let json = serde_json::to_value(&partitions[4]).unwrap();
+    let copies = serde_json::json!([{"placement_id": 5, "node_id": 2, "node": "node-2", "node_status": "alive", "state": "live"}]);
+    assert_eq!(
+        json,
+        serde_json::json!({"table_id": 1, "table": "default", "partition": 4, "epoch": 5, "version": 5, "range": null, "splits_into": null, "merges_with": null,
+                           "status": "online", "leader_id": 2, "leader": "node-2", "copies": copies})
+    );
+    let located = admin.locate("default", "123456789").await.unwrap();
+    assert_eq!(located.slot, Some(0x31C3));
+    assert_eq!(located.partition.id, 0x31C3 * 9 / 16_384);
+    assert_eq!(admin.table("nowhere").await.unwrap_err().kind(), ErrorKind::NotFound);
+}

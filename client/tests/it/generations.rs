@@ -1,0 +1,69 @@
+//! Coordinators that were begun anew twice from one directory: tables of two generations that have one number.
+
+use archon_client::Client;
+use archon_types::{GenerationKey, NUMBERS_PER_GENERATION, Version};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use crate::support::{Behaviour, FakeCluster, wait_for};
+use uuid::Uuid;
+
+const GIVEN_UP: u64 = NUMBERS_PER_GENERATION + 900;
+const CONTINUED: u64 = NUMBERS_PER_GENERATION + 5;
+
+fn key(number: u128) -> GenerationKey {
+    GenerationKey::new(Uuid::from_u128(number))
+}
+
+/// Node 1 leads everything in the second generation that is given up later; node 2 is said to be a coordinator.
+async fn start() -> (FakeCluster, Client) {
+    let cluster = FakeCluster::start(2, 1).await;
+    cluster.set_table(GIVEN_UP, |_| Some(1));
+    for node in &cluster.nodes {
+        *node.state.generation_key.lock().unwrap() = key(1);
+        *node.state.coordinators.lock().unwrap() = vec![cluster.nodes[1].address.clone()];
+    }
+    let client = Client::builder(cluster.addresses()).timeout(Duration::from_secs(20)).build().await.unwrap();
+    client.put("k", "1").await.unwrap();
+    assert_eq!(client.table_version(), Version::new(GIVEN_UP));
+    (cluster, client)
+}
+
+/// Has a node live in another second generation, in which node 2 leads.
+fn live_in_another(cluster: &FakeCluster, node: usize, version: u64) {
+    let state = &cluster.nodes[node].state;
+    *state.generation_key.lock().unwrap() = key(2);
+    state.table.send_replace(cluster.table(version, |_| Some(2)));
+}
+
+/// Has the client look for a version that nobody has, so that it asks everybody, and `node` among them.
+async fn asked_for_news(cluster: &FakeCluster, client: &Client, node: usize) {
+    let fetches = || cluster.nodes[node].state.fetches.load(Ordering::SeqCst);
+    let before = fetches();
+    cluster.nodes.iter().for_each(|node| node.state.hint.store(GIVEN_UP + 100, Ordering::SeqCst));
+    client.put("k", "3").await.unwrap();
+    wait_for("a fetch", fetches, |fetches| *fetches > before).await;
+    client.put("k", "4").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_of_a_generation_that_was_given_up_knew_no_table_of_the_one_that_goes_on() {
+    let (cluster, client) = start().await;
+    live_in_another(&cluster, 1, CONTINUED);
+    cluster.nodes[0].state.set(Behaviour::Redirect(None));
+    client.put("k", "2").await.unwrap();
+    assert_eq!(client.table_version(), Version::new(CONTINUED));
+    // The node that lives in the other one goes on telling of it.
+    asked_for_news(&cluster, &client, 0).await;
+    assert_eq!(client.table_version(), Version::new(CONTINUED));
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_node_alone_does_not_say_which_generation_goes_on() {
+    let (cluster, client) = start().await;
+    live_in_another(&cluster, 0, GIVEN_UP + 50);
+    asked_for_news(&cluster, &client, 0).await;
+    assert_eq!(client.table_version(), Version::new(GIVEN_UP));
+    assert_eq!(cluster.nodes[1].state.ops.load(Ordering::SeqCst), 0, "who leads in the other one was not asked");
+    client.close().await;
+}

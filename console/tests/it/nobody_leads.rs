@@ -1,0 +1,37 @@
+//! A console of a cluster in which nobody leads.
+
+use archon_client::Transport;
+use archon_console::{Console, ConsoleConfig};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn whoever_only_looked_waited_ten_seconds_to_hear_that_nobody_leads() {
+    // Port 1 of loopback: nobody listens there.
+    let config = ConsoleConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        coordinators: vec!["127.0.0.1:1".to_owned()],
+        transport: Transport::default(),
+        refusals: Arc::default(),
+    };
+    let console = Console::open(config).unwrap();
+    let began = Instant::now();
+    let asked: Vec<TcpStream> = ["status", "nodes", "tables", "events", "settings", "rebalance"]
+        .into_iter()
+        .map(|what| {
+            let mut connection = TcpStream::connect(console.address()).unwrap();
+            let request =
+                format!("GET /api/v1/{what} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", console.address());
+            connection.write_all(request.as_bytes()).unwrap();
+            connection
+        })
+        .collect();
+    for mut connection in asked {
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""kind":"unreachable""#), "{answer}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+}

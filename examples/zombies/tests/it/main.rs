@@ -1,0 +1,4 @@
+//! The model and its program from outside.
+
+mod figures;
+mod usage;

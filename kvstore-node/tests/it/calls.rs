@@ -1,0 +1,223 @@
+//! The plain calls of `Kv`, as a client of another language makes them, against a real node.
+
+use archon_kv::DedupLimits;
+use archon_proto::convert::error::{METADATA_KEY, detail_of};
+use archon_proto::v1;
+use archon_types::{ErrorDetail, ErrorKind, ReplicaState, limits};
+use bytes::Bytes;
+use prost::Message as _;
+use crate::support::{Fake, Kv, row};
+use uuid::Uuid;
+
+async fn cas(kv: &mut Kv, key: &str, expected: u64, value: &str) -> Result<u64, ErrorDetail> {
+    let request = v1::CompareAndSetRequest {
+        cluster: Some(kv.cluster.into()),
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        expected,
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        ..Default::default()
+    };
+    let answer = kv.client.compare_and_set(request).await.map_err(|status| detail_of(&status))?;
+    Ok(answer.into_inner().revision)
+}
+
+async fn increment(kv: &mut Kv, key: &str, by: i64, id: Option<v1::OpId>) -> Result<i64, ErrorDetail> {
+    let key = Bytes::copy_from_slice(key.as_bytes());
+    let request = v1::IncrementRequest { cluster: Some(kv.cluster.into()), key, by, id, ..Default::default() };
+    Ok(kv.client.increment(request).await.map_err(|status| detail_of(&status))?.into_inner().value)
+}
+
+async fn scan(kv: &mut Kv, request: v1::ScanRequest) -> Result<v1::AnswerPage, ErrorDetail> {
+    let request = v1::ScanRequest { cluster: Some(kv.cluster.into()), ..request };
+    Ok(kv.client.scan(request).await.map_err(|status| detail_of(&status))?.into_inner().page.unwrap())
+}
+
+async fn batch(kv: &mut Kv, ops: Vec<v1::op::Op>) -> Result<Vec<v1::Reply>, ErrorDetail> {
+    let ops = (0..).zip(ops).map(|(tag, op)| v1::Op { tag, op: Some(op), ..Default::default() }).collect();
+    let request = v1::BatchRequest { cluster: Some(kv.cluster.into()), ops, ..Default::default() };
+    Ok(kv.client.batch(request).await.map_err(|status| detail_of(&status))?.into_inner().replies)
+}
+
+fn error(reply: &v1::Reply) -> Option<ErrorKind> {
+    match &reply.answer {
+        Some(v1::reply::Answer::Error(error)) => ErrorKind::from_code(error.kind),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_can_be_called_plainly() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("warm", "up").await;
+
+    let first = cas(&mut kv, "k", 0, "v1").await.unwrap();
+    let second = cas(&mut kv, "k", first, "v2").await.unwrap();
+    let refused = cas(&mut kv, "k", first, "v3").await.unwrap_err();
+    assert_eq!((refused.kind, refused.have), (ErrorKind::ConditionFailed, Some(second)));
+    assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v2"));
+
+    assert_eq!(increment(&mut kv, "n", 5, None).await, Ok(5));
+    let id = v1::OpId {
+        client: Uuid::from_u128(7).into_bytes().to_vec().into(),
+        number: 1,
+        done_below: 0,
+        stamp_ms: Some(0),
+    };
+    assert_eq!(increment(&mut kv, "n", -7, Some(id.clone())).await, Ok(-2));
+    assert_eq!(increment(&mut kv, "n", -7, Some(id)).await, Ok(-2), "a retry takes effect once");
+    assert_eq!(increment(&mut kv, "k", 1, None).await.unwrap_err().kind, ErrorKind::WrongValueType);
+
+    let all = v1::ScanRequest { limit: 2, ..Default::default() };
+    let page = scan(&mut kv, all.clone()).await.unwrap();
+    let keys = |page: &v1::AnswerPage| page.entries.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>();
+    assert_eq!((keys(&page), page.more), (vec!["k".into(), "n".into()], true));
+    let rest = v1::ScanRequest { after: "n".into(), partition: Some(0), ..all.clone() };
+    assert_eq!(keys(&scan(&mut kv, rest).await.unwrap()), [Bytes::from("warm")]);
+    let wrong = |request| async { scan(&mut kv.clone(), request).await.unwrap_err() };
+    assert_eq!(wrong(v1::ScanRequest { limit: 0, ..all.clone() }).await.kind, ErrorKind::InvalidArgument);
+    let nowhere = wrong(v1::ScanRequest { partition: Some(1), ..all }).await;
+    assert!(nowhere.message.contains("no partition 1"), "{nowhere}");
+
+    let key = Bytes::from_static(b"b");
+    let ops = vec![
+        v1::op::Op::Put(v1::OpPut { key: key.clone(), value: "x".into() }),
+        v1::op::Op::Get(v1::OpGet { key: "k".into() }),
+        v1::op::Op::Get(v1::OpGet { key: Bytes::new() }),
+        v1::op::Op::Scan(v1::OpScan { keys: None, descending: false, limit: 1 }),
+        v1::op::Op::CompareAndSet(v1::OpCompareAndSet { key: "k".into(), expected: first, value: "no".into() }),
+        v1::op::Op::Delete(v1::OpDelete { key: "warm".into() }),
+    ];
+    let replies = batch(&mut kv, ops).await.unwrap();
+    assert_eq!(replies.iter().map(|reply| reply.tag).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert!(matches!(replies[0].answer, Some(v1::reply::Answer::Written(_))) && replies[0].log_time_ms > 0);
+    assert!(matches!(&replies[1].answer, Some(v1::reply::Answer::Value(found)) if found.value == "v2"));
+    assert_eq!([error(&replies[2]), error(&replies[3])], [Some(ErrorKind::InvalidArgument); 2]);
+    assert!(matches!(&replies[4].answer, Some(v1::reply::Answer::ConditionFailed(now)) if now.revision == second));
+    assert!(matches!(&replies[5].answer, Some(v1::reply::Answer::Deleted(deleted)) if deleted.existed));
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_calls_are_bounded_both_ways() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
+    let mut kv = fake.kv("athens").await;
+    let large = "x".repeat(limits::VALUE_BYTES_MAX);
+    for number in 0..3 {
+        kv.put_when_served(&format!("large-{number}"), &large).await;
+    }
+    let beyond = format!("{large}x");
+    assert_eq!(cas(&mut kv, "k", 0, &beyond).await.unwrap_err().kind, ErrorKind::InvalidArgument);
+    let get = |key: String| v1::op::Op::Get(v1::OpGet { key: key.into() });
+    let many = vec![get("k".into()); limits::BATCH_OPS_MAX + 1];
+    let refused = batch(&mut kv, many).await.unwrap_err();
+    assert!(refused.kind == ErrorKind::InvalidArgument && refused.message.contains("BatchRequest.ops"), "{refused}");
+    // Three values of 1 MiB do not fit into one answer that every gRPC client takes.
+    let replies = batch(&mut kv, (0..3).map(|number| get(format!("large-{number}"))).collect()).await.unwrap();
+    assert_eq!(error(&replies[0]), None);
+    assert!(replies.iter().any(|reply| error(reply) == Some(ErrorKind::Overloaded)));
+    // What was left out is there for those who ask again.
+    let again = batch(&mut kv, vec![get("large-2".into())]).await.unwrap();
+    assert_eq!(error(&again[0]), None);
+    node.stop().await.unwrap();
+}
+
+fn op_name(client: u128, number: u64, stamp_ms: Option<u64>) -> v1::OpId {
+    let client = Uuid::from_u128(client).into_bytes().to_vec().into();
+    v1::OpId { client, number, done_below: number, stamp_ms }
+}
+
+/// Adds 1 to the key `n`.
+async fn increment_named(kv: &mut Kv, id: v1::OpId) -> Result<i64, v1::ErrorDetail> {
+    let cluster = Some(kv.cluster.into());
+    let request = v1::IncrementRequest { cluster, key: "n".into(), by: 1, id: Some(id), ..Default::default() };
+    let answer = kv.client.increment(request).await.map_err(|status| {
+        let detail = status.metadata().get_bin(METADATA_KEY).unwrap().to_bytes().unwrap();
+        v1::ErrorDetail::decode(detail).unwrap()
+    })?;
+    Ok(answer.into_inner().value)
+}
+
+/// Has the partition forget its first client: one more writes than it remembers.
+async fn forget_a_client(kv: &mut Kv) {
+    let clients = u128::try_from(DedupLimits::DEFAULT.clients_max).unwrap() + 1;
+    let names: Vec<u128> = (1_000..1_000 + clients).collect();
+    for names in names.chunks(500) {
+        let put = |client: &u128| v1::Op {
+            id: Some(op_name(*client, 1, Some(0))),
+            op: Some(v1::op::Op::Put(v1::OpPut { key: "k".into(), value: "v".into() })),
+            ..Default::default()
+        };
+        let ops = names.iter().map(put).collect();
+        let request = v1::BatchRequest { cluster: Some(kv.cluster.into()), ops, ..Default::default() };
+        kv.client.batch(request).await.unwrap();
+    }
+}
+
+/// A new client has no stamp to send: with 0 its writes were taken on a young partition, and refused once that had forgotten a client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unstamped_first_write_is_applied_after_forgetting() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("warm", "up").await;
+    forget_a_client(&mut kv).await;
+
+    let kind = |detail: v1::ErrorDetail| ErrorKind::from_code(detail.kind);
+    let unknown = increment_named(&mut kv, op_name(1, 1, Some(0))).await.unwrap_err();
+    assert_eq!((unknown.stamp_ms, unknown.log_time_ms.is_some()), (Some(0), true));
+    assert_eq!(kind(unknown), Some(ErrorKind::MaybeApplied));
+    assert_eq!(increment_named(&mut kv, op_name(1, 1, None)).await, Ok(1));
+    for retry in [None, Some(0)] {
+        assert_eq!(increment_named(&mut kv, op_name(1, 1, retry)).await, Ok(1), "its outcome is remembered");
+    }
+    assert_eq!(increment_named(&mut kv, op_name(2, 2, None)).await, Ok(2));
+
+    // The error of a write that the node stamped names the stamp, and a retry with it is judged in the same way.
+    let done_with = increment_named(&mut kv, op_name(2, 1, None)).await.unwrap_err();
+    let stamp = done_with.stamp_ms.filter(|stamp| *stamp > 0);
+    assert!(stamp.is_some() && done_with.log_time_ms >= stamp, "{done_with:?}");
+    let again = increment_named(&mut kv, op_name(2, 1, stamp)).await.unwrap_err();
+    assert_eq!((again.stamp_ms, kind(again)), (stamp, Some(ErrorKind::MaybeApplied)));
+    // Before it is stamped there is nothing to keep.
+    let nameless = v1::OpId { done_below: 9, ..op_name(3, 1, None) };
+    assert_eq!(increment_named(&mut kv, nameless).await.unwrap_err().stamp_ms, None);
+
+    // In a batch each write is stamped by itself.
+    let increment = v1::op::Op::Increment(v1::OpIncrement { key: "n".into(), by: 1 });
+    let of = |client| v1::Op { id: Some(op_name(client, 1, None)), op: Some(increment.clone()), ..Default::default() };
+    let request = v1::BatchRequest { cluster: Some(kv.cluster.into()), ops: vec![of(4), of(5)], ..Default::default() };
+    let replies = kv.client.batch(request).await.unwrap().into_inner().replies;
+    assert!(replies.iter().all(|reply| matches!(reply.answer, Some(v1::reply::Answer::Counter(_)))), "{replies:?}");
+    assert_eq!(increment_named(&mut kv, op_name(6, 1, None)).await, Ok(5));
+    node.stop().await.unwrap();
+}
+
+/// It was Unavailable, to be asked again in 100 ms, until the caller's own deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_table_is_not_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("k", "v").await;
+    let (cluster, table) = (Some(kv.cluster.into()), "ordres".to_owned());
+    let get = v1::GetRequest { cluster: cluster.clone(), table: table.clone(), key: "k".into() };
+    let missing = detail_of(&kv.client.get(get).await.unwrap_err());
+    assert_eq!(missing.kind, ErrorKind::NotFound, "{missing}");
+    assert!(missing.message.contains("knows no table \"ordres\"; `archon table list`"), "{missing}");
+    let scan = v1::ScanRequest { cluster: cluster.clone(), table: table.clone(), limit: 1, ..Default::default() };
+    assert_eq!(detail_of(&kv.client.scan(scan).await.unwrap_err()).kind, ErrorKind::NotFound);
+    let batch = v1::BatchRequest { cluster, table, ops: Vec::new() };
+    assert_eq!(detail_of(&kv.client.batch(batch).await.unwrap_err()).kind, ErrorKind::NotFound);
+    node.stop().await.unwrap();
+}

@@ -1,0 +1,187 @@
+//! How a loader pulls a copy. The test plays the leader that gives it as well as the coordinator.
+
+use archon_kv::row as rows;
+use archon_proto::v1;
+use archon_proto::v1::replication_server::{Replication, ReplicationServer};
+use archon_types::{BootId, ErrorKind, Fact, Incarnation, Partition, ReplicaState, Revision};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream::{self, BoxStream, StreamExt};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
+use crate::support::stream::{replicate, sorted};
+use crate::support::{Fake, Known, metric, row, seconds, wait_for};
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status};
+
+const LIVE: ReplicaState = ReplicaState::Live;
+const LOAD: ReplicaState = ReplicaState::Load;
+
+/// What each stream of pages gives, in order.
+type Script = Arc<Mutex<VecDeque<Vec<Result<v1::CopyPage, Status>>>>>;
+
+/// Gives copies as the test says.
+#[derive(Clone, Default)]
+struct Source {
+    script: Script,
+    /// The rates that the loader asked for.
+    rates: Arc<Mutex<Vec<u64>>>,
+    /// The positions at which the loader says that it goes on.
+    hints: Arc<Mutex<Vec<u64>>>,
+}
+
+#[tonic::async_trait]
+impl Replication for Source {
+    type CopyStream = BoxStream<'static, Result<v1::CopyPage, Status>>;
+
+    async fn r#yield(&self, _: Request<v1::YieldRequest>) -> Result<Response<v1::YieldPage>, Status> {
+        Err(Status::unimplemented("nobody merges here"))
+    }
+
+    async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
+        let pages = self.script.lock().pop_front().ok_or_else(|| Status::unavailable("as the test wants it"))?;
+        self.rates.lock().push(request.into_inner().bytes_per_second);
+        Ok(Response::new(stream::iter(pages).boxed()))
+    }
+}
+
+/// A page of a copy that begins at `start`, with one row.
+fn page(start: u64, key: &str, last: bool) -> Result<v1::CopyPage, Status> {
+    page_of(start, key, b"value", last)
+}
+
+fn page_of(start: u64, key: &str, value: &[u8], last: bool) -> Result<v1::CopyPage, Status> {
+    let (key, value) = (rows::value_key(key.as_bytes()), rows::encode_value(Revision::new(1), value));
+    let mut row = BytesMut::new();
+    row.put_u32(u32::try_from(key.len()).unwrap());
+    row.put_u32(u32::try_from(value.len()).unwrap());
+    row.put_slice(&key);
+    row.put_slice(&value);
+    let rows: Bytes = row.freeze();
+    Ok(v1::CopyPage {
+        start_seq: start,
+        crc32c: crc32c::crc32c(&rows),
+        rows,
+        last_key: key,
+        last,
+        bytes_total: 100,
+        start: Some(v1::Position { epoch: 1, seq: start }),
+        version: 1,
+    })
+}
+
+/// The leader, at an address that nodes are told.
+async fn leader(fake: &Fake) -> Source {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let known = Known {
+        id: LEADER_NODE,
+        incarnation: Incarnation::new(LEADER_LIFE),
+        address: listener.local_addr().unwrap().to_string(),
+        boot: BootId::new(uuid::Uuid::new_v4()),
+        held: Vec::new(),
+    };
+    fake.state.lock().nodes.insert("thebes".into(), known);
+    let source = Source::default();
+    let service = ReplicationServer::new(source.clone());
+    let server = tonic::transport::Server::builder().add_service(service);
+    let hints = source.hints.clone();
+    let heard = move |batch: v1::ReplicationBatch| hints.lock().extend(batch.parts.into_iter().filter_map(hint));
+    tokio::spawn(server.serve_with_incoming(sorted(listener, heard)));
+    source
+}
+
+/// The leader tells athens that its log does not reach back far enough.
+async fn push_behind(fake: &Fake) {
+    let known = fake.known("athens").unwrap();
+    let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
+    let stream = replicate(&known.address).await;
+    stream.send(behind).await.unwrap();
+    // Open as long as the test lasts.
+    tokio::spawn(async move { stream.closed().await });
+}
+
+fn led(fake: &Fake, state: ReplicaState) -> Partition {
+    row(1, 1, LEADER, &[(1, fake.id("athens"), state), (LEADER, LEADER_NODE, LIVE)])
+}
+
+/// What an attempt brought that came to nothing is thrown away: of the rows that were deleted since, the next one says
+/// nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let source = leader(&fake).await;
+    *source.script.lock() = VecDeque::from([
+        // Two rows, one of them deleted a moment later, and the stream breaks.
+        vec![page(10, "deleted", false), page(10, "kept", false), Err(Status::unavailable("as the test wants it"))],
+        // The leader does not keep the log from there any more: what was pulled is of no use.
+        vec![page(20, "kept", true)],
+        // So it comes once more, from the beginning, with an interruption in between.
+        vec![page(20, "first", false), Err(Status::unavailable("as the test wants it"))],
+        vec![page(20, "kept", true)],
+    ]);
+    fake.host("athens", &led(&fake, LOAD)).await;
+    push_behind(&fake).await;
+    wait_for("everything is pulled", || source.script.lock().len(), |left| *left == 0).await;
+
+    // Whole, as its leader has it counted, it leads.
+    wait_for("the log is followed", || source.hints.lock().clone(), |hints| hints.contains(&20)).await;
+    assert_eq!(metric(&node, "copies_restarted_total"), 1);
+    assert_eq!(*source.rates.lock(), [0, 0, u64::MAX, u64::MAX], "what took too long once does not rest");
+    fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("written", "here").await;
+    for (key, expected) in [("deleted", None), ("first", Some("value")), ("kept", Some("value"))] {
+        assert_eq!(kv.get(key).await.unwrap().as_deref(), expected, "{key}");
+    }
+    node.stop().await.unwrap();
+}
+
+/// An operator named the copy, and it was emptied to be copied anew before the coordinators heard of that. What it has is
+/// neither the data nor nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_a_copy_was_served_as_the_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let source = leader(&fake).await;
+    let broken = Err(Status::unavailable("as the test wants it"));
+    *source.script.lock() = VecDeque::from([vec![page(10, "first", false), broken]]);
+    fake.host("athens", &led(&fake, LOAD)).await;
+    push_behind(&fake).await;
+    wait_for("a page is pulled", || source.script.lock().len(), |left| *left == 0).await;
+    fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    fake.reported("that the copy is no whole one", |report| matches!(report.fact, Fact::Damaged { .. })).await;
+    let refusal = fake.kv("athens").await.get("first").await.unwrap_err();
+    assert_eq!(refusal.kind, ErrorKind::NotPartitionLeader, "{refusal:?}");
+    node.stop().await.unwrap();
+}
+
+/// What is brought to the engine is work of this node, of which whoever gives the rows knows nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_came_as_fast_as_the_engine_took_them_while_clients_used_the_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let source = leader(&fake).await;
+    let value = vec![b'v'; 200 * 1024];
+    let pages = (0..20).map(|number| page_of(10, &format!("key-{number:02}"), &value, number == 19)).collect();
+    *source.script.lock() = VecDeque::from([pages]);
+    let mut kv = fake.kv("athens").await;
+    fake.host("athens", &led(&fake, LOAD)).await;
+    let asked = metric(&node, "node_operations_total");
+    let reads = tokio::spawn(async move {
+        loop {
+            // Refused, for it does not lead, which is work as well.
+            let _ = kv.get("key-00").await;
+        }
+    });
+    wait_for("it is used", || metric(&node, "node_operations_total"), |operations| *operations > asked).await;
+    push_behind(&fake).await;
+    wait_for("everything is pulled", || source.hints.lock().clone(), |hints| hints.contains(&10)).await;
+    reads.abort();
+    assert!(seconds(&node, "copy_rest_seconds_total") > 0.0);
+    node.stop().await.unwrap();
+}

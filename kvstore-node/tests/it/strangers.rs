@@ -1,0 +1,103 @@
+//! Replication from whoever connects: a copy obeys only those that can be its leader, in epochs that can be. The test plays
+//! the leader, the stranger and the coordinator.
+
+use archon_kv::{Effect, RowChange, row as rows};
+use archon_kvstore_node::Node;
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::control_client::ControlClient;
+use archon_types::limits::EPOCHS_AHEAD_MAX;
+use archon_types::{Duty, ErrorKind, Millis, PlacementId, ReplicaState, Revision};
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
+use crate::support::stream::replicate;
+use crate::support::{Fake, PARTITION, metric, row, wait_for};
+
+const STRANGER: u64 = 99;
+
+/// One entry of epoch 1 after the one at `before`.
+fn entry(before: u64) -> Said {
+    let number = before + 1;
+    let value = rows::encode_value(Revision::new(number), b"value");
+    let effect = Effect::new(Millis::new(number), vec![RowChange::set(rows::value_key(b"key"), value)]);
+    let entries = vec![(1, effect.encode().unwrap())];
+    Said::Append { before: (u64::from(before > 0), before), start: 0, commit: number, entries }
+}
+
+/// Nothing but "I lead".
+fn nothing() -> Said {
+    Said::Append { before: (0, 0), start: u64::MAX, commit: 0, entries: Vec::new() }
+}
+
+async fn committed(node: &Node, count: u64) {
+    let commits = || metric(node, "entries_committed_total");
+    wait_for("the leader is still obeyed", commits, |commits| *commits >= count).await;
+}
+
+/// A copy that persists the last epoch there is obeys nobody any more, also after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_message_of_a_stranger_with_the_last_epoch_does_not_end_a_partition() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.played("thebes", LEADER_NODE, LEADER_LIFE);
+    let live = ReplicaState::Live;
+    let led = row(1, 1, LEADER, &[(1, fake.id("athens"), live), (LEADER, LEADER_NODE, live)]);
+    fake.host("athens", &led).await;
+    let address = fake.known("athens").unwrap().address;
+    let leader = replicate(&address).await;
+    leader.send(batch(&fake, 1, &[entry(0)])).await.unwrap();
+    committed(&node, 1).await;
+
+    // Nodes of which the coordinators never told: their streams end.
+    for from in [[STRANGER, STRANGER, 1], [LEADER, STRANGER, 1]] {
+        let stranger = replicate(&address).await;
+        stranger.send(batch_from(&fake, from, u64::MAX, &[nothing()])).await.unwrap();
+        let ended = || stranger.is_closed();
+        wait_for("the stranger is refused", ended, |ended| *ended).await;
+    }
+    // A node that is known, in the name of a copy that the partition does not have; and the leader itself, set back or forged.
+    let leads = [LEADER, LEADER_NODE.get(), LEADER_LIFE];
+    let unknown = [STRANGER, LEADER_NODE.get(), LEADER_LIFE];
+    let said = [(unknown, 2), (leads, u64::MAX), (leads, 1 + EPOCHS_AHEAD_MAX + 1)];
+    for (held, (from, epoch)) in (1..).zip(said) {
+        leader.send(batch_from(&fake, from, epoch, &[nothing()])).await.unwrap();
+        leader.send(batch(&fake, 1, &[entry(held)])).await.unwrap();
+        committed(&node, held + 1).await;
+    }
+    // It is told again after a restart what it holds, and still obeys.
+    node.stop().await.unwrap();
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 2, LEADER, &[(1, fake.id("athens"), live), (LEADER, LEADER_NODE, live)])).await;
+    let leader = replicate(&fake.known("athens").unwrap().address).await;
+    leader.send(batch(&fake, 1, &[entry(4)])).await.unwrap();
+    committed(&node, 1).await;
+    node.stop().await.unwrap();
+}
+
+/// Whoever knows cluster, node and incarnation, which every table names, could have a node delete its data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_of_somebody_that_the_node_has_not_called_is_not_obeyed() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.played("thebes", LEADER_NODE, LEADER_LIFE);
+    let live = ReplicaState::Live;
+    let led = |version| row(1, version, LEADER, &[(1, fake.id("athens"), live), (LEADER, LEADER_NODE, live)]);
+    fake.host("athens", &led(1)).await;
+    let address = fake.known("athens").unwrap().address;
+    let leader = replicate(&address).await;
+    leader.send(batch(&fake, 1, &[entry(0)])).await.unwrap();
+    committed(&node, 1).await;
+
+    let unload = Duty::Unload { partition: PARTITION, placement: PlacementId::new(1) };
+    let mut forged = fake.duties("athens", &led(2), vec![unload]);
+    forged.coordinators = vec!["127.0.0.1:9".to_owned()];
+    let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
+    let refused = client.push(v1::PushRequest::from(forged)).await.map_err(|status| detail_of(&status)).unwrap_err();
+    assert!(refused.kind == ErrorKind::Refused && refused.message.contains("has not called"), "{refused}");
+    // Nothing was unloaded, and those that it calls are obeyed.
+    leader.send(batch(&fake, 1, &[entry(1)])).await.unwrap();
+    committed(&node, 2).await;
+    fake.host("athens", &led(2)).await;
+    node.stop().await.unwrap();
+}

@@ -1,0 +1,321 @@
+//! Heartbeats on their streams, to coordinators that the test plays.
+
+use archon_frames::{FrameReader, FrameWriter};
+use archon_member::{LeaseAnswer, Taken};
+use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
+use archon_proto::convert::session::Member;
+use archon_proto::v1;
+use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
+use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, RelayAddress};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use crate::support::{self, Played, SOON};
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+const NODE: NodeId = NodeId::new(2);
+const LIFE: Incarnation = Incarnation::new(3);
+const DEADLINE: Duration = Duration::from_millis(200);
+const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 1, relays: 0, door_every_ms: 0 };
+
+/// One stream at a coordinator.
+struct Stream {
+    reader: FrameReader,
+    writer: FrameWriter,
+}
+
+impl Stream {
+    async fn of(played: &Played) -> Self {
+        let (reader, writer) = played.stream().await;
+        Self { reader, writer }
+    }
+
+    /// The number of the next heartbeat.
+    async fn heard(&mut self) -> u64 {
+        let beats: v1::Beats = timeout(SOON, self.reader.next()).await.expect("a heartbeat").unwrap();
+        let [beat] = &beats.beats[..] else { panic!("{beats:?}") };
+        assert_eq!((beat.node, beat.incarnation, beats.batch), (NODE.get(), LIFE.get(), beat.number));
+        beat.number
+    }
+
+    async fn says(&mut self, answers: BeatAnswers) {
+        self.writer.push(&v1::BeatAnswers::from(answers));
+        self.writer.flush().await.unwrap();
+    }
+
+    async fn grants(&mut self, number: u64) {
+        let granted = Ok(Granted { lease_ms: 1_000, withdrawn: vec![] });
+        let answer = BeatAnswer::new(NODE, LIFE, number, granted);
+        self.says(BeatAnswers::new(number, Ok(judged(answer)))).await;
+    }
+}
+
+fn judged(answer: BeatAnswer) -> Judged {
+    Judged::new(vec![answer], NOW)
+}
+
+fn beat(number: u64) -> Beat {
+    support::beat(NODE, LIFE, number)
+}
+
+/// A member's side: its coordinators, its streams, and the numbers whose answers were taken in.
+struct TestBed {
+    coordinators: Coordinators,
+    taken: Mutex<Vec<u64>>,
+}
+
+impl TestBed {
+    fn new(played: &[&Played]) -> Self {
+        let addresses = played.iter().map(|played| played.address.clone()).collect();
+        Self {
+            coordinators: Coordinators::new(addresses, archon_security::Transport::default(), Vec::new),
+            taken: Mutex::default(),
+        }
+    }
+
+    /// Runs `test` while what arrives is taken in.
+    async fn run<T>(&self, test: impl AsyncFn(&BeatStreams) -> T) -> T {
+        let member = Member { cluster: ClusterId::new(Uuid::from_u128(1)), node: NODE, incarnation: LIFE };
+        let (streams, mut heard) = self.coordinators.beat_streams(member, None, DEADLINE);
+        let take = |answer: LeaseAnswer, now| {
+            assert_eq!(now, NOW);
+            self.taken.lock().unwrap().push(answer.number);
+            Taken::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
+        };
+        tokio::select! {
+            result = test(&streams) => result,
+            never = streams.listen(&mut heard, take, |over, _| panic!("{over:?}"), |news| panic!("{news:?}")) => match never {},
+        }
+    }
+
+    async fn beat(&self, streams: &BeatStreams, to: &Played, number: u64) -> Result<(), NotGranted> {
+        self.coordinators.beat(streams, Recipient::Coordinator(&to.address), beat(number)).await.map(drop)
+    }
+
+    async fn until_taken(&self, number: u64) {
+        let until = Instant::now() + SOON;
+        while !self.taken.lock().unwrap().contains(&number) {
+            assert!(Instant::now() < until, "not taken: {number}; taken: {:?}", self.taken.lock().unwrap());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let serves = async {
+            let mut stream = Stream::of(&played).await;
+            assert_eq!(stream.heard().await, 1);
+            // The answer to the first comes after that to the second, on the same stream.
+            assert_eq!(stream.heard().await, 2);
+            stream.grants(2).await;
+            stream.grants(1).await;
+            stream
+        };
+        let asks = async {
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(None)));
+            assert_eq!(bed.beat(streams, &played, 2).await, Ok(()));
+            bed.until_taken(1).await;
+        };
+        let (_stream, ()) = tokio::join!(serves, asks);
+        assert_eq!(*bed.taken.lock().unwrap(), [2, 1]);
+        assert_eq!(bed.coordinators.order(), std::slice::from_ref(&played.address));
+    })
+    .await;
+}
+
+/// If coordinators answered after its deadline, a node never learned that it had failed, and did not register again.
+#[tokio::test]
+async fn late_answer_ends_a_life_that_is_over() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let serves = async {
+            let mut stream = Stream::of(&played).await;
+            assert_eq!(stream.heard().await, 1);
+            // The second one is asked once the first is given up.
+            assert_eq!(stream.heard().await, 2);
+            let over = ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
+            stream.says(BeatAnswers::new(1, Ok(judged(BeatAnswer::new(NODE, LIFE, 1, Err(over)))))).await;
+            stream
+        };
+        let asks = async {
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(None)));
+            assert_eq!(bed.beat(streams, &played, 2).await, Err(NotGranted::Stale));
+        };
+        tokio::join!(serves, asks);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let breaks_off = async {
+            assert_eq!(Stream::of(&played).await.heard().await, 1);
+        };
+        let begun = Instant::now();
+        let (asked, ()) = tokio::join!(bed.beat(streams, &played, 1), breaks_off);
+        assert_eq!(asked, Err(NotGranted::Failed(None)));
+        assert!(begun.elapsed() < DEADLINE, "after {:?}", begun.elapsed());
+        let serves = async {
+            let mut stream = Stream::of(&played).await;
+            let number = stream.heard().await;
+            stream.grants(number).await;
+            stream
+        };
+        let (asked, _stream) = tokio::join!(bed.beat(streams, &played, 2), serves);
+        assert_eq!(asked, Ok(()));
+    })
+    .await;
+    // Nobody listens there any more.
+    let address = Played::start().await.address;
+    bed.run(async |streams| {
+        let begun = Instant::now();
+        let asked = bed.coordinators.beat(streams, Recipient::Coordinator(&address), beat(3)).await;
+        assert_eq!(asked.map(drop), Err(NotGranted::Failed(None)));
+        assert!(begun.elapsed() < DEADLINE, "after {:?}", begun.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refusals_name_who_leads_or_end_the_life() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let serves = async {
+            let mut stream = Stream::of(&played).await;
+            let number = stream.heard().await;
+            let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
+            let elsewhere = elsewhere.with_leader(Some("127.0.0.1:1".to_owned()));
+            stream.says(BeatAnswers::new(number, Err(elsewhere))).await;
+            let number = stream.heard().await;
+            let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
+            // That of another life is nobody's business here.
+            let former = Incarnation::new(2);
+            let foreign = BeatAnswer::new(NODE, former, number, Err(over()));
+            stream.says(BeatAnswers::new(number, Ok(judged(foreign)))).await;
+            stream.grants(number).await;
+            let number = stream.heard().await;
+            let ours = BeatAnswer::new(NODE, LIFE, number, Err(over()));
+            stream.says(BeatAnswers::new(number, Ok(judged(ours)))).await;
+        };
+        let asks = async {
+            let hint = Some("127.0.0.1:1".to_owned());
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(hint)));
+            assert_eq!(bed.beat(streams, &played, 2).await, Ok(()));
+            assert_eq!(bed.beat(streams, &played, 3).await, Err(NotGranted::Stale));
+        };
+        tokio::join!(serves, asks);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_owes_an_answer_for_long_is_connected_to_anew() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let serves = async {
+            let mut silent = Stream::of(&played).await;
+            // It takes heartbeats and never answers, as a connection does whose other end is cut off.
+            let hears = async {
+                while silent.reader.next::<v1::Beats>().await.is_ok() {}
+                Stream::of(&played).await
+            };
+            let mut stream = hears.await;
+            let number = stream.heard().await;
+            stream.grants(number).await;
+            stream
+        };
+        let asks = async {
+            let until = Instant::now() + SOON;
+            let mut number = 1;
+            while bed.beat(streams, &played, number).await.is_err() {
+                assert!(Instant::now() < until, "no answer to {number} heartbeats");
+                number += 1;
+            }
+            number
+        };
+        let (_stream, asked) = tokio::join!(serves, asks);
+        assert!(asked > 2, "not before an answer was owed for a second: {asked}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn once_another_coordinator_grants_the_stream_to_the_former_one_ends() {
+    let (former, next) = (Played::start().await, Played::start().await);
+    let bed = TestBed::new(&[&former, &next]);
+    bed.run(async |streams| {
+        let serves = async {
+            let (mut from, mut to) = (Stream::of(&former).await, Stream::of(&next).await);
+            assert_eq!(from.heard().await, 1);
+            let number = to.heard().await;
+            to.grants(number).await;
+            let ended = timeout(SOON, from.reader.next::<v1::Beats>()).await.expect("an end");
+            assert!(ended.is_err(), "{ended:?}");
+            to
+        };
+        let asks = async {
+            bed.beat(streams, &former, 1).await.unwrap_err();
+            assert_eq!(bed.beat(streams, &next, 2).await, Ok(()));
+        };
+        tokio::join!(serves, asks);
+        assert_eq!(bed.coordinators.order()[0], next.address);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn answers_that_cannot_be_read_end_their_stream_and_grant_nothing() {
+    let played = Played::start().await;
+    let bed = TestBed::new(&[&played]);
+    bed.run(async |streams| {
+        let serves = async {
+            let mut stream = Stream::of(&played).await;
+            let number = stream.heard().await;
+            // Without a replication time-out: no answer of a coordinator.
+            stream.writer.push(&v1::BeatAnswers { batch: number, ..v1::BeatAnswers::default() });
+            stream.writer.flush().await.unwrap();
+            let ended = timeout(SOON, stream.reader.next::<v1::Beats>()).await.expect("an end");
+            assert!(ended.is_err(), "{ended:?}");
+        };
+        let (asked, ()) = tokio::join!(bed.beat(streams, &played, 1), serves);
+        assert_eq!(asked, Err(NotGranted::Failed(None)));
+        assert!(bed.taken.lock().unwrap().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_whom_no_relay_helped_asked_the_new_leader_at_once() {
+    let bed = TestBed {
+        coordinators: Coordinators::new(vec!["c".into()], archon_security::Transport::default(), Vec::new),
+        taken: Mutex::default(),
+    };
+    let relays =
+        [1, 2].map(|number| RelayAddress { node: NodeId::new(number), name: String::new(), address: String::new() });
+    let asked = AtomicU32::new(0);
+    let attempt = async |to: Recipient<'_>| match to {
+        Recipient::Relay(_) => Err(NotGranted::NoCoordinator),
+        Recipient::Coordinator(_) => {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    };
+    for _ in 0..3_200 {
+        let answered = bed.coordinators.heartbeat(&relays, attempt).await;
+        assert!(matches!(answered, Ok(()) | Err(NotGranted::NoCoordinator)), "{answered:?}");
+    }
+    // One in 32: a hundred, give or take ten.
+    let asked = asked.into_inner();
+    assert!((30..300).contains(&asked), "{asked} of 3200 asked for themselves");
+}

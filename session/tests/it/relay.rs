@@ -1,0 +1,223 @@
+//! Heartbeats that a node carries for others, between members and a coordinator that the test plays.
+
+use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
+use archon_proto::convert::beats::{BeatAnswer, Beats, Granted, Judged, NewsFor};
+use archon_proto::convert::news::News;
+use archon_proto::v1;
+use archon_security::BeatKey;
+use archon_session::NotGranted;
+use archon_types::{BootId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, StorageId, Version};
+use crate::support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
+use crate::support::{Played, SOON};
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+fn over(node: u64, incarnation: Incarnation) -> Over {
+    Over { node: NodeId::new(node), incarnation, version: Version::new(81) }
+}
+
+#[tokio::test]
+async fn heartbeats_of_two_members_travel_together_and_each_has_its_own_answer() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let (mut one, mut two) = (Carried::new(1), Carried::new(2));
+    let serves = async {
+        let mut serving = Serving::begin(&coordinator).await;
+        let mut nodes = Vec::new();
+        while nodes.len() < 2 {
+            let beats = serving.answers(granted).await;
+            assert_eq!(beats.relay, Some((NodeId::new(9), LIFE)));
+            nodes.extend(beats.beats.iter().map(|beat| beat.node.get()));
+        }
+        nodes.sort_unstable();
+        assert_eq!(nodes, [1, 2]);
+        serving
+    };
+    let (_open, one, two) = tokio::join!(serves, one.asks(&relay, 1, true), two.asks(&relay, 1, true));
+    for ((answered, leases), lease_ms) in [(one, 1_001), (two, 1_002)] {
+        assert_eq!(leases, [lease_ms]);
+        let departure_ms = answered.unwrap().next_departure_ms.expect("a relay's answer");
+        assert!(departure_ms <= LeaseTiming::default().heartbeat_ms, "{departure_ms}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_leads_next_answers_the_heartbeat_that_the_relay_kept() {
+    let (gone, next_leader) = (Played::start().await, Played::start().await);
+    let relay = Relay::start(&[&gone, &next_leader]).await;
+    let mut member = Carried::new(1);
+    let serves = async {
+        let mut silent = Serving::begin(&gone).await;
+        silent.hears().await;
+        let mut serving = Serving::begin(&next_leader).await;
+        let beats = serving.hears().await;
+        serving.says(&beats, Err(ErrorDetail::new(ErrorKind::NoQuorum, "an election goes on"))).await;
+        assert_eq!(serving.answers(granted).await.beats[0].number, 1);
+        (serving, silent)
+    };
+    let begun = Instant::now();
+    let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
+    assert_eq!(answered.map(drop), Err(NotGranted::NoCoordinator));
+    assert_eq!(leases, [1_001], "after {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_member_that_is_failed_hears_so_from_its_relay_without_asking() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::new(1);
+    let serves = Serving::once(&coordinator, granted);
+    let (_open, (answered, _)) = tokio::join!(serves, member.asks(&relay, 1, true));
+    answered.unwrap();
+    // That of another life is not for it.
+    relay.told.ends(over(1, Incarnation::new(2)));
+    relay.told.ends(over(1, LIFE));
+    assert_eq!(member.told_over().await, (over(1, LIFE), relay.address.address.clone()));
+}
+
+#[tokio::test]
+async fn a_life_that_is_over_hears_so_when_it_calls_though_no_coordinator_answers() {
+    let relay = Relay::start(&[]).await;
+    relay.told.ends(over(1, LIFE));
+    let (answered, _) = Carried::new(1).asks(&relay, 1, false).await;
+    assert_eq!(answered.map(drop), Err(NotGranted::Stale));
+    let (answered, _) = Carried::new(2).asks(&relay, 1, false).await;
+    let lives = matches!(answered, Err(NotGranted::NoCoordinator | NotGranted::Failed(None)));
+    assert!(lives, "another member is not told so: {answered:?}");
+    // One that knows of no such word takes it for a refusal of this relay.
+    let (mut reader, mut writer) = relay.stream().await;
+    let beats = vec![Carried::new(1).beat(9)];
+    writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 7, beats, relay: None }));
+    writer.flush().await.unwrap();
+    let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an answer").unwrap();
+    assert_eq!((answer.batch, answer.refused.is_some(), answer.over), (7, true, Some(over(1, LIFE).into())));
+}
+
+#[tokio::test]
+async fn a_relay_that_stops_says_so_and_is_left_at_once() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::new(1);
+    let stops = async {
+        let mut serving = Serving::begin(&coordinator).await;
+        serving.hears().await;
+        relay.stop.cancel();
+        serving
+    };
+    let ((answered, _), _open) = tokio::join!(member.asks(&relay, 1, false), stops);
+    assert_eq!(answered.map(drop), Err(NotGranted::Failed(None)));
+}
+
+#[tokio::test]
+async fn heartbeats_of_others_that_a_member_sends_are_refused() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let (mut reader, mut writer) = relay.stream().await;
+    let beats = [Carried::new(1).beat(1), Carried::new(2).beat(1)].into();
+    writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 1, beats, relay: None }));
+    writer.flush().await.unwrap();
+    let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an end");
+    let Err(archon_frames::FrameError::Refused(detail)) = answer else { panic!("{answer:?}") };
+    assert!(detail.kind == ErrorKind::InvalidArgument && detail.message.contains("one in a frame"), "{detail}");
+}
+
+fn key(storage: u128) -> BeatKey {
+    BeatKey::new(StorageId::new(Uuid::from_u128(storage)), BootId::new(Uuid::from_u128(2)))
+}
+
+#[tokio::test]
+async fn what_a_relay_made_up_was_taken_for_a_lease() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::with_key(1, Some(key(1)));
+    let serves = async {
+        let mut serving = Serving::begin(&coordinator).await;
+        for forger in [None, Some(key(7)), Some(key(1))] {
+            let beats = serving.answers(|beats| granted_as(beats, forger.as_ref())).await;
+            assert!(key(1).proves(&beat_statement(&beats.beats[0]), &beats.beats[0].proof));
+        }
+        serving
+    };
+    let asks = async {
+        for number in [1, 2] {
+            let (answered, leases) = member.asks(&relay, number, false).await;
+            assert_eq!((answered.map(drop), leases), (Err(NotGranted::Failed(None)), vec![]), "made up");
+        }
+        member.asks(&relay, 3, true).await
+    };
+    let (_open, (answered, leases)) = tokio::join!(serves, asks);
+    assert!(answered.is_ok());
+    assert_eq!(leases, [1_001]);
+}
+
+/// What brings a node to this version, as a coordinator encodes it.
+fn encoded_news(version: u64) -> bytes::Bytes {
+    let (complete, newest) = (Version::new(version), Version::new(version));
+    let (deltas, coordinators) = (Vec::new(), Vec::new());
+    News { deltas, nodes: None, tables: None, complete, newest, coordinators }
+        .with_encoded(Vec::new(), bytes::Bytes::new())
+}
+
+/// Answers the first heartbeat of a batch, and brings it one of these news.
+fn answer_with(
+    beats: &Beats,
+    news: Vec<bytes::Bytes>,
+    place: usize,
+    key: Option<&BeatKey>,
+    forger: Option<&BeatKey>,
+) -> Judged {
+    let beat = &beats.beats[0];
+    let granted = Granted { lease_ms: 1_000 + beat.node.get(), withdrawn: vec![] };
+    let mut answer = BeatAnswer::new(beat.node, beat.incarnation, beat.number, Ok(granted));
+    if let (Some(key), Some(forger)) = (key, forger) {
+        answer.proof = key.prove(&answer_statement(&answer, &NOW));
+        let proof = forger.prove(&news_statement(beat.node, beat.incarnation, &BeatKey::digest(&news[place])));
+        answer.news = Some(NewsFor { place, proof });
+    } else {
+        answer.news = Some(NewsFor { place, proof: bytes::Bytes::new() });
+    }
+    Judged { news, ..Judged::new(vec![answer], NOW) }
+}
+
+#[tokio::test]
+async fn what_a_relay_brings_of_tables_is_for_the_member_that_the_answer_names() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::new(1);
+    let serves =
+        Serving::once(&coordinator, |beats| answer_with(beats, vec![encoded_news(7), encoded_news(9)], 1, None, None));
+    let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
+    assert!(answered.is_ok() && leases == [1_001]);
+    assert_eq!(*member.news.lock().unwrap(), [Ok(Version::new(9))]);
+}
+
+#[tokio::test]
+async fn tables_that_a_relay_made_up_were_taken_in() {
+    let coordinator = Played::start().await;
+    let relay = Relay::start(&[&coordinator]).await;
+    let mut member = Carried::with_key(1, Some(key(1)));
+    let serves = async {
+        let mut serving = Serving::begin(&coordinator).await;
+        let own = key(1);
+        for (version, forger) in [(7, key(7)), (8, key(1))] {
+            let news = vec![encoded_news(version)];
+            serving.answers(|beats| answer_with(beats, news, 0, Some(&own), Some(&forger))).await;
+        }
+        // Proven are others than those that come.
+        let others = |beats: &Beats| {
+            let news = vec![encoded_news(10)];
+            Judged { news, ..answer_with(beats, vec![encoded_news(9)], 0, Some(&own), Some(&own)) }
+        };
+        serving.answers(others).await;
+        serving
+    };
+    let asks = async {
+        for number in [1, 2, 3] {
+            let (answered, leases) = member.asks(&relay, number, true).await;
+            assert!(answered.is_ok() && leases == [1_001], "the lease is the coordinator's, whatever came along");
+        }
+    };
+    let (_open, ()) = tokio::join!(serves, asks);
+    let news = [Err(ErrorKind::Refused), Ok(Version::new(8)), Err(ErrorKind::Refused)];
+    assert_eq!(*member.news.lock().unwrap(), news);
+}

@@ -1,0 +1,4 @@
+//! Runs of the simulated world from bounded numbers of seeds.
+
+mod same_run;
+mod seeds;

@@ -1,0 +1,305 @@
+//! A full disk: read-only with a reserve for what is urgent, and back when space returns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use archon_wal::disk::{FaultDisk, MemoryDisk};
+use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
+use crate::support::{put, read_all, wait_for};
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+fn config() -> WalConfig {
+    WalConfig { segment_bytes: 4096, recycled_segments_max: 0, ..WalConfig::default() }
+}
+
+/// Writes until the log says that the disk is full; returns the last number written.
+fn fill(wal: &Wal, from: u64) -> u64 {
+    for seq in from..from + 1000 {
+        match put(wal, 1, seq, &[7; 500]) {
+            Ok(()) => {}
+            Err(WalError::NoSpace { bytes: 4096 }) => return seq - 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the disk never became full");
+}
+
+fn urgent(wal: &Wal, stream: u64, epoch: u8) -> Result<(), WalError> {
+    let mut batch = WalBatch::new();
+    batch.meta(StreamId(stream), 0, vec![epoch].into()).urgent();
+    wal.append_wait(batch)
+}
+
+/// A log with one record, and with the segments made that it keeps ready.
+fn ready_log() -> (MemoryDisk, Arc<FaultDisk>, Wal) {
+    let memory = MemoryDisk::new();
+    let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
+    let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
+    put(&wal, 1, 1, b"first").unwrap();
+    wait_for("one segment ready and one in reserve", || match wal.disk_bytes() {
+        12_288 => Ok(()),
+        bytes => Err(format!("{bytes} bytes")),
+    });
+    (memory, disk, wal)
+}
+
+fn full_log() -> (MemoryDisk, Arc<FaultDisk>, Wal, u64) {
+    let (memory, disk, wal) = ready_log();
+    disk.set_full(true);
+    let last = fill(&wal, 2);
+    (memory, disk, wal, last)
+}
+
+#[test]
+fn a_full_disk_refuses_writes_but_reads_and_urgent_batches_go_on() {
+    let (memory, disk, wal, last) = full_log();
+    assert!(wal.read_only());
+    assert_eq!(read_all(&wal, 1).unwrap().len() as u64, last);
+    let refused = put(&wal, 1, last + 1, b"x").unwrap_err();
+    assert!(matches!(refused, WalError::NoSpace { .. }) && refused.is_retryable(), "{refused}");
+    // More than fits into what is left of the segment: the reserve is used.
+    (1..=40).for_each(|epoch| urgent(&wal, 5, epoch).unwrap());
+    assert!(wal.read_only());
+
+    disk.set_full(false);
+    wait_for("the log takes writes again", || match wal.read_only() {
+        true => Err("still read-only".to_owned()),
+        false => Ok(()),
+    });
+    put(&wal, 1, last + 1, b"back").unwrap();
+    wal.close(TIMEOUT).unwrap();
+    let (wal, recovered) = Wal::open_on(Arc::new(memory), config()).unwrap();
+    assert!(recovered.damaged.is_empty());
+    assert_eq!(wal.bounds(StreamId(1)).unwrap().last, last + 1);
+    assert_eq!(wal.meta(StreamId(5), 0).unwrap().as_ref(), [40]);
+}
+
+/// Whoever must not be refused has to know beforehand how much will be taken.
+#[test]
+fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
+    for (largest, size) in [(600, 500), (600, 100), (1500, 1400), (3000, 2900)] {
+        let (_memory, disk, wal) = ready_log();
+        assert_eq!(wal.shortage(), None);
+        disk.set_full(true);
+        // So much that the reserve is touched last of all, whatever is left of the segment.
+        let mut last = 1;
+        let mut taken = 0;
+        while let space = wal.sure_space(largest)
+            && space > 0
+        {
+            last += 1;
+            let mut batch = WalBatch::new();
+            batch.put(StreamId(1), last, vec![7; size].into()).urgent();
+            let bytes = batch.bytes() as u64;
+            assert!(bytes <= largest, "{bytes}");
+            wal.append_wait(batch).unwrap_or_else(|error| panic!("{space} bytes were sure, {bytes} refused: {error}"));
+            taken += bytes;
+        }
+        // Two files were ready.
+        assert!(taken > 4096, "{taken} bytes of {largest} at most");
+        wait_for("the helper to find that the disk is full", || match wal.shortage() {
+            Some(shortage) if shortage.is_full() && shortage.needed_bytes == 4096 => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+        disk.set_full(false);
+        wait_for("the log to have space", || match (wal.shortage(), wal.sure_space(largest)) {
+            (None, space) if space > 0 => Ok(()),
+            found => Err(format!("{found:?}")),
+        });
+    }
+}
+
+#[test]
+fn trimming_frees_enough_to_write_again_on_a_full_disk() {
+    let (_memory, _disk, wal, last) = full_log();
+    wal.trim(StreamId(1), last);
+    wait_for("recycled segments let writes through", || {
+        put(&wal, 1, last + 1, b"in a recycled segment").map_err(|error| error.to_string())
+    });
+    assert!(!wal.read_only());
+}
+
+#[test]
+fn a_log_on_a_full_disk_opens_and_reads() {
+    let (memory, _, wal, last) = full_log();
+    wal.close(TIMEOUT).unwrap();
+    let disk = Arc::new(FaultDisk::new(Arc::new(memory)));
+    disk.set_full(true);
+    let (wal, recovered) = Wal::open_on(disk, config()).unwrap();
+    assert!(recovered.damaged.is_empty());
+    assert_eq!(read_all(&wal, 1).unwrap().len() as u64, last);
+    urgent(&wal, 2, 1).unwrap();
+}
+
+#[test]
+fn a_new_log_on_a_full_disk_says_so() {
+    let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
+    disk.set_full(true);
+    let error = Wal::open_on(disk, config()).unwrap_err();
+    assert!(matches!(error, WalError::NoSpace { bytes: 4096 }), "{error}");
+}
+
+#[test]
+fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config()).unwrap();
+    for seq in 1..=400 {
+        put(&wal, 1, seq, &[1; 300]).unwrap();
+        wal.trim(StreamId(1), seq.saturating_sub(3));
+        // What came free may still be on its way back.
+        assert!(wal.disk_bytes() <= 8 * 4096, "{} bytes after {seq}", wal.disk_bytes());
+    }
+    put(&wal, 9, 1, b"left behind").unwrap();
+    for seq in 401..=500 {
+        put(&wal, 1, seq, &[1; 300]).unwrap();
+        wal.trim(StreamId(1), seq);
+    }
+    let pinned = wal.oldest_pinned().unwrap();
+    assert_eq!(pinned.streams, [StreamId(9)]);
+    assert!(pinned.bytes >= 5 * 4096, "{pinned:?}");
+    wal.trim(StreamId(9), 1);
+    wait_for("the segments are reused", || match wal.disk_bytes() {
+        bytes if bytes <= 6 * 4096 => Ok(()),
+        bytes => Err(format!("{bytes} bytes")),
+    });
+}
+
+/// Writes so many records of stream 1, which is trimmed all the time.
+fn churn(wal: &Wal, from: u64, records: u64) -> u64 {
+    for seq in from..from + records {
+        put(wal, 1, seq, &[1; 300]).unwrap();
+        wal.trim(StreamId(1), seq);
+    }
+    from + records
+}
+
+#[test]
+fn old_records_are_moved_forward_beyond_the_bound() {
+    let memory = MemoryDisk::new();
+    let config = WalConfig { kept_bytes_max: 8 * 4096, ..config() };
+    let (wal, _) = Wal::open_on(Arc::new(memory.clone()), config.clone()).unwrap();
+    let mut next = churn(&wal, 1, 20);
+    for (stream, records) in [(8, 1), (9, 3)] {
+        (1..=records).for_each(|seq| put(&wal, stream, seq, format!("{stream}/{seq}").as_bytes()).unwrap());
+        next = churn(&wal, next, 20);
+    }
+    for _ in 0..20 {
+        next = churn(&wal, next, 50);
+        // The bound, the newest segment, files made ready, and what is on its way back.
+        assert!(wal.disk_bytes() <= (8 + 1 + 4 + 4) * 4096, "{} bytes before record {next}", wal.disk_bytes());
+    }
+    assert!(wal.progress().relocated > 0);
+    let check = |wal: &Wal| {
+        for (stream, records) in [(8, 1), (9, 3)] {
+            let found = read_all(wal, stream).unwrap();
+            let expected = (1..=records).map(|seq| (seq, format!("{stream}/{seq}").into_bytes()));
+            assert_eq!(found, expected.collect());
+        }
+    };
+    check(&wal);
+    // They go on as streams that were never moved.
+    put(&wal, 8, 2, b"8/2").unwrap();
+    wal.trim(StreamId(8), 1);
+    wal.close(TIMEOUT).unwrap();
+    let (wal, recovered) = Wal::open_on(Arc::new(memory), config).unwrap();
+    assert!(recovered.damaged.is_empty() && recovered.damaged_streams().is_empty(), "{recovered:?}");
+    assert_eq!(read_all(&wal, 8).unwrap().into_values().collect::<Vec<_>>(), [b"8/2"]);
+    assert_eq!(read_all(&wal, 9).unwrap().len(), 3);
+}
+
+#[test]
+fn space_that_others_need_is_freed_by_moving_old_records() {
+    let config = WalConfig { kept_bytes_max: 1 << 30, ..config() };
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap();
+    put(&wal, 9, 1, b"may not be forgotten").unwrap();
+    churn(&wal, 2, 300);
+    assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
+    // Nothing more is written or trimmed.
+    wait_for("the log is small", || {
+        wal.free_space();
+        let bytes = wal.disk_bytes();
+        if bytes <= 8 * 4096 { Ok(()) } else { Err(format!("{bytes} bytes")) }
+    });
+    assert_eq!(read_all(&wal, 9).unwrap()[&1], b"may not be forgotten");
+}
+
+#[test]
+fn old_records_are_moved_once_others_are_trimmed() {
+    let config = WalConfig { kept_bytes_max: 8 * 4096, ..config() };
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap();
+    put(&wal, 9, 1, b"may not be forgotten").unwrap();
+    (1..=300).for_each(|seq| put(&wal, 1, seq, &[1; 300]).unwrap());
+    assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
+    wal.trim(StreamId(1), 300);
+    wait_for("the log is small", || {
+        let bytes = wal.disk_bytes();
+        if bytes <= (8 + 1 + 4 + 4) * 4096 { Ok(()) } else { Err(format!("{bytes} bytes")) }
+    });
+    assert_eq!(read_all(&wal, 9).unwrap()[&1], b"may not be forgotten");
+}
+
+#[test]
+fn a_full_disk_is_freed_by_moving_the_records_that_keep_it() {
+    let (_memory, disk, wal) = ready_log();
+    put(&wal, 9, 1, b"may not be forgotten").unwrap();
+    let next = churn(&wal, 2, 300);
+    assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
+    disk.set_full(true);
+    let mut seq = next;
+    wait_for("more than all that is made ready is written", || {
+        match put(&wal, 1, seq, &[1; 300]) {
+            Ok(()) => {
+                wal.trim(StreamId(1), seq);
+                seq += 1;
+            }
+            Err(WalError::NoSpace { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if seq >= next + 500 { Ok(()) } else { Err(format!("{} records", seq - next)) }
+    });
+    assert_eq!(read_all(&wal, 9).unwrap()[&1], b"may not be forgotten");
+}
+
+#[test]
+fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_comes_again() {
+    let (_memory, disk, wal, last) = full_log();
+    let ordered = |producer, number, urgent: bool, seq: Option<u64>| {
+        let mut batch = WalBatch::new();
+        match seq {
+            Some(seq) => batch.put(StreamId(1), seq, vec![7; 500].into()),
+            None => batch.meta(StreamId(1), 0, vec![number as u8].into()),
+        };
+        batch.ordered(producer, number);
+        if urgent {
+            batch.urgent();
+        }
+        wal.append_wait(batch)
+    };
+    assert!(matches!(ordered(1, 4, false, Some(last + 1)), Err(WalError::NoSpace { .. })));
+    // It would fit into the reserve, and later into the space that is there again.
+    assert!(matches!(ordered(1, 5, true, None), Err(WalError::NoSpace { .. })));
+    ordered(2, 5, true, None).unwrap();
+    disk.set_full(false);
+    wait_for("the log takes writes again", || match wal.read_only() {
+        true => Err("still read-only".to_owned()),
+        false => Ok(()),
+    });
+    assert!(matches!(ordered(1, 5, false, None), Err(WalError::NoSpace { .. })));
+    ordered(1, 4, false, Some(last + 1)).unwrap();
+    ordered(1, 5, false, None).unwrap();
+    ordered(1, 6, false, Some(last + 2)).unwrap();
+}
+
+/// A node without descriptors would else stop at the end of its segment, with the next one at hand.
+#[test]
+fn a_segment_that_cannot_be_opened_once_more_is_written_through_the_handle_there_is() {
+    let (memory, disk, wal) = ready_log();
+    disk.set_unopenable(true);
+    // More than is left of the segment.
+    (2..=10).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
+    disk.set_unopenable(false);
+    (11..=30).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
+    wal.close(TIMEOUT).unwrap();
+    let (wal, _) = Wal::open_on(Arc::new(memory), config()).unwrap();
+    assert_eq!(read_all(&wal, 1).unwrap().len(), 30);
+}
