@@ -1,5 +1,5 @@
 //! What clients and participants tell the program that they are part of, which is this one, while processes that they talk to
-//! serve, move, die and stand still.
+//! serve, move, die and stand still. Alone in its program, since it installs the metrics recorder of the process.
 
 use archon_client::metrics::{CLIENT_DEFINITIONS, Definition, Kind, PARTICIPANT_DEFINITIONS};
 use archon_client::{AcquireError, Callbacks, Client, Epoch, Error, Grant, Participant, PartitionId, Why};

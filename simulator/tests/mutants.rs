@@ -1,6 +1,7 @@
 //! Every rule of the protocol taken away, one at a time, in the whole simulated world. The table in `docs/SIMULATION.md`
 //! says which of them some seed shows, by which property, and which test of its own room fails with it; this test holds it
 //! to that, and sees to it that every mutant and every rule stands in it.
+//! Alone in its program, since it silences the panics of the process.
 #![cfg(feature = "mutants")]
 
 use archon_simulator::{Mutant, run};
