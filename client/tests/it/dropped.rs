@@ -1,9 +1,9 @@
 //! What a client does when its table is dropped, against nodes that exist only in memory.
 
+use crate::support::{Behaviour, FakeCluster};
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
 use archon_types::{TableId, Version};
 use std::time::Duration;
-use crate::support::{Behaviour, FakeCluster};
 
 /// Far more than anything here takes: whoever is told by the deadline only was not told.
 const DEADLINE: Duration = Duration::from_secs(60);

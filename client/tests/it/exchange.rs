@@ -1,5 +1,6 @@
 //! The client against nodes that exist only in memory: what travels, how often, and what happens when it does not.
 
+use crate::support::{Behaviour, FakeCluster, wait_for};
 use archon_client::{Answer, Client, Error, ErrorDetail, ErrorKind, Op, Revision};
 use archon_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use archon_types::{ClusterId, Millis, Version};
@@ -7,10 +8,12 @@ use bytes::Bytes;
 use futures::future::join_all;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use crate::support::{Behaviour, FakeCluster, wait_for};
+
+/// The clients' time-out: what ends at once takes much less, on a busy machine too.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn client_of(cluster: &FakeCluster) -> Client {
-    Client::builder(cluster.addresses()).timeout(Duration::from_secs(10)).build().await.unwrap()
+    Client::builder(cluster.addresses()).timeout(TIMEOUT).build().await.unwrap()
 }
 
 #[tokio::test]
@@ -98,7 +101,7 @@ async fn a_redirect_costs_one_extra_hop_and_the_new_table_none() {
     client.put("k", "2").await.unwrap();
     assert_eq!(old.state.ops.load(Ordering::SeqCst), 2);
     assert_eq!(new.state.ops.load(Ordering::SeqCst), 1);
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIMEOUT / 2, "{:?}", began.elapsed());
     cluster.set_table(6, |_| Some(2));
     wait_for("the new table", || client.table_version(), |version| *version == Version::new(6)).await;
     client.put("k", "3").await.unwrap();
@@ -154,7 +157,7 @@ async fn a_deadline_is_kept_and_says_whether_the_outcome_is_known() {
             false => client.get("k").await.unwrap_err(),
         };
         let elapsed = began.elapsed();
-        assert!((Duration::from_millis(290)..Duration::from_millis(900)).contains(&elapsed), "{elapsed:?}");
+        assert!((Duration::from_millis(290)..TIMEOUT / 2).contains(&elapsed), "{elapsed:?}");
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
         assert_eq!(error.outcome_unknown(), write);
         assert_eq!(error.to_string().contains("outcome unknown"), write, "{error}");
@@ -175,7 +178,7 @@ async fn an_operation_does_not_wait_for_a_leader_that_was_replaced() {
     let began = Instant::now();
     cluster.set_table(6, |_| Some(2));
     waiting.await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIMEOUT / 2, "{:?}", began.elapsed());
     assert_eq!(cluster.nodes[1].state.ops.load(Ordering::SeqCst), 1);
 }
 
@@ -430,7 +433,7 @@ async fn closing_ends_what_is_under_way_and_says_what_is_unknown() {
     client.close().await;
     assert!(write.await.unwrap().unwrap_err().outcome_unknown());
     assert_eq!(read.await.unwrap(), Err(Error::Closed));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIMEOUT / 2, "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! Coordinators that were begun anew twice from one directory: tables of two generations that have one number.
 
+use crate::support::{Behaviour, FakeCluster, wait_for};
 use archon_client::Client;
 use archon_types::{GenerationKey, NUMBERS_PER_GENERATION, Version};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use crate::support::{Behaviour, FakeCluster, wait_for};
 use uuid::Uuid;
 
 const GIVEN_UP: u64 = NUMBERS_PER_GENERATION + 900;

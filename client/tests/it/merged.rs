@@ -1,11 +1,11 @@
 //! What a client does when a partition ends because its left neighbour got its keys, or gives keys away to one that is split off,
 //! against nodes that exist only in memory.
 
+use crate::support::{Behaviour, FakeCluster, wait_for};
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
 use archon_types::{KeyRange, Keys, TableDelta, Version};
 use bytes::Bytes;
 use std::time::Duration;
-use crate::support::{Behaviour, FakeCluster, wait_for};
 
 /// Far more than anything here takes: whoever waits for it was not told.
 const DEADLINE: Duration = Duration::from_secs(60);

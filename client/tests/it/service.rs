@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// What a service was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ impl Callbacks for Service {
     }
 }
 
-pub(crate) async fn wait(what: &str, reached: impl Fn() -> bool) -> Duration {
+pub(crate) async fn wait(what: &str, mut reached: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !reached() {
         assert!(begun.elapsed() < SOON, "waited for {what}");

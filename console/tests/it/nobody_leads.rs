@@ -33,5 +33,5 @@ fn whoever_only_looked_waited_ten_seconds_to_hear_that_nobody_leads() {
         connection.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""kind":"unreachable""#), "{answer}");
     }
-    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

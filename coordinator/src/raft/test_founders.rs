@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 /// How long anything may take to come about.
-pub(super) const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// Waits until `met` gives something; fails with the last it said.
 pub(super) async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T, String>) -> T {

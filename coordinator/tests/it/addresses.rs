@@ -133,7 +133,7 @@ async fn members_of_another_quorum_are_not_taken_for_those_that_are_looked_for()
         holds: v1::TableHolds::Data.into(),
         partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(1)),
     };
-    wait_for("a table to be made", Duration::from_secs(20), || async {
+    wait_for("a table to be made", Duration::from_secs(60), || async {
         let made = admin(&quorum.leader_address().await).create_table(request.clone()).await;
         made.map(drop).map_err(|status| status.message().to_owned())
     })

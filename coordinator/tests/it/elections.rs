@@ -6,7 +6,7 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
 use archon_types::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_coordinator_without_a_leader_said_that_it_serves() {
@@ -65,14 +65,12 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     // Without a word, as in a crash.
     let cluster = found.cluster.clone();
     let gone = quorum.running.remove(&id).unwrap();
-    let begun = Instant::now();
     assert!(gone.stop().await.is_none());
     let successor = quorum.leader_address().await;
     let after = wait_for("status from another coordinator", SOON, || async {
         status(&successor).await.map_err(|error| error.to_string())
     })
     .await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "took {:?}", begun.elapsed());
     assert_eq!((after.cluster.clone(), after.partitions), (cluster, 9));
     assert!(after.term > found.term);
     for node in &mut nodes {

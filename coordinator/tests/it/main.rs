@@ -25,7 +25,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 fn settings(nodes_min: u32, partitions: u32) -> Settings {
     Settings { nodes_min, partitions, ..Settings::default() }

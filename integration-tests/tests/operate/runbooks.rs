@@ -1,6 +1,8 @@
 //! Runbooks are followed word for word: the commands that stand in them are run on real clusters, with what is in capitals filled in, and what
 //! they promise is looked at. A command that the program does not know, refuses or does not end well makes a test fail.
 
+use crate::operator::Operator;
+use crate::operator::programs::Programs;
 use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::disk::{self, SmallDisk};
@@ -9,8 +11,6 @@ use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, Release, Rows, wait_for};
 use archon_skip::skipped;
 use futures::future::join_all;
-use crate::operator::Operator;
-use crate::operator::programs::Programs;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

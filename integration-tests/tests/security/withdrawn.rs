@@ -29,7 +29,7 @@ async fn lets_in(address: &str, transport: &Transport) -> bool {
         return false;
     };
     let mut byte = [0];
-    tokio::time::timeout(Duration::from_millis(500), stream.read(&mut byte)).await.is_err()
+    tokio::time::timeout(Duration::from_secs(2), stream.read(&mut byte)).await.is_err()
 }
 
 /// A coordinator that does not lead hears with the log that something was withdrawn, a moment after the answer.

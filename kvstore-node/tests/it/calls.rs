@@ -1,12 +1,12 @@
 //! The plain calls of `Kv`, as a client of another language makes them, against a real node.
 
+use crate::support::{Fake, Kv, row};
 use archon_kv::DedupLimits;
 use archon_proto::convert::error::{METADATA_KEY, detail_of};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, limits};
 use bytes::Bytes;
 use prost::Message as _;
-use crate::support::{Fake, Kv, row};
 use uuid::Uuid;
 
 async fn cas(kv: &mut Kv, key: &str, expected: u64, value: &str) -> Result<u64, ErrorDetail> {

@@ -1,5 +1,6 @@
 //! What a node gives to those who copy from it. The test plays the loader as well as the coordinator.
 
+use crate::support::{Fake, PARTITION, row, seconds};
 use archon_kv::row as rows;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
@@ -8,7 +9,6 @@ use archon_types::{
     Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState, Report, Seq,
 };
 use std::time::{Duration, Instant};
-use crate::support::{Fake, PARTITION, row, seconds};
 use tonic::Streaming;
 
 const LIVE: ReplicaState = ReplicaState::Live;
@@ -73,7 +73,7 @@ async fn source(fake: &Fake, directory: &std::path::Path) -> archon_kvstore_node
     }
     fake.host("athens", &loading(fake)).await;
     // What is committed reaches the engine a moment later.
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         let (bytes, last, _) = read_on(&mut copy(fake, 1, 0).await.unwrap()).await;
         if last && bytes > KEYS * value.len() {
@@ -227,7 +227,7 @@ async fn a_copy_took_all_that_the_clients_of_the_node_left_and_more() {
     assert!(copied(0).await > 0.0, "clients use the node");
     assert_eq!(copied(u64::MAX).await, 0.0, "the loader wants it without limit");
     reads.abort();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while copied(0).await > 0.0 {
         assert!(Instant::now() < until, "nobody uses the node any more");
     }

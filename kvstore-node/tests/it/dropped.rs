@@ -1,5 +1,7 @@
 //! A node whose table is dropped. The test plays the coordinator.
 
+use crate::support::stream::exchange;
+use crate::support::{Fake, PARTITION, metric, row, wait_for};
 use archon_kvstore_node::Node;
 use archon_proto::convert::control::Push;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
@@ -8,8 +10,6 @@ use archon_types::{
     ClientId, Duty, ErrorDetail, ErrorKind, Fact, Op, Partition, PlacementId, ReplicaState, Report, TableId, TableList,
     Version,
 };
-use crate::support::stream::exchange;
-use crate::support::{Fake, PARTITION, metric, row, wait_for};
 
 const COPY: PlacementId = PlacementId::new(1);
 

@@ -1,5 +1,8 @@
 //! What a copy does with the word of its leader. The test plays the leader as well as the coordinator.
 
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
+use crate::support::stream::replicate;
+use crate::support::{Fake, metric, row, wait_for};
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
@@ -7,9 +10,6 @@ use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
 use bytes::Bytes;
 use std::path::Path;
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
-use crate::support::stream::replicate;
-use crate::support::{Fake, metric, row, wait_for};
 use tokio::sync::mpsc;
 
 const LIVE: ReplicaState = ReplicaState::Live;

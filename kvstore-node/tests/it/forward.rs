@@ -1,5 +1,6 @@
 //! Operations at a node that does not lead their partition (PROTOCOL rule 32): passed on once, or refused.
 
+use crate::support::{Fake, Kv, PARTITION, metric, row, stream, wait_for};
 use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_kvstore_node::Node;
 use archon_proto::convert::control::Push;
@@ -13,8 +14,7 @@ use archon_types::{
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use crate::support::{Fake, Kv, PARTITION, metric, row, stream, wait_for};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
@@ -178,11 +178,10 @@ async fn two_nodes_that_take_each_other_for_the_leader_do_not_pass_an_operation_
         fake.tell(node, &row(1, 1, 1, &[(1, fake.id(other), LIVE)])).await;
     }
     for node in ["athens", "byzantium"] {
-        let (mut kv, began) = (fake.kv(node).await, Instant::now());
+        let mut kv = fake.kv(node).await;
         let refused = kv.put("k", "v").await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::NotPartitionLeader, "{refused}");
         assert!(refused.message.starts_with("passed on to the node at "), "{refused}");
-        assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
     }
     assert_eq!([&athens, &byzantium].map(|node| metric(node, "forwards_total")), [1, 1]);
     byzantium.stop().await.unwrap();

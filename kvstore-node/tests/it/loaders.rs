@@ -1,5 +1,8 @@
 //! How a loader pulls a copy. The test plays the leader that gives it as well as the coordinator.
 
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
+use crate::support::stream::{replicate, sorted};
+use crate::support::{Fake, Known, metric, row, seconds, wait_for};
 use archon_kv::row as rows;
 use archon_proto::v1;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
@@ -9,9 +12,6 @@ use futures::stream::{self, BoxStream, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
-use crate::support::stream::{replicate, sorted};
-use crate::support::{Fake, Known, metric, row, seconds, wait_for};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 

@@ -1,5 +1,7 @@
 //! Real nodes against a coordinator that the test plays.
 
+use crate::support::stream::exchange;
+use crate::support::{self, Fake, PARTITION, metric, row, wait_for};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
@@ -11,8 +13,6 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use crate::support::stream::exchange;
-use crate::support::{self, Fake, PARTITION, metric, row, wait_for};
 
 const LIVE: ReplicaState = ReplicaState::Live;
 

@@ -1,12 +1,12 @@
 //! Word between nodes that a life is over (PROTOCOL rule 72). The test plays the peer as well as the coordinator.
 
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, batch_from};
+use crate::support::stream::open;
+use crate::support::{Fake, metric, row, wait_for};
 use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
 use archon_proto::v1;
 use archon_types::{ErrorKind, Incarnation, NodeId, NodeStatus, OVER_SINCE, Over, ReplicaState, Version};
 use std::time::Duration;
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, batch_from};
-use crate::support::stream::open;
-use crate::support::{Fake, metric, row, wait_for};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 

@@ -1,6 +1,9 @@
 //! Replication from whoever connects: a copy obeys only those that can be its leader, in epochs that can be. The test plays
 //! the leader, the stranger and the coordinator.
 
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
+use crate::support::stream::replicate;
+use crate::support::{Fake, PARTITION, metric, row, wait_for};
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
@@ -8,9 +11,6 @@ use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{Duty, ErrorKind, Millis, PlacementId, ReplicaState, Revision};
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
-use crate::support::stream::replicate;
-use crate::support::{Fake, PARTITION, metric, row, wait_for};
 
 const STRANGER: u64 = 99;
 

@@ -1,5 +1,6 @@
 //! Heartbeats on their streams, to coordinators that the test plays.
 
+use crate::support::{self, Played, SOON};
 use archon_frames::{FrameReader, FrameWriter};
 use archon_member::{LeaseAnswer, Taken};
 use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
@@ -10,13 +11,12 @@ use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, Relay
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use crate::support::{self, Played, SOON};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 const NODE: NodeId = NodeId::new(2);
 const LIFE: Incarnation = Incarnation::new(3);
-const DEADLINE: Duration = Duration::from_millis(200);
+const DEADLINE: Duration = Duration::from_secs(1);
 const NOW: ClusterNow = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 1, relays: 0, door_every_ms: 0 };
 
 /// One stream at a coordinator.

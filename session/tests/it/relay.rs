@@ -1,5 +1,7 @@
 //! Heartbeats that a node carries for others, between members and a coordinator that the test plays.
 
+use crate::support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
+use crate::support::{Played, SOON};
 use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
 use archon_proto::convert::beats::{BeatAnswer, Beats, Granted, Judged, NewsFor};
 use archon_proto::convert::news::News;
@@ -7,8 +9,6 @@ use archon_proto::v1;
 use archon_security::BeatKey;
 use archon_session::NotGranted;
 use archon_types::{BootId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, StorageId, Version};
-use crate::support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
-use crate::support::{Played, SOON};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::{put, wait_for};
 use archon_wal::disk::MemoryDisk;
 use archon_wal::{Bounds, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
-use crate::support::{put, wait_for};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const ONE: StreamId = StreamId(1);

@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{read_all, wait_for};
 use archon_skip::skipped;
 use archon_wal::disk::{Disk, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
-use crate::support::{read_all, wait_for};
 
 const STREAMS: u64 = 3;
 const COUNTER: StreamId = StreamId(99);

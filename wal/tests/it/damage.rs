@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{FORMAT, Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
-use crate::support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The note of what was durable.

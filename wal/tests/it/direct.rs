@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{put, read_all};
 use archon_skip::skipped;
 use archon_wal::disk::{BLOCK_ALIGNMENT, Disk, RealDisk};
 use archon_wal::{StreamId, Wal, WalConfig};
 use rustix::fs::OFlags;
-use crate::support::{put, read_all};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const RECORDS: u64 = 200;

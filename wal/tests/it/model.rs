@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Model, Step, memory_disk};
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
 use proptest::prelude::*;
-use crate::support::{Model, Step, memory_disk};
 
 #[derive(Debug, Clone)]
 enum Action {

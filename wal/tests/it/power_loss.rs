@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{self, Model, Numbers, Step, memory_disk};
 use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
-use crate::support::{self, Model, Numbers, Step, memory_disk};
 
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 8192, write_bytes_max: 4096, kept_bytes_max: 8192, ..WalConfig::default() }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{put, read_all, wait_for};
 use archon_wal::disk::{FaultDisk, MemoryDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
-use crate::support::{put, read_all, wait_for};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 

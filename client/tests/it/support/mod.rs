@@ -125,7 +125,7 @@ impl Store {
 
 /// Waits until `condition` holds, without sleeping longer than needed; fails with the last state.
 pub(crate) async fn wait_for<T: std::fmt::Debug>(what: &str, state: impl Fn() -> T, condition: impl Fn(&T) -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let now = state();
         if condition(&now) {
@@ -239,7 +239,7 @@ pub(crate) fn runtime() -> Runtime {
 async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
     let runtime = runtime();
     // A port just given up may still be busy for a moment.
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
     let listener = loop {
         match std::net::TcpListener::bind(address) {
             Ok(listener) => break listener,

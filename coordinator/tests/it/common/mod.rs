@@ -110,7 +110,7 @@ impl Quorum {
 
     /// Waits until no change of the quorum is under way, and gives its voters and its learners.
     pub async fn changed(&self) -> (Vec<u64>, Vec<u64>) {
-        wait_for("the change of the quorum", Duration::from_secs(20), || async {
+        wait_for("the change of the quorum", Duration::from_secs(60), || async {
             let view = self.view().await.map_err(|error| error.to_string())?;
             if view.leader != Some(view.id) || view.pending.is_some() {
                 return Err(format!("{view:?}"));
@@ -139,7 +139,7 @@ impl Quorum {
 
     pub async fn restart(&mut self, id: u64) {
         let config = self.config(id);
-        let listener = wait_for("the port to be free", Duration::from_secs(5), || async {
+        let listener = wait_for("the port to be free", Duration::from_secs(60), || async {
             TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
         })
         .await;
@@ -148,7 +148,7 @@ impl Quorum {
 
     /// Who leads, once somebody does.
     pub async fn leader(&self) -> u64 {
-        wait_for("a leader", Duration::from_secs(10), || async {
+        wait_for("a leader", Duration::from_secs(60), || async {
             let leads = self.running.values().find(|coordinator| coordinator.is_leading());
             leads.map(Coordinator::id).ok_or_else(|| "nobody leads".to_owned())
         })
@@ -435,7 +435,7 @@ pub async fn beats(coordinator: &str, beats: v1::Beats) -> Result<BeatAnswers, E
     let (mut reader, mut writer) = beat_stream(coordinator).await;
     writer.push(&beats);
     writer.flush().await.unwrap();
-    let answers = tokio::time::timeout(Duration::from_secs(10), reader.next::<v1::BeatAnswers>()).await;
+    let answers = tokio::time::timeout(Duration::from_secs(60), reader.next::<v1::BeatAnswers>()).await;
     let answers = answers.expect("an answer within 10 s").map_err(FrameError::into_detail)?;
     Ok(BeatAnswers::try_from(answers).unwrap())
 }

@@ -202,7 +202,7 @@ impl Fake {
     pub async fn send(&self, name: &str, push: Push) -> Result<Pushed, ErrorDetail> {
         let address = self.known(name).unwrap().address;
         let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         let key = || {
             let known = self.known(name)?;
             self.state.lock().keys.get(&(known.id, known.incarnation)).copied()
@@ -405,7 +405,7 @@ impl Kv {
 
     /// Reads until a read is refused.
     pub async fn get_until_refused(&mut self, key: &str) -> ErrorDetail {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             match self.get(key).await {
                 Err(detail) => return detail,
@@ -417,7 +417,7 @@ impl Kv {
 
     /// Puts as soon as the node serves.
     pub async fn put_when_served(&mut self, key: &str, value: &str) -> u64 {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             match self.put(key, value).await {
                 Ok(revision) => return revision,
@@ -451,7 +451,7 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
 
 /// Waits until what is read satisfies the condition; panics with the last state otherwise.
 pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done: impl Fn(&T) -> bool) -> T {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         let state = read();
         if done(&state) {
