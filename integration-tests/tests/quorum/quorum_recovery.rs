@@ -72,40 +72,6 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trial_recovery_ends_no_coordinator_that_works() {
-    let mut cluster = Cluster::start_whole(EXE, &Options::replicated());
-    let client = cluster.client().build().await.expect("a client");
-    let load = Load::start(&client, "trial", 4);
-    let left = cluster.put_aside(3, "left");
-    cluster.wait_whole(3);
-    let first = cluster.coordinator_addresses()[0].clone();
-    cluster.recover(3, &left, &[]);
-    wait_for("the trial to be reported", TIMEOUT, || {
-        let checked = cluster.archon_at(&first, &["check"]);
-        let said = checked.stdout.contains("OtherHistory") && checked.stdout.contains("work with a majority and go on");
-        check(said, || format!("{checked:?}"))
-    });
-    // A node that starts may turn to the trial first, and is not taken in there.
-    cluster.take_node("athens").kill();
-    wait_for("athens to be failed", TIMEOUT, || {
-        let nodes = cluster.archon_at(&first, &["node", "list", "-o", "json"]);
-        check(nodes.stdout.contains("\"failed\""), || format!("{nodes:?}"))
-    });
-    cluster.start_node("athens");
-    wait_for("athens to come back to those that work", TIMEOUT, || {
-        let nodes = cluster.archon_at(&first, &["node", "list", "-o", "json"]);
-        check(nodes.code == 0 && !nodes.stdout.contains("\"failed\""), || format!("{nodes:?}"))
-    });
-    assert!(cluster.take_coordinator(2).terminate(TIMEOUT).success(), "the trial runs");
-    cluster.wait_whole(3);
-    let report = load.stop().await;
-    assert_eq!(report.missing(&client).await, Vec::<String>::new());
-    for old in [0, 1] {
-        assert!(cluster.take_coordinator(old).exited().is_none(), "coordinator {} ended", old + 1);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since() {
     let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, replication: 2, ..Options::default() });
     // A copy of a coordinator's directory, as a backup has it.
