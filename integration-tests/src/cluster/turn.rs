@@ -169,7 +169,11 @@ mod tests {
             request(&turns, false, name, &sender);
         }
         assert_eq!([admitted.recv(), admitted.recv()].map(Result::unwrap).len(), 2);
-        assert_eq!((turns.state().running, turns.state().queue.len()), (2, 1));
+        let (running, waiting) = {
+            let state = turns.state();
+            (state.running, state.queue.len())
+        };
+        assert_eq!((running, waiting), (2, 1));
         turns.give_back();
         admitted.recv().expect("the third one is admitted");
         assert_eq!(turns.state().running, 2);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start() -> Cluster {
     Cluster::start(EXE, &Options { tls: true, replication: 3, clients_may: false, ..Options::default() })

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Refusals of one caller that are told one by one: five in a minute, of which a test may see the end of one and the begin of another.
 const TOLD_MAX: usize = 10;
 
