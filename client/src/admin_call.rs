@@ -10,7 +10,9 @@ use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
 use archon_security::{Caller, Expected, ON_BEHALF_OF, TlsError, Transport, is_refused_for_good};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,13 @@ const COORDINATORS_MAX: usize = 64;
 
 /// Nodes that are asked for the coordinators, where all of those are gone that are known.
 const NODES_ASKED_MAX: usize = 3;
+
+/// A response of any type.
+type AnyResponse = Box<dyn Any + Send>;
+/// One attempt to get a response from a coordinator.
+type Attempt<'a> = BoxFuture<'a, Result<AnyResponse, Status>>;
+/// Makes an attempt on this channel, with the metadata of this request.
+type Attempts<'a> = dyn Fn(TracedChannel, Request<()>) -> Attempt<'a> + Send + Sync + 'a;
 
 /// Whether a call changes something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,25 +181,31 @@ impl CoordinatorClient {
         &self,
         effect: Effect,
         message: M,
-        rpc: impl Fn(TracedChannel, Request<M>) -> F,
+        rpc: impl Fn(TracedChannel, Request<M>) -> F + Send + Sync,
     ) -> Result<R, Error>
     where
-        M: Clone,
-        F: Future<Output = Result<Response<R>, Status>>,
+        M: Clone + Send + Sync,
+        R: Send + 'static,
+        F: Future<Output = Result<Response<R>, Status>> + Send,
     {
-        self.measures.calling(effect, self.ask(effect, message, rpc)).await
+        let attempt = |channel, request: Request<()>| -> Attempt<'_> {
+            let answer = rpc(channel, request.map(|()| message.clone()));
+            Box::pin(async { answer.await.map(|response| Box::new(response.into_inner()) as AnyResponse) })
+        };
+        let response = self.measures.calling(effect, self.ask(effect, &attempt)).await?;
+        match response.downcast() {
+            Ok(response) => Ok(*response),
+            Err(_) => unreachable!("the attempts above answer with this type"),
+        }
     }
 
-    async fn ask<M, R, F>(
-        &self,
-        effect: Effect,
-        message: M,
-        rpc: impl Fn(TracedChannel, Request<M>) -> F,
-    ) -> Result<R, Error>
-    where
-        M: Clone,
-        F: Future<Output = Result<Response<R>, Status>>,
-    {
+    /// The part of [`call`](Self::call) that is alike for all calls. It returns a box, since other futures are compiled by each
+    /// crate that polls them.
+    fn ask<'a>(&'a self, effect: Effect, attempt: &'a Attempts<'a>) -> BoxFuture<'a, Result<AnyResponse, Error>> {
+        Box::pin(self.ask_all(effect, attempt))
+    }
+
+    async fn ask_all(&self, effect: Effect, attempt: &Attempts<'_>) -> Result<AnyResponse, Error> {
         let began = Instant::now();
         let deadline = began + self.timeout;
         let mut reported = false;
@@ -214,7 +229,7 @@ impl CoordinatorClient {
                 }
                 asked.push(address.clone());
                 let limit = try_timeout.min(left);
-                let (detail, verdict, who) = match self.once(&address, limit, message.clone(), &rpc).await {
+                let (detail, verdict, who) = match self.once(&address, limit, attempt).await {
                     Ok(answer) => {
                         *self.leader.lock() = Some(address);
                         return Ok(answer);
@@ -286,28 +301,19 @@ impl CoordinatorClient {
         leader.into_iter().chain(self.endpoints.iter().cloned()).chain(learned).collect()
     }
 
-    async fn once<M, R, F>(
-        &self,
-        address: &str,
-        limit: Duration,
-        message: M,
-        rpc: &impl Fn(TracedChannel, Request<M>) -> F,
-    ) -> Result<R, Failed>
-    where
-        F: Future<Output = Result<Response<R>, Status>>,
-    {
+    async fn once(&self, address: &str, limit: Duration, attempt: &Attempts<'_>) -> Result<AnyResponse, Failed> {
         // A person may name a node, which knows the coordinators; whoever was learned of is one.
         let named = self.endpoints.iter().any(|endpoint| endpoint == address);
         let expected = if named { Expected::Servers } else { Expected::Coordinators };
         let channel = self.links.channel(address, expected).map_err(Failed::at_once)?;
-        let mut request = Request::new(message);
+        let mut request = Request::new(());
         // The server must not work on what nobody waits for.
         request.set_timeout(limit);
         if let Some(caller) = &self.on_behalf_of {
             request.metadata_mut().insert(ON_BEHALF_OF, caller.clone());
         }
-        let status = match timeout(limit, rpc(channel.clone(), request)).await {
-            Ok(Ok(response)) => return Ok(response.into_inner()),
+        let status = match timeout(limit, attempt(channel.clone(), request)).await {
+            Ok(Ok(response)) => return Ok(response),
             Ok(Err(status)) => status,
             Err(_) => {
                 let message = format!("{address} did not answer within {} ms", rounded_ms(limit));

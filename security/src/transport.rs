@@ -224,14 +224,15 @@ impl Transport {
     ///
     /// # Errors
     /// The process is not there, or not who is expected.
-    pub async fn connected_channel(
+    // Boxed: another future is compiled by each crate that polls it, and this one holds a client of HTTP/2.
+    pub fn connected_channel<'a>(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &'a Endpoint,
         address: &str,
         expected: Expected,
         timeout: Duration,
-    ) -> Result<Channel, tonic::transport::Error> {
-        endpoint.connect_with_connector(self.connector(address, expected, timeout)).await
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, tonic::transport::Error>> + Send + 'a>> {
+        Box::pin(endpoint.connect_with_connector(self.connector(address, expected, timeout)))
     }
 
     /// Returns the connector of a channel, which works as [`connect`](Self::connect) does. The channel must have no such

@@ -14,8 +14,14 @@ pub(crate) const FORMAT: u32 = 1;
 /// # Errors
 /// `InvalidData` when the value cannot be represented, which is a defect.
 pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> io::Result<Bytes> {
-    rmp_serde::to_vec_named(value)
-        .map(Bytes::from)
+    let mut bytes = Vec::with_capacity(128);
+    write(what, value, &mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// Writes an encoded value. All writers are one type here: the code that encodes a type is compiled once, and not once per writer.
+fn write<T: Serialize>(what: &'static str, value: &T, mut to: &mut dyn io::Write) -> io::Result<()> {
+    rmp_serde::encode::write_named(&mut to, value)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}")))
 }
 
@@ -25,10 +31,8 @@ pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> io::Result<
 /// As [`encode`].
 pub(crate) fn size<T: Serialize>(what: &'static str, value: &T) -> io::Result<usize> {
     let mut counter = Counter(0);
-    match rmp_serde::encode::write_named(&mut counter, value) {
-        Ok(()) => Ok(counter.0),
-        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}"))),
-    }
+    write(what, value, &mut counter)?;
+    Ok(counter.0)
 }
 
 /// What a value comes to, encoded.
@@ -37,10 +41,8 @@ pub(crate) fn size<T: Serialize>(what: &'static str, value: &T) -> io::Result<us
 /// As [`encode`].
 pub(crate) fn checksum<T: Serialize>(what: &'static str, value: &T) -> io::Result<u64> {
     let mut summer = Summer { buffer: Vec::with_capacity(SUMMED_AT_ONCE), crc32c: 0, bytes: 0 };
-    match rmp_serde::encode::write_named(&mut summer, value) {
-        Ok(()) => Ok(summer.finish()),
-        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}"))),
-    }
+    write(what, value, &mut summer)?;
+    Ok(summer.finish())
 }
 
 /// So many bytes are summed up in one go: an encoder writes a few at a time.

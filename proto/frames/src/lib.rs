@@ -38,6 +38,6 @@ pub use keepalive::Keepalive;
 pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use responses::{BoundedResponses, Counted};
-pub use server::{GrpcServer, GrpcSettings};
+pub use server::{GrpcServer, GrpcSettings, Serving};
 pub use sort::{Incoming, route, sort, turn_away_in_its_words};
 pub use writer::FrameWriter;

@@ -5,6 +5,7 @@ use archon_proto::authority::Authority;
 use archon_proto::guarded::Guarded;
 use archon_proto::trace::Traced;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,9 +28,13 @@ pub struct GrpcSettings {
     pub connection_window_bytes: Option<u32>,
 }
 
+/// A server at work. It ends when it is told to, or with what the library reports.
+pub type Serving = Pin<Box<dyn Future<Output = Result<(), tonic::transport::Error>> + Send>>;
+
 /// Services with the layers that each call passes, from outside to inside: bounded responses, traces, authority, bounded requests.
 ///
-/// The HTTP/2 library is generic in connections and services. This type names both, so that it is compiled once for all programs.
+/// The HTTP/2 library is generic in connections and services. This type names both, and its future is boxed (a future that is not is
+/// compiled by each crate that polls it), so that the library is compiled once.
 #[derive(Clone, Debug)]
 pub struct GrpcServer {
     /// How connections are kept.
@@ -49,13 +54,9 @@ impl GrpcServer {
     ///
     /// # Errors
     /// What the library reports; it ends the server.
-    pub async fn serve(
-        self,
-        connections: mpsc::Receiver<io::Result<Guarded>>,
-        end: CancellationToken,
-    ) -> Result<(), tonic::transport::Error> {
+    pub fn serve(self, connections: mpsc::Receiver<io::Result<Guarded>>, end: CancellationToken) -> Serving {
         let Self { settings, routes, responses, authority, partial } = self;
-        Server::builder()
+        let served = Server::builder()
             .max_concurrent_streams(settings.streams_max)
             .initial_stream_window_size(settings.stream_window_bytes)
             .initial_connection_window_size(settings.connection_window_bytes)
@@ -66,7 +67,7 @@ impl GrpcServer {
             .layer(authority)
             .layer(partial)
             .add_routes(routes)
-            .serve_with_incoming_shutdown(ReceiverStream::new(connections), end.cancelled_owned())
-            .await
+            .serve_with_incoming_shutdown(ReceiverStream::new(connections), end.cancelled_owned());
+        Box::pin(served)
     }
 }
