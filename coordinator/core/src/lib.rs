@@ -95,7 +95,7 @@ mod waits;
 mod withdrawals;
 
 pub use alerts::{Alert, Held, Thresholds, alerts, not_served};
-pub use apply::{apply, check_not_of_working, skip};
+pub use apply::{apply, skip};
 pub use command::{Actor, Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};

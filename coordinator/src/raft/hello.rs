@@ -57,8 +57,6 @@ pub(crate) struct Asked {
     pub(super) subject: Option<hello_request::Subject>,
     /// Asks for a generation of this cluster later than this one, which has this key.
     pub(super) lived: Option<(ClusterId, u64, GenerationKey)>,
-    /// This coordinator works with a majority of its quorum.
-    pub(super) works: bool,
 }
 
 /// Asks all of these but this coordinator itself, at once.
@@ -72,12 +70,11 @@ pub(crate) async fn ask_all(
     let cluster = lived.map(|(cluster, _, _)| uuid_bytes(cluster.get())).unwrap_or_default();
     let generation = lived.map_or(0, |(_, generation, _)| generation);
     let generation_key = lived.map(|(_, _, key)| uuid_bytes(key.get()));
-    let works = what.works;
     let mut asked = JoinSet::new();
     for (id, address) in addresses.iter().filter(|(id, _)| **id != local_voter.id) {
         let id = *id;
         let (subject, cluster, generation_key) = (what.subject.clone(), cluster.clone(), generation_key.clone());
-        let hello = HelloRequest { subject, cluster, generation, generation_key, works, ..local_voter.hello(id) };
+        let hello = HelloRequest { subject, cluster, generation, generation_key, ..local_voter.hello(id) };
         let channel = connect(transport, address, Expected::Coordinator(id));
         asked.spawn(async move {
             let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };

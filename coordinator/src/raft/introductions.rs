@@ -2,8 +2,7 @@
 //! would refuse a leader that is a stranger to it; so it asks the members that it knows. From them it also hears that it was
 //! removed, which no entry may tell it any more.
 
-use super::hello::{Answers, Asked, ask_all};
-use super::later_generations::{LaterGenerations, Round, Verdict};
+use super::hello::{Asked, ask_all};
 use super::machine::Replicated;
 use super::membership::addresses_of;
 use super::types::Raft;
@@ -17,7 +16,7 @@ use bytes::Bytes;
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver as _;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,8 +30,6 @@ const STRANGERS_MAX: usize = 16;
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is asked whether a recovery has begun without this coordinator.
 const GENERATION_INTERVAL: Duration = Duration::from_secs(5);
-/// Time for which a coordinator of an earlier generation counts as working after it was heard.
-const WORKING_HEARD: Duration = Duration::from_secs(15);
 /// How long nobody leads this coordinator before it asks whether it is a member still.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -55,12 +52,6 @@ struct Inner {
     later_generation: AtomicU64,
     /// The coordinators that answered last in a generation that does not continue this one's, each with its generation.
     other_generations: Mutex<BTreeMap<u64, u64>>,
-    /// The coordinators of later generations that answered last while this one works, each with its generation.
-    later_beside: Mutex<BTreeMap<u64, u64>>,
-    /// This coordinator works with a majority, and did so before a later generation answered.
-    works: AtomicBool,
-    /// The coordinator of an earlier generation that was heard last to work: its number, its generation, and when.
-    earlier_working: Mutex<Option<(u64, u64, Instant)>>,
 }
 
 impl Default for Introductions {
@@ -74,9 +65,6 @@ impl Default for Introductions {
             removed: AtomicBool::new(false),
             later_generation: AtomicU64::new(0),
             other_generations: Mutex::default(),
-            later_beside: Mutex::default(),
-            works: AtomicBool::new(false),
-            earlier_working: Mutex::default(),
         };
         Self(Arc::new(inner))
     }
@@ -133,60 +121,6 @@ impl Introductions {
         self.0.other_generations.lock().clone()
     }
 
-    /// The coordinators of later generations that answer at members' addresses while this one works, each with its generation.
-    pub(crate) fn later_beside(&self) -> BTreeMap<u64, u64> {
-        self.0.later_beside.lock().clone()
-    }
-
-    /// Returns whether this coordinator works with a majority, and did so before a later generation answered.
-    pub(super) fn works(&self) -> bool {
-        self.0.works.load(Ordering::Relaxed)
-    }
-
-    /// Notes that a coordinator of an earlier generation, which this one continues, works with a majority of its quorum.
-    pub(super) fn note_working(&self, id: u64, generation: u64) {
-        let mut known = self.0.earlier_working.lock();
-        if known.is_none() {
-            tracing::warn!(
-                id,
-                generation,
-                "a coordinator of an earlier generation works with a majority of its quorum"
-            );
-        }
-        *known = Some((id, generation, Instant::now()));
-    }
-
-    /// A coordinator of an earlier generation that works with a majority of its quorum, and that generation.
-    pub(crate) fn earlier_working(&self) -> Option<(u64, u64)> {
-        let mut known = self.0.earlier_working.lock();
-        *known = known.filter(|(_, _, heard)| heard.elapsed() < WORKING_HEARD);
-        known.map(|(id, generation, _)| (id, generation))
-    }
-
-    /// Takes the answers to a round of questions about later generations in.
-    fn note_generations(&self, generations: &mut LaterGenerations, answers: GenerationAnswers) -> Verdict {
-        let GenerationAnswers { majority, vouched, later, others } = answers;
-        let round = Round { majority, vouched, later: later.values().copied().max() };
-        let verdict = generations.judge(Instant::now(), round);
-        self.0.works.store(generations.works(), Ordering::Relaxed);
-        if let Verdict::Outlived(generation) = verdict {
-            self.0.later_generation.store(generation, Ordering::Relaxed);
-        }
-        let later = if verdict == Verdict::GoesOn { later } else { BTreeMap::new() };
-        let mut known = self.0.later_beside.lock();
-        for (id, generation) in later.iter().filter(|(id, generation)| known.get(*id) != Some(*generation)) {
-            tracing::warn!(
-                id,
-                generation,
-                "a coordinator of a later generation answers at a member's address; this one works with a majority and goes on"
-            );
-        }
-        *known = later;
-        drop(known);
-        self.note_other_generations(others);
-        verdict
-    }
-
     fn note_other_generations(&self, others: BTreeMap<u64, u64>) {
         let mut known = self.0.other_generations.lock();
         for (id, generation) in others.iter().filter(|(id, generation)| known.get(*id) != Some(*generation)) {
@@ -211,7 +145,6 @@ impl Introductions {
     ) {
         let asks = Asks { raft, replicated, local_voter, expected, transport, voter_reports };
         let mut generation_asked = None::<Instant>;
-        let mut generations = LaterGenerations::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -225,13 +158,11 @@ impl Introductions {
             // Also by whoever leads: two that come back after a recovery are a majority of what was.
             if generation_asked.is_none_or(|at| at.elapsed() >= GENERATION_INTERVAL) {
                 generation_asked = Some(Instant::now());
-                if let Some(answers) = asks.generations(self.works()).await {
-                    let verdict = self.note_generations(&mut generations, answers);
-                    // The next round decides, or makes this coordinator one that works.
-                    if verdict == Verdict::Undecided || !generations.works() {
-                        generation_asked = None;
-                    }
+                let (later, others) = asks.generations().await;
+                if let Some(later) = later {
+                    self.0.later_generation.store(later, Ordering::Relaxed);
                 }
+                self.note_other_generations(others);
             }
             let strangers = std::mem::take(&mut *self.0.strangers.lock());
             for (id, storage) in strangers {
@@ -246,18 +177,6 @@ impl Introductions {
             }
         }
     }
-}
-
-/// Answers of members about generations.
-struct GenerationAnswers {
-    /// A majority of the voters lives in the generation of this coordinator, which is counted.
-    majority: bool,
-    /// A member of this generation works.
-    vouched: bool,
-    /// The coordinators of later generations that continue this one's, each with its generation.
-    later: BTreeMap<u64, u64>,
-    /// The coordinators of generations that do not.
-    others: BTreeMap<u64, u64>,
 }
 
 struct Asks {
@@ -308,40 +227,21 @@ impl Asks {
         answers.values().flatten().any(|answer| answer.initialized && answer.standing() == Standing::Retired)
     }
 
-    /// Asks all members in which generation they live; `None` before this coordinator lives in one. `works`: this coordinator works.
-    async fn generations(&self, works: bool) -> Option<GenerationAnswers> {
+    /// The latest generation at a member's address that continues the one in which this coordinator lives, and those who live in one
+    /// that does not.
+    async fn generations(&self) -> (Option<u64>, BTreeMap<u64, u64>) {
         let own = self.replicated.read(|state| {
             let lived = (state.cluster, state.generation, state.generation_key(state.generation));
             state.is_bootstrapped().then_some(lived)
         });
-        let (_, generation, _) = own?;
-        let what = Asked { lived: own, works, ..Asked::default() };
+        let Some((_, generation, _)) = own else { return Default::default() };
+        let what = Asked { lived: own, ..Asked::default() };
         let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &what).await;
         self.voter_reports.note_answers(&answers);
-        let answered = || answers.iter().filter_map(|(id, answer)| Some((*id, answer.as_ref().ok()?)));
         let later =
-            answered().map(|(id, answer)| (id, answer.later_generation)).filter(|(_, later)| *later > generation);
-        let others = answered().map(|(id, answer)| (id, answer.other_generation)).filter(|(_, other)| *other > 0);
-        Some(GenerationAnswers {
-            majority: self.is_majority(&answers),
-            vouched: answered().any(|(_, answer)| answer.works),
-            later: later.collect(),
-            others: others.collect(),
-        })
-    }
-
-    /// Returns true if a majority of the voters answered as members of this quorum; this coordinator counts.
-    fn is_majority(&self, answers: &Answers) -> bool {
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow_watched();
-        let is_here = |id: &u64| {
-            let answer = answers.get(id).and_then(|answer| answer.as_ref().ok());
-            *id == self.local_voter.id
-                || answer.is_some_and(|answer| answer.initialized && answer.standing() == Standing::Member)
-        };
-        let configs = metrics.membership_config.membership().get_joint_config();
-        let is_met = |voters: &BTreeSet<u64>| voters.iter().filter(|id| is_here(id)).count() > voters.len() / 2;
-        !configs.is_empty() && configs.iter().all(is_met)
+            answers.values().flatten().map(|answer| answer.later_generation).filter(|later| *later > generation);
+        let others = answers.iter().filter_map(|(id, answer)| Some((*id, answer.as_ref().ok()?.other_generation)));
+        (later.max(), others.filter(|(_, other)| *other > 0).collect())
     }
 
     async fn is_member(&self, id: u64, storage: Uuid) -> bool {

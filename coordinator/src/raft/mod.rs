@@ -21,7 +21,6 @@ mod introductions;
 mod judge;
 mod kept_marks;
 mod lack;
-mod later_generations;
 mod log_space;
 mod machine;
 mod membership;

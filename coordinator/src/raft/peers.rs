@@ -436,9 +436,6 @@ impl Raft for Peers {
             Some(Succession::OtherHistory(generation)) => (0, generation),
             None => (0, 0),
         };
-        if later_generation > 0 && hello.works {
-            self.inner.introductions.note_working(hello.sender, hello.generation);
-        }
         if later_generation > 0 || other_generation > 0 {
             let id = local_voter.id;
             return Ok(Response::new(HelloResponse { id, later_generation, other_generation, ..Default::default() }));
@@ -476,7 +473,6 @@ impl Raft for Peers {
             boot: Bytes::new(),
             later_generation: 0,
             other_generation: 0,
-            works: self.inner.introductions.works(),
         }))
     }
 }

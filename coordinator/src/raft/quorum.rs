@@ -250,16 +250,6 @@ impl Quorum {
         self.introductions.later_generation()
     }
 
-    /// The coordinators of a later generation that answer at members' addresses while this one works, each with its generation.
-    pub(crate) fn later_beside(&self) -> BTreeMap<u64, u64> {
-        self.introductions.later_beside()
-    }
-
-    /// A coordinator of an earlier generation that works with a majority of its quorum, and that generation.
-    pub(crate) fn earlier_working(&self) -> Option<(u64, u64)> {
-        self.introductions.earlier_working()
-    }
-
     /// Makes the first members: every coordinator of the peer list, each with its data directory.
     pub(crate) async fn initialize(&self, storages: &BTreeMap<u64, Uuid>) -> Result<(), CoordinatorError> {
         let mut voters = BTreeMap::new();

@@ -73,7 +73,6 @@ impl LocalVoter {
             cluster: Bytes::new(),
             generation: 0,
             generation_key: None,
-            works: false,
         }
     }
 

@@ -6,8 +6,7 @@ use crate::confirm::Confirmations;
 use crate::session::Session;
 use archon_coordinator_core::term::{Polled, Reported, polled};
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, check_not_of_working,
-    to_confirm,
+    Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
 };
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::ids::node_sender;
@@ -93,9 +92,6 @@ impl Sessions {
             told: node.told,
             generation_key: node.generation_key,
         };
-        if let Some((id, generation)) = session.quorum().earlier_working() {
-            state.read(|state| check_not_of_working(state, &register, (id, generation)))?;
-        }
         let register = register.by_protocol(state.read(|state| state.protocol));
         let asked = Instant::now();
         self.ask_the_process(&session, &register).await?;

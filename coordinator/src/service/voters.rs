@@ -81,10 +81,6 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<v1::Reason> {
     quorum.differing_states().into_iter().map(reason).collect()
 }
 
-/// Remedy where a recovery was begun while the quorum works.
-const LATER_GENERATION_REMEDY: &str = "stop the recovered coordinator if it is a trial; if it is to be kept, stop these coordinators: \
-    docs/runbooks/majority-lost.md";
-
 /// Members that belong to another history of the cluster, and are refused.
 pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
     let reason = |(name, why): (String, String)| {
@@ -99,16 +95,7 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
         let subject = Subject::Coordinator { coordinator_id };
         reason_now(ReasonCode::OtherHistory, subject, message, OTHER_HISTORY_REMEDY)
     };
-    let later = |(coordinator_id, generation): (u64, u64)| {
-        let message = format!(
-            "at its address answers a coordinator of generation {generation}, which a recovery began from an older state of these \
-             coordinators; these work with a majority and go on"
-        );
-        let subject = Subject::Coordinator { coordinator_id };
-        reason_now(ReasonCode::OtherHistory, subject, message, LATER_GENERATION_REMEDY)
-    };
     let coordinators = session.quorum().other_generations().into_iter().map(coordinator);
-    let coordinators = coordinators.chain(session.quorum().later_beside().into_iter().map(later));
     session.other_histories.told().into_iter().map(reason).chain(coordinators).collect()
 }
 

@@ -49,24 +49,6 @@ pub(super) fn of_this_generation(
     Err(ErrorDetail::new(ErrorKind::OtherHistory, message).with_retry_after_ms(1_000))
 }
 
-/// Refuses a member of an earlier generation during a recovery while the coordinators of that generation work: they would refuse it
-/// from then on (PROTOCOL rule 60). `working`: a coordinator that works, and its generation.
-///
-/// # Errors
-/// `OtherHistory`: it names both generations and which coordinators to stop.
-pub fn check_not_of_working(state: &ClusterState, register: &Register, working: (u64, u64)) -> Result<(), ErrorDetail> {
-    let lived_here = register.last_incarnation.is_some_and(|last| generation_of(last.get()) >= state.generation);
-    if state.recovery.is_none() || lived_here {
-        return Ok(());
-    }
-    let ((id, generation), own) = (working, state.generation);
-    let message = format!(
-        "coordinator {id} of generation {generation} works with a majority of its quorum, so these coordinators, of generation {own}, take \
-         no member from it. Stop these if this recovery is a trial; stop those if this generation is to be kept"
-    );
-    Err(ErrorDetail::new(ErrorKind::OtherHistory, message).with_retry_after_ms(1_000))
-}
-
 /// A generation's key, for people.
 fn shown(key: GenerationKey) -> String {
     if key.is_nil() { "without a key".to_owned() } else { format!("key {key}") }

@@ -21,7 +21,6 @@ mod upgrade;
 pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
 pub(crate) use dropped::may_hold;
-pub use histories::check_not_of_working;
 
 use crate::command::{Actor, Command, CommandBatch};
 use crate::events::EventKind;

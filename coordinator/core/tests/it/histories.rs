@@ -103,23 +103,6 @@ fn settled(bed: &mut TestBed) {
 }
 
 #[test]
-fn recovery_takes_no_member_while_earlier_coordinators_work() {
-    let mut bed = recovered(2, FIRST);
-    let athens = speaking(bed.registration("athens"));
-    let refused = check_not_of_working(&bed.state, &athens, (1, 1)).expect_err("coordinators of generation 1 work");
-    assert_eq!(refused.kind, ErrorKind::OtherHistory);
-    assert!(refused.message.contains("coordinator 1 of generation 1 works"), "{refused}");
-    // One that was taken in before that was heard stays.
-    let mut byzantium = Directory::of(&bed, "byzantium");
-    byzantium.registers(&mut bed).expect("it comes");
-    check_not_of_working(&bed.state, &byzantium.said, (1, 1)).expect("it has lived here");
-    // Others are let in once the recovery has ended.
-    let mut ended = recovered(2, FIRST);
-    settled(&mut ended);
-    check_not_of_working(&ended.state, &athens, (1, 1)).expect("nothing is asked any more");
-}
-
-#[test]
 fn nodes_of_one_second_generation_were_taken_in_by_another() {
     let (mut first, mut second) = (recovered(2, FIRST), recovered(2, SECOND));
     let mut athens = Directory::of(&first, "athens");
