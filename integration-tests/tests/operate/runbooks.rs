@@ -202,14 +202,16 @@ impl Full {
         Some(full)
     }
 
-    /// Rows until a write is refused: with a full disk as many as the log made space ready for beforehand.
+    /// Rows until a write is refused: with a full disk as many as the log made space ready for beforehand. A busy node may lose its
+    /// leaderships before that, and then only `status` says that its disk is full.
     async fn write_until_it_is_told(&self) {
         let hasty = self.client.with_timeout(Duration::from_millis(500));
         let (value, began) = ("x".repeat(200_000), Instant::now());
         for round in 0.. {
             let puts = (0..32).map(|number| hasty.put(format!("ballast/{round}/{number}"), value.clone()));
             let refused = join_all(puts).await.into_iter().filter_map(Result::err);
-            if refused.into_iter().any(|error| format!("{error:?}").contains("ReadOnly")) {
+            let refuses = refused.into_iter().any(|error| format!("{error:?}").contains("ReadOnly"));
+            if refuses || self.cluster.archon(&["status"]).stdout.contains("DiskFull") {
                 break;
             }
             assert!(began.elapsed() < TIMEOUT, "it was never full");
