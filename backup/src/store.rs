@@ -232,10 +232,8 @@ fn check_length(name: &str, bytes: u64) -> Result<(), BackupError> {
 
 /// Refuses to write what no reader takes.
 fn check_writable(name: &str, bytes: u64) -> Result<(), BackupError> {
-    match check_length(name, bytes) {
-        Ok(()) => Ok(()),
-        Err(_) => Err(BackupError::Usage(format!(
-            "{name} of this backup would have {bytes} bytes, and at most {WHOLE_BYTES_MAX} are read; back up fewer tables at once"
-        ))),
-    }
+    check_length(name, bytes).map_err(|_| {
+        let why = format!("{name} of this backup would have {bytes} bytes, and at most {WHOLE_BYTES_MAX} are read");
+        BackupError::Usage(format!("{why}; back up fewer tables at once"))
+    })
 }

@@ -37,9 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
-/// Most requests at once on one connection.
-const STREAMS_MAX: u32 = 128;
-/// How long a connection may be silent before it is pinged, and how long the answer may take.
+/// Longest silence on a connection before the server pings it, and longest time to the answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Prefix of the calls that other coordinators make.
 const MEMBERS_CALL: &str = "/archon.v1.Raft/";
@@ -110,7 +108,6 @@ pub(crate) fn serve(
         .add_service(StatsServer::new(StatsService(stats)));
     let server = GrpcServer {
         settings: GrpcSettings {
-            streams_max: STREAMS_MAX,
             keepalive_interval: KEEPALIVE,
             keepalive_timeout: KEEPALIVE,
             stream_window_bytes: None,

@@ -33,7 +33,6 @@ use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
 const SETTINGS: GrpcSettings = GrpcSettings {
-    streams_max: 128,
     keepalive_interval: Duration::from_secs(5),
     keepalive_timeout: Duration::from_secs(20),
     stream_window_bytes: Some(2 * 1024 * 1024),

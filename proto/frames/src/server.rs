@@ -13,14 +13,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-/// How HTTP/2 connections are kept.
+/// Most requests at once on one connection.
+const STREAMS_MAX: u32 = 128;
+
+/// Settings of HTTP/2 connections.
 #[derive(Clone, Copy, Debug)]
 pub struct GrpcSettings {
-    /// Most requests at once on one connection.
-    pub streams_max: u32,
-    /// How long a connection is silent before the server pings it.
+    /// Silence on a connection after which the server pings it.
     pub keepalive_interval: Duration,
-    /// How long the answer to a ping may take before the connection is closed.
+    /// Longest time from a ping to its answer; then the connection is closed.
     pub keepalive_timeout: Duration,
     /// The flow-control window of one request, in bytes; `None` is the library's default.
     pub stream_window_bytes: Option<u32>,
@@ -28,7 +29,7 @@ pub struct GrpcSettings {
     pub connection_window_bytes: Option<u32>,
 }
 
-/// A server at work. It ends when it is told to, or with what the library reports.
+/// A running server. It ends at its token, or with an error of the library.
 pub type Serving = Pin<Box<dyn Future<Output = Result<(), tonic::transport::Error>> + Send>>;
 
 /// Services with the layers that each call passes, from outside to inside: bounded responses, traces, authority, bounded requests.
@@ -37,7 +38,7 @@ pub type Serving = Pin<Box<dyn Future<Output = Result<(), tonic::transport::Erro
 /// compiled by each crate that polls it), so that the library is compiled once.
 #[derive(Clone, Debug)]
 pub struct GrpcServer {
-    /// How connections are kept.
+    /// Settings of its connections.
     pub settings: GrpcSettings,
     /// The services.
     pub routes: Routes,
@@ -53,11 +54,11 @@ impl GrpcServer {
     /// Serves connections until `end`, then until the calls in progress have ended.
     ///
     /// # Errors
-    /// What the library reports; it ends the server.
+    /// An error of the library, which ends the server.
     pub fn serve(self, connections: mpsc::Receiver<io::Result<Guarded>>, end: CancellationToken) -> Serving {
         let Self { settings, routes, responses, authority, partial } = self;
         let served = Server::builder()
-            .max_concurrent_streams(settings.streams_max)
+            .max_concurrent_streams(STREAMS_MAX)
             .initial_stream_window_size(settings.stream_window_bytes)
             .initial_connection_window_size(settings.connection_window_bytes)
             .http2_keepalive_interval(Some(settings.keepalive_interval))

@@ -35,19 +35,16 @@ impl Side {
     }
 }
 
+/// What comes of a connection to this address.
+async fn opened(address: &str) -> Result<(FrameReader, FrameWriter), FrameError> {
+    let (transport, timeout) = (Transport::default(), Duration::from_secs(5));
+    connect(&transport, address, &Expected::Servers, StreamKind::Exchange, BYTES_MAX, timeout).await
+}
+
 async fn pair() -> (Side, Side) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (reader, mut writer) = connect(
-        &Transport::default(),
-        &address,
-        &Expected::Servers,
-        StreamKind::Exchange,
-        BYTES_MAX,
-        Duration::from_secs(5),
-    )
-    .await
-    .unwrap();
+    let (reader, mut writer) = opened(&address).await.unwrap();
     writer.flush().await.unwrap();
     let near = Side { reader, writer };
     let (connection, _) = listener.accept().await.unwrap();
@@ -150,16 +147,7 @@ async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refuse
 async fn a_connection_that_cannot_be_made_has_sent_nothing() {
     // Nobody listens there any more.
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
-    let error = connect(
-        &Transport::default(),
-        &address,
-        &Expected::Servers,
-        StreamKind::Exchange,
-        BYTES_MAX,
-        Duration::from_secs(5),
-    )
-    .await
-    .unwrap_err();
+    let error = opened(&address).await.unwrap_err();
     assert!(matches!(&error, FrameError::Connect { address: named, .. } if *named == address), "{error}");
     assert_eq!(error.into_detail().kind, ErrorKind::Unreachable);
 }
@@ -241,16 +229,7 @@ async fn whoever_takes_nothing_of_what_waits_is_given_up() {
 async fn whoever_is_turned_away_hears_why() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (mut reader, mut writer) = connect(
-        &Transport::default(),
-        &address,
-        &Expected::Servers,
-        StreamKind::Exchange,
-        BYTES_MAX,
-        Duration::from_secs(5),
-    )
-    .await
-    .unwrap();
+    let (mut reader, mut writer) = opened(&address).await.unwrap();
     writer.push(&message(1, 1_000));
     writer.flush().await.unwrap();
     let (connection, _) = listener.accept().await.unwrap();
