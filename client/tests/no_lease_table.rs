@@ -1,5 +1,5 @@
-//! A participant of a table that is none of leases owns nothing, and says so in its log. Alone in its program, since it
-//! installs the subscriber of the process.
+//! A participant of a table without leases owns nothing, and logs that. The test has a program of its own, since it installs the
+//! subscriber of the process.
 
 #![allow(clippy::unwrap_used)]
 

@@ -3,7 +3,7 @@
 mod asked;
 mod coordinators;
 mod everything;
-pub mod turn;
+mod turn;
 
 use crate::image::DiskImage;
 use crate::network::Links;

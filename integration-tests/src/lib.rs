@@ -1,8 +1,8 @@
 //! What the tests on real processes share: clusters of child processes, load with a memory, faults, disks that lose
 //! their power, and waiting.
 //!
-//! Tests run their clusters side by side, a bounded number at once ([`Turn`]); a test whose bounds are lease and failure
-//! time-outs has the machine to itself ([`options::Options::alone`]).
+//! Tests run their clusters side by side, a bounded number at once; a test whose bounds are lease and failure time-outs
+//! has the machine to itself ([`options::Options::alone`]).
 
 pub mod attempt;
 pub mod browser;
@@ -36,7 +36,6 @@ pub mod wait;
 pub use archon_local_cluster::Process;
 pub use attempt::{Attempt, Reshape};
 pub use cluster::Cluster;
-pub use cluster::turn::Turn;
 pub use counting::{COUNTERS, Counting, Seen, counter_key};
 pub use dice::Dice;
 pub use history::{Workload, WorkloadOptions, WorkloadReport};

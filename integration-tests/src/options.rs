@@ -37,8 +37,8 @@ pub struct Options {
     pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
-    /// No cluster of another test of this process runs beside it, see [`Turn`](crate::Turn): for what lease and failure
-    /// time-outs bound.
+    /// No cluster of another test of this process runs beside it: for what lease and failure time-outs bound, and for
+    /// what the machine's speed decides.
     pub alone: bool,
 }
 

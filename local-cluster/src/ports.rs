@@ -13,7 +13,7 @@ static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 const FIRST: u16 = 10_000;
 /// Random ports tried before the kernel is asked for one of its own.
 const TRIES: usize = 1_000;
-/// Where the kernel keeps the range of ports that it chooses itself, the first one in front.
+/// The kernel's range of ports for its own choice: the first one, then the last one.
 const KERNEL_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 /// `count` addresses on loopback whose ports nobody listened on a moment ago and that this process has not given out

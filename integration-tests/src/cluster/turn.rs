@@ -22,7 +22,7 @@ thread_local! {
 #[derive(Debug)]
 struct Own {
     alone: bool,
-    /// How many [`Turn`]s of this thread share it.
+    /// The number of [`Turn`]s of this thread that share it.
     shares: usize,
 }
 
@@ -38,7 +38,7 @@ struct Turns {
 struct State {
     /// Turns that run now.
     running: usize,
-    /// Whether the only one that runs is alone.
+    /// True if the only one that runs is alone.
     alone: bool,
     /// Requests that wait, the first in front.
     queue: VecDeque<u64>,
@@ -86,29 +86,24 @@ impl Turns {
 ///
 /// A turn belongs to its thread: a second cluster of the same test shares the turn of the first one and never waits.
 #[derive(Debug)]
-pub struct Turn {
+pub(super) struct Turn {
     /// Keeps it on its thread.
     _thread: PhantomData<MutexGuard<'static, ()>>,
 }
 
 impl Turn {
-    /// Waits until no other test of this process has a turn, and keeps them waiting. For tests that load the machine
-    /// without a cluster, and those whose second cluster has to be alone.
+    /// Waits for a turn, or shares the one of this thread. One that is alone waits until no other test of this process has a
+    /// turn, and keeps them waiting.
     ///
     /// # Panics
-    /// If this thread has a turn that is not alone.
-    pub fn alone() -> Self {
-        Self::take(true)
-    }
-
-    /// Waits for a turn, or shares the one of this thread.
+    /// If `alone` is asked for, and the turn of this thread is not alone.
     pub(super) fn take(alone: bool) -> Self {
         let shared = OWN.with_borrow_mut(|own| {
             let Some(own) = own else { return false };
             // To wait for the other tests here would block all of them: they wait for this turn to end.
             assert!(
                 own.alone || !alone,
-                "this test already runs a cluster beside other tests: call `Turn::alone` before its first cluster"
+                "this test already runs a cluster beside other tests: start its first cluster with `alone`"
             );
             own.shares += 1;
             true
@@ -195,7 +190,7 @@ mod tests {
 
     #[test]
     fn further_clusters_of_a_test_share_its_turn() {
-        let first = Turn::alone();
+        let first = Turn::take(true);
         let second = Turn::take(false);
         drop(first);
         assert!(TURNS.state().alone, "the second cluster keeps the turn");
@@ -207,11 +202,11 @@ mod tests {
     fn alone_is_refused_beside_an_own_cluster() {
         let refused = thread::spawn(|| {
             let _beside = Turn::take(false);
-            let _alone = Turn::alone();
+            let _alone = Turn::take(true);
         });
         let message = *refused.join().expect_err("a panic").downcast::<&'static str>().expect("a text");
-        assert!(message.contains("call `Turn::alone` before its first cluster"), "{message}");
+        assert!(message.contains("start its first cluster with `alone`"), "{message}");
         // And the turn was given back.
-        thread::spawn(|| drop(Turn::alone())).join().expect("a turn");
+        thread::spawn(|| drop(Turn::take(true))).join().expect("a turn");
     }
 }

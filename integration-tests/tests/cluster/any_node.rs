@@ -1,5 +1,6 @@
 //! Any node answers: one that does not lead a key's partition passes the operation on (PROTOCOL rule 32).
 
+use crate::EXE;
 use archon_client::{Client, Role};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, wait_for};
@@ -10,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Longer than a lease and the failure time-out together.
 const LONG: Duration = Duration::from_secs(4);

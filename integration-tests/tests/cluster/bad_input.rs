@@ -1,12 +1,11 @@
 //! What bad input gets: a typed error with a remedy, and unchanged state.
 
+use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 #[test]
 fn too_few_nodes_are_told_with_have_and_need() {

@@ -1,11 +1,11 @@
 //! A table is dropped while one of its nodes is away, on real processes.
 
+use crate::EXE;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const VALUE_BYTES: usize = 4_096;

@@ -1,12 +1,11 @@
 //! The story of fixed partitions on real processes: assignment, growth by plan, and keys that stay where they are found.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::{Cluster, Load, Options};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
     pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()

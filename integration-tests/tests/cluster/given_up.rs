@@ -1,6 +1,7 @@
 //! Every cause for which a split or a merge is given up, on real processes: its event names it, every key is where it was, and
 //! nothing is left of the copies that were formed.
 
+use crate::EXE;
 use archon_client::Reshaping;
 use archon_integration_tests::disk::{SmallDisk, fill};
 use archon_integration_tests::strike::{Striker, wait_served};
@@ -12,7 +13,6 @@ use std::fs;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// So much that it is still on its way when somebody acts upon its begin.

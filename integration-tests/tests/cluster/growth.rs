@@ -1,5 +1,6 @@
 //! Tables by ranges whose partitions are split by themselves, on real processes: as they grow, under load, and what is no limit.
 
+use crate::EXE;
 use archon_client::{Client, Entry, Error};
 use archon_integration_tests::{Cluster, Options, wait_for};
 use futures::TryStreamExt;
@@ -11,7 +12,6 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(180);
 const MIB: u64 = 1 << 20;

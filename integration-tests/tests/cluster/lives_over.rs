@@ -1,5 +1,6 @@
 //! Lives that are over, and who tells them so, on real processes.
 
+use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::relaying::{NODES, TIMEOUT, count, options, relays, start, start_without, wait_relayed};
 use archon_integration_tests::wait::check;
@@ -7,7 +8,6 @@ use archon_integration_tests::{Cluster, Network, wait_for};
 use archon_skip::skipped;
 use std::time::{Duration, Instant};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TOLD_OVER: &str = "archon_node_lives_told_over_total";
 /// What a node prints that was told by a node, and what one prints that a coordinator refused.
 const TOLD_BY_NODE: &str = "that this life ended at version";

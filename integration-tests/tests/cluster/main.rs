@@ -18,3 +18,6 @@ mod replicated;
 mod retained_log;
 mod splits;
 mod stale_reads;
+
+/// The program under test.
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

@@ -1,10 +1,10 @@
 //! What a node may use of memory, on real processes.
 
+use crate::EXE;
 use archon_integration_tests::{Cluster, Options, Scrape, http};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const MIB: f64 = (1 << 20) as f64;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 32 * 1024;
@@ -56,7 +56,7 @@ fn a_node_that_is_filled_with_twice_what_it_may_use_keeps_within_that() {
         memory: Some("256MiB"),
         // sled takes several times the memory that it is told to use for pages while large values are written.
         engine: Some("fjall"),
-        // What the engine holds depends on how soon the disk takes it.
+        // The engine holds more while a busy disk takes it slowly.
         alone: true,
         ..Options::default()
     };

@@ -1,11 +1,11 @@
 //! Partitions of tables by ranges, merged on real processes: under load, under kills, and where it cannot be done.
 
+use crate::EXE;
 use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
 use archon_integration_tests::{Cluster, Counting, Options};
 use serde_json::Value;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,6 @@
 //! Nodes die, pause and come back. With one copy a dead node means unavailable partitions, and nothing worse.
 
+use crate::EXE;
 use archon_client::{Client, Role};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, Process, Rows, wait_for};
@@ -8,8 +9,6 @@ use archon_proto::v1::{ClusterRef, GetRequest};
 use archon_security::Expected;
 use std::time::Duration;
 use tonic::transport::Endpoint;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 async fn client(cluster: &Cluster, timeout: Duration) -> Client {
     cluster.client().timeout(timeout).build().await.expect("a client")

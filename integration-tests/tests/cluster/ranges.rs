@@ -1,5 +1,6 @@
 //! Tables whose keys are in ranges, by the command line and the library on real processes.
 
+use crate::EXE;
 use archon_client::Entry;
 use archon_integration_tests::strike;
 use archon_integration_tests::{Cluster, Options, wait_for};
@@ -7,7 +8,6 @@ use futures::TryStreamExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,10 +1,9 @@
 //! A rebalance with somebody killed in every phase: the move finishes or is undone, and no key is lost.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::{Cluster, Load, Options, wait_for};
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 #[derive(Clone, Copy, Debug)]
 enum Victim {

@@ -1,5 +1,6 @@
 //! What nodes carry for others beside the heartbeats of nodes, on real processes: those of participants, and reports.
 
+use crate::EXE;
 use archon_client::{Participant, Tls};
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::relaying::{NODES, TIMEOUT, options, start};
@@ -10,8 +11,6 @@ use archon_security::Role;
 use archon_skip::skipped;
 use serde_json::Value;
 use tokio::runtime::Runtime;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 /// It lives by a relay, and coordinators call it; what it calls comes to nothing.
 #[test]

@@ -1,5 +1,6 @@
 //! Heartbeats that nodes carry for each other, on real processes, and what comes with the answers.
 
+use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::relaying::{
     CARRIED, NODES, TIMEOUT, assert_no_lease_lapsed, count, options, relays, start, start_without, wait_listed,
@@ -9,8 +10,6 @@ use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Network, Options, wait_for};
 use archon_skip::skipped;
 use std::time::{Duration, Instant};
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 #[test]
 fn a_killed_relay_costs_nobody_its_lease() {

@@ -1,13 +1,13 @@
 //! Three copies of everything, on real processes: what a node's death, a planned stop and a cluster without its
 //! coordinators cost, and that nothing acknowledged is lost on the way.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, wait_for};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NAMES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 fn three_copies() -> Options {

@@ -1,5 +1,6 @@
 //! The log that healthy nodes keep while another one is away, on real processes with small disks.
 
+use crate::EXE;
 use archon_client::{Client, Error};
 use archon_integration_tests::disk::SmallDisk;
 use archon_integration_tests::wait::{check, wait_for};
@@ -12,7 +13,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const HEALTHY: [&str; 2] = ["athens", "byzantium"];
 const MIB: f64 = (1 << 20) as f64;

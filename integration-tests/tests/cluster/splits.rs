@@ -1,5 +1,6 @@
 //! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
 
+use crate::EXE;
 use archon_client::{Role, Transport};
 use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
 use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
@@ -12,7 +13,6 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tonic::transport::Endpoint;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 

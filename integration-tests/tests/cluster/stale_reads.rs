@@ -1,11 +1,10 @@
 //! Reads at copies that need not lead (PROTOCOL rule 33): answered while nobody leads, and only from what is committed.
 
+use crate::EXE;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use serde_json::Value;
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 /// The addresses of the nodes that hold a copy of the key's partition and do not lead it, and the name of the leader.
 fn followers(cluster: &Cluster, key: &str) -> (Vec<String>, String) {

@@ -1,6 +1,7 @@
 //! Data directories that are damaged, lost, rolled back or full: what was acknowledged is either served as it was or not
 //! served at all, and is never silently replaced by an older or empty copy.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
@@ -12,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODE: &str = "athens";
 
 type Written = BTreeMap<String, String>;

@@ -1,6 +1,7 @@
 //! Disks that are full, that fail and that are slow. The faults come from outside, by a small file system and by `strace`;
 //! a machine that allows neither skips these tests and says so.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::wait::check;
@@ -11,7 +12,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODE: &str = "athens";
 const SIGABRT: i32 = 6;
 

@@ -1,6 +1,7 @@
 //! Nodes that live and that clients do not reach, on real processes: behind proxies that take connections and do nothing with them, behind a
 //! router that drops what is for their port, and with shards that turn and answer nobody.
 
+use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::disk::{Injection, SAYS_NOTHING};
 use archon_integration_tests::wait::check;
@@ -10,7 +11,6 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,7 @@
 //! One of three copies on a disk that is full, fails or is slow: the others serve, and it returns whole. The faults come
 //! from outside, by a small file system and by `strace`; a machine that allows neither skips these tests and says so.
 
+use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
 use archon_skip::skipped;
@@ -8,7 +9,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const VICTIM: &str = "delos";
 const SIGABRT: i32 = 6;
 

@@ -1,13 +1,13 @@
 //! Clients that take more than their share: of scans, of answers that they do not read, of messages that they do not
 //! finish, of connections, of names. No node fails for it, and everybody else is answered.
 
+use crate::EXE;
 use archon_client::{Admin, Client, NodeStatus, Role};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_load::attack::{Attack, Attackers, Target};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Rounds of ordinary operations while an attack goes on.
 const ROUNDS: usize = 5;

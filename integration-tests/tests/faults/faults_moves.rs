@@ -1,9 +1,8 @@
 //! Rebalances and drains while nodes and coordinators die: 51, 52, 53, 55 and 58 of the fault catalogue.
 
+use crate::EXE;
 use archon_integration_tests::{Options, Scene, WorkloadOptions};
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn three_copies() -> Options {
     Options { replication: 3, ..Options::default() }

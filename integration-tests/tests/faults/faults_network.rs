@@ -2,13 +2,13 @@
 //! members' network namespaces; it needs root, and says so where it is skipped. The numbers are those of the fault
 //! catalogue in `docs/FAULTS.md`.
 
+use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Longer than a lease and the failure time-out together.
 const LONG: Duration = Duration::from_secs(4);

@@ -1,5 +1,6 @@
 //! What an operator may do wrong, or stop doing.
 
+use crate::EXE;
 use archon_client::{Client, Role};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
@@ -7,7 +8,6 @@ use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {

@@ -1,6 +1,7 @@
 //! Too much of something: too large, too many connections, too few descriptors, a log that nobody reads, clients that hang
 //! up. Whoever is served already goes on being served, and once it is over everything is as before.
 
+use crate::EXE;
 use archon_client::{Client, ErrorKind, Op, Role};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
@@ -17,7 +18,6 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 use tonic::transport::Endpoint;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {

@@ -1,10 +1,10 @@
 //! Processes that are killed, paused and ended, with three copies on three nodes, and two on three. The numbers are those
 //! of the fault catalogue in `docs/FAULTS.md`.
 
+use crate::EXE;
 use archon_integration_tests::{Dice, Ending, Options, Scene, WorkloadOptions};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Longer than a lease and the failure time-out together.
 const LONG: Duration = Duration::from_secs(4);

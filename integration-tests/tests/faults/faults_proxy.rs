@@ -1,11 +1,11 @@
 //! What packets lost in a router cannot show, by proxies before every member: bytes that stand still and arrive late,
 //! connections that break, links that are slow and far. Runs without root.
 
+use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 fn cluster() -> Options {

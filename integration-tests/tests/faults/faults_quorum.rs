@@ -3,10 +3,9 @@
 //!
 //! `ARCHON_QUORUM_DOWN_S` is how long the quorum is away before the node dies; 20 s unless said otherwise.
 
+use crate::EXE;
 use archon_integration_tests::{Options, Scene, WorkloadOptions};
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn quorum_down() -> Duration {
     let said = std::env::var("ARCHON_QUORUM_DOWN_S").ok();

@@ -1,11 +1,11 @@
 //! Faults while an operator splits and merges the partitions of a table by ranges all along, right where clients are at work.
 //! Every key is judged by what its clients saw of it, across all splits and merges.
 
+use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Longer than a lease and the failure time-out together.
 const LONG: Duration = Duration::from_secs(4);

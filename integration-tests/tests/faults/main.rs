@@ -15,3 +15,6 @@ mod faults_quorum;
 mod faults_ranges;
 mod power_loss;
 mod replica_damage;
+
+/// The program under test.
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

@@ -1,6 +1,7 @@
 //! Every machine loses its power at once, in the middle of writes: what was acknowledged is there. Needs root to mount
 //! disks; a machine that does not allow it skips these tests and says so. `power-loss` runs the same for longer.
 
+use crate::EXE;
 use archon_integration_tests::disk::{Injection, NOTHING_DURABLE};
 use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::PowerLoss;
@@ -8,8 +9,6 @@ use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, LoadReport, wait_for};
 use archon_skip::skipped;
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn allowed() -> bool {
     match DiskImage::check_allowed() {

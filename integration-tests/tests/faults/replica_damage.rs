@@ -1,6 +1,7 @@
 //! One of three copies is wiped, flipped, deleted, made unreadable or started twice, on real processes under load: it is
 //! detected and loaded anew from its peers, the events say so, no operation fails and nothing acknowledged is lost.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
@@ -12,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODE: &str = "athens";
 const PARTITIONS: u32 = 12;
 const TIMEOUT: Duration = Duration::from_secs(180);

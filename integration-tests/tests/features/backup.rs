@@ -1,6 +1,7 @@
 //! Backups on real processes: taken under load while nodes die and partitions are split, restored into another cluster, refused where
 //! something is in the way.
 
+use crate::EXE;
 use archon_client::{Client, Role};
 use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
 use archon_types::{partition_of, slot_of};
@@ -15,7 +16,6 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 const BACKUP_TIMEOUT: Duration = Duration::from_secs(180);
 

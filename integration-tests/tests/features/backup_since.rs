@@ -1,5 +1,6 @@
 //! Backups that take over what has not changed since an earlier one, on real processes.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use archon_types::{partition_of, slot_of};
@@ -9,7 +10,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 const KEYS: usize = 40;
 const PARTITIONS: u32 = 8;

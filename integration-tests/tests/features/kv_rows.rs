@@ -1,5 +1,6 @@
 //! `archon kv export` and `import` on a real cluster: what a table holds survives, and what is wrong is told without half of it being lost.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::wait::check;
@@ -11,8 +12,6 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("paths of tests are text")

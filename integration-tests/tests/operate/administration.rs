@@ -1,11 +1,11 @@
 //! What operators and scripts do by the command line, on real processes: every verb, what it prints and how it ends.
 
+use crate::EXE;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn four_nodes() -> Options {

@@ -1,5 +1,6 @@
 //! The console of real coordinators: its interface, what it tells those who watch, and whom it obeys.
 
+use crate::EXE;
 use archon_integration_tests::http as plain;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
@@ -16,7 +17,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::codegen::{Service, http};
 use tonic::transport::Endpoint;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> Options {

@@ -1,12 +1,12 @@
 //! The page of a console in a real browser, on a real cluster.
 
+use crate::EXE;
 use archon_integration_tests::browser::Browser;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_skip::skipped;
 use serde_json::Value;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until a script that runs in the page returns true.

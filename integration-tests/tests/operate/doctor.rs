@@ -1,5 +1,6 @@
 //! `archon doctor` on real clusters and real places of this machine: what is well is told so, and what is wrong with what to do.
 
+use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::cluster::{Ran, TIMEOUT};
 use archon_integration_tests::wait::check;
@@ -8,8 +9,6 @@ use serde_json::Value;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 /// Runs it; returns the exit code with the document, which is as documented.
 fn doctor(cluster: &Cluster, arguments: &[&str]) -> (i32, Value) {

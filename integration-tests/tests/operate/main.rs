@@ -16,3 +16,6 @@ mod systemd;
 mod top;
 mod traces;
 mod upgrade;
+
+/// The program under test.
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

@@ -1,10 +1,9 @@
 //! `archon bench` on real processes: what it prints must be what happened.
 
+use crate::EXE;
 use archon_integration_tests::{Cluster, Options};
 use serde_json::Value;
 use std::process::Command;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn cluster() -> Cluster {
     let options = Options { partitions: 8, replication: 2, ..Options::default() };

@@ -1,5 +1,6 @@
 //! Metrics and health as scrapers and probes get them from real processes.
 
+use crate::EXE;
 use archon_integration_tests::http::{self, Answer};
 use archon_integration_tests::scrape::parted;
 use archon_integration_tests::wait::check;
@@ -9,7 +10,6 @@ use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const COORDINATORS: [&str; 3] = ["coordinator-1", "coordinator-2", "coordinator-3"];

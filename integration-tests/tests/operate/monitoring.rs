@@ -1,5 +1,6 @@
 //! What is written of metrics is held to their definitions: the page, the alert rules and the dashboard.
 
+use crate::EXE;
 use archon_integration_tests::{Cluster, Options, http};
 use archon_skip::skipped;
 use archon_telemetry::{Definition, Kind};
@@ -9,7 +10,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 /// Set, the page is written anew instead of compared.
 const UPDATE: &str = "ARCHON_UPDATE_DOCS";
 const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";

@@ -1,10 +1,10 @@
 //! What operators order of partitions and nodes, and the check of a cluster, by the command line on real processes.
 
+use crate::EXE;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn four_nodes() -> Cluster {

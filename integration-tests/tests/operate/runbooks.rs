@@ -1,6 +1,7 @@
 //! Runbooks are followed word for word: the commands that stand in them are run on real clusters, with what is in capitals filled in, and what
 //! they promise is looked at. A command that the program does not know, refuses or does not end well makes a test fail.
 
+use crate::EXE;
 use crate::operator::Operator;
 use crate::operator::programs::Programs;
 use archon_client::Client;
@@ -17,8 +18,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 /// What runbooks say is said of plaintext on this machine.
 fn options() -> Options {

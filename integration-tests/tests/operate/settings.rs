@@ -1,11 +1,11 @@
 //! Settings of a running cluster, changed by the command line on real processes.
 
+use crate::EXE;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn ends(cluster: &Cluster, arguments: &[&str], code: i32) -> String {

@@ -1,12 +1,12 @@
 //! Operations that take long are told of in the log, with where their time went, on real processes.
 
+use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection};
 use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_skip::skipped;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Neither of them is to be found in a log.

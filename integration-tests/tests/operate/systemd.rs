@@ -1,12 +1,11 @@
 //! What systemd is told by members that it started with `Type=notify`: real processes, and a socket in systemd's place.
 
+use crate::EXE;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Notified, wait_for};
 use std::time::Duration;
 use tempfile::TempDir;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 #[test]
 fn a_node_was_said_to_be_started_before_it_held_a_lease() {

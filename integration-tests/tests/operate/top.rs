@@ -1,5 +1,6 @@
 //! `archon top` on a real terminal: what stands there, that it does not flicker, and that the terminal is given back.
 
+use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
@@ -15,7 +16,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const SOON: Duration = Duration::from_secs(30);
 /// Columns and lines of the terminal, and of what it is made later.
 const SIZE: (u16, u16) = (100, 30);

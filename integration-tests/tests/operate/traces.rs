@@ -1,5 +1,6 @@
 //! A trace that a caller says goes through everybody who works on its call, and stands in what they log.
 
+use crate::EXE;
 use archon_client::trace::{TraceContext, within};
 use archon_client::{Admin, Client};
 use archon_integration_tests::ports::free_addresses;
@@ -13,7 +14,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tonic::Request;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(30);
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

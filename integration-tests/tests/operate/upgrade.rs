@@ -2,12 +2,11 @@
 //! version is refused once they cannot. Both versions are the program under test; the older one speaks the first protocol only. Real older
 //! programs are rolled over by the `upgrade` program of this crate.
 
+use crate::EXE;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Ending, Options, Release, Scene, WorkloadOptions, wait_for};
 use serde_json::Value;
 use std::fs;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn options() -> Options {
     Options { release: Some(Release::speaking(1)), partitions: 12, replication: 3, ..Options::default() }

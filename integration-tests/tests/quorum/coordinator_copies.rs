@@ -1,5 +1,6 @@
 //! Older copies of a coordinator's directory, started in its place or beside it: they are refused, and nobody else is harmed by that.
 
+use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
@@ -8,7 +9,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn three() -> Cluster {

@@ -1,6 +1,7 @@
 //! Coordinators whose disks are full, or fail. The faults come from outside, by a small file system and by `strace`; a machine
 //! that allows neither skips these tests and says so.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::wait::check;
@@ -17,7 +18,6 @@ use std::process::Command;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const SIGABRT: i32 = 6;
 const SOON: Duration = Duration::from_secs(60);
 /// What a log keeps ready, and a little.

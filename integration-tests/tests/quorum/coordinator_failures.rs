@@ -1,5 +1,6 @@
 //! Coordinators die, pause and come back; clients and nodes hardly notice.
 
+use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
@@ -12,8 +13,6 @@ use archon_proto::v1::{ClusterRef, RegisterRequest};
 use archon_types::{PROTOCOL_NEWEST, PushKey, Version};
 use std::time::Duration;
 use tonic::transport::Endpoint;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 async fn client(cluster: &Cluster) -> Client {
     cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")

@@ -8,3 +8,6 @@ mod quorum_recovery;
 mod quorum_snapshot;
 mod states_differ;
 mod two_recoveries;
+
+/// The program under test.
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

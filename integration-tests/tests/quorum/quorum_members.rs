@@ -1,11 +1,11 @@
 //! Coordinators that come and go while clients work: by the command line, on real processes.
 
+use crate::EXE;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until no change is under way, and gives the members' numbers and whether each votes.

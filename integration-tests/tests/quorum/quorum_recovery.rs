@@ -1,5 +1,6 @@
 //! A quorum that lost its majority for good, begun anew from what is left of it: by the command line, on real processes.
 
+use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
@@ -7,7 +8,6 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn quorum(cluster: &Cluster) -> Result<Value, String> {

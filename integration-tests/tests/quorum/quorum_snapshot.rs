@@ -1,5 +1,6 @@
 //! What the coordinators hold, kept in a file while they run, and a cluster begun anew with it.
 
+use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, Options, wait_for};
@@ -9,7 +10,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn text(path: &Path) -> String {

@@ -1,12 +1,12 @@
 //! A coordinator that holds another state than the others, though it applied the same log.
 
+use crate::EXE;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Where a snapshot file says its checksum: after its magic, its format and two lengths. It is of all that comes after.
 const CHECKSUM: std::ops::Range<usize> = 24..28;

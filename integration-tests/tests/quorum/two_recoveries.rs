@@ -1,12 +1,12 @@
 //! Coordinators that were begun anew twice, from one directory and under one number: two histories of a cluster.
 
+use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending, Options, Rows, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The doubts of the recovery under way, once there are some, of these kinds alone.

@@ -1,5 +1,6 @@
 //! What clients may do to the rows of tables, where certificates say who they are.
 
+use crate::EXE;
 use archon_client::{Admin, Client, Error, ErrorKind, Right, Role, Tls, Transport};
 use archon_integration_tests::cluster::Ran;
 use archon_integration_tests::{Cluster, Options, wait_for};
@@ -7,7 +8,6 @@ use archon_proto::v1;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start() -> Cluster {

@@ -1,5 +1,6 @@
 //! What a cluster keeps of who changed it and who was refused.
 
+use crate::EXE;
 use archon_client::{Admin, NodeGoal, Role, Tls, Transport};
 use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::Value;
@@ -9,7 +10,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Refusals of one caller that are told one by one: five in a minute, of which a test may see the end of one and the begin of another.
 const TOLD_MAX: usize = 10;

@@ -5,3 +5,6 @@ mod audit;
 mod refused;
 mod tls;
 mod withdrawn;
+
+/// The program under test.
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

@@ -1,5 +1,6 @@
 //! Whoever is refused by TLS hears why, at once, and learns nothing else; and nobody locks himself out by a slip.
 
+use crate::EXE;
 use archon_client::{Role, Tls, Transport};
 use archon_integration_tests::cluster::Ran;
 use archon_integration_tests::wait::check;
@@ -12,7 +13,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start() -> Cluster {

@@ -1,5 +1,6 @@
 //! Clusters that talk by TLS: who is let in, who may do what, and what everybody else is told.
 
+use crate::EXE;
 use archon_client::{Role, Tls, Transport};
 use archon_frames::{StreamKind, connect};
 use archon_integration_tests::ports::free_addresses;
@@ -15,7 +16,6 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> Options {

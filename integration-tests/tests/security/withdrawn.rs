@@ -1,5 +1,6 @@
 //! Certificates that were withdrawn: a key was stolen, or whoever had it is gone.
 
+use crate::EXE;
 use archon_client::{Admin, Client, NodeGoal, Role, Tls, Transport};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Ending as _, Options, wait_for};
@@ -8,7 +9,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 

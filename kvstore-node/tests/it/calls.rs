@@ -2,12 +2,23 @@
 
 use crate::support::{Fake, Kv, row};
 use archon_kv::DedupLimits;
+use archon_kvstore_node::Node;
 use archon_proto::convert::error::{METADATA_KEY, detail_of};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, limits};
 use bytes::Bytes;
 use prost::Message as _;
+use tempfile::TempDir;
 use uuid::Uuid;
+
+/// Plain calls to a node that serves one partition, the node, and what it needs for as long as it runs.
+async fn serving() -> (Kv, Node, (Fake, TempDir)) {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
+    (fake.kv("athens").await, node, (fake, directory))
+}
 
 async fn cas(kv: &mut Kv, key: &str, expected: u64, value: &str) -> Result<u64, ErrorDetail> {
     let request = v1::CompareAndSetRequest {
@@ -47,11 +58,7 @@ fn error(reply: &v1::Reply) -> Option<ErrorKind> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_operation_can_be_called_plainly() {
-    let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start().await;
-    let node = fake.node("athens", directory.path()).await;
-    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
-    let mut kv = fake.kv("athens").await;
+    let (mut kv, node, _held) = serving().await;
     kv.put_when_served("warm", "up").await;
 
     let first = cas(&mut kv, "k", 0, "v1").await.unwrap();
@@ -103,11 +110,7 @@ async fn every_operation_can_be_called_plainly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_calls_are_bounded_both_ways() {
-    let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start().await;
-    let node = fake.node("athens", directory.path()).await;
-    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
-    let mut kv = fake.kv("athens").await;
+    let (mut kv, node, _held) = serving().await;
     let large = "x".repeat(limits::VALUE_BYTES_MAX);
     for number in 0..3 {
         kv.put_when_served(&format!("large-{number}"), &large).await;
@@ -163,11 +166,7 @@ async fn forget_a_client(kv: &mut Kv) {
 /// A new client has no stamp to send: with 0 its writes were taken on a young partition, and refused once that had forgotten a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unstamped_first_write_is_applied_after_forgetting() {
-    let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start().await;
-    let node = fake.node("athens", directory.path()).await;
-    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
-    let mut kv = fake.kv("athens").await;
+    let (mut kv, node, _held) = serving().await;
     kv.put_when_served("warm", "up").await;
     forget_a_client(&mut kv).await;
 
@@ -204,11 +203,7 @@ async fn unstamped_first_write_is_applied_after_forgetting() {
 /// It was Unavailable, to be asked again in 100 ms, until the caller's own deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_table_is_not_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start().await;
-    let node = fake.node("athens", directory.path()).await;
-    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
-    let mut kv = fake.kv("athens").await;
+    let (mut kv, node, _held) = serving().await;
     kv.put_when_served("k", "v").await;
     let (cluster, table) = (Some(kv.cluster.into()), "ordres".to_owned());
     let get = v1::GetRequest { cluster: cluster.clone(), table: table.clone(), key: "k".into() };
