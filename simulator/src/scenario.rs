@@ -224,7 +224,7 @@ const RANGE_KEYS: u64 = 8;
 /// Keys where there are many small rows, so that copies and merges take pages and entries that are full.
 const TINY_KEYS: u64 = 40;
 
-/// Whether tables by ranges have many small rows.
+/// True if tables by ranges have many small rows.
 fn has_tiny_rows(seed: u64, theme: Theme) -> bool {
     theme.is_about_ranges() && Random::new(seed ^ 0x0714_90ED).below(4) == 0
 }
