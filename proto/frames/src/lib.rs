@@ -1,6 +1,6 @@
 //! The streams of what is sent all the time, as frames over a TCP connection of their own, on the port where everything else is
 //! gRPC (ADR 0021): `Exchange` between clients and nodes, `Replicate` between nodes, and `Beats` between members and
-//! coordinators (ADR 0046).
+//! coordinators (ADR 0046). [`GrpcServer`] is the gRPC server beside them.
 //!
 //! ```text
 //! connection = handshake · frame*
