@@ -2,5 +2,6 @@
 
 mod documents;
 mod packaging;
+mod prose;
 mod rules;
 mod words;
