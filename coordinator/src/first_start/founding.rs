@@ -3,11 +3,14 @@
 
 use super::Waiting;
 use crate::error::CoordinatorError;
-use crate::raft::{Answers, Asked, LocalVoter, ask_all, check_distances};
+use crate::raft::{Answers, Asked, LocalVoter, ask_all, check_distance};
+use crate::timing::TooFar;
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::Transport;
+use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
@@ -15,8 +18,11 @@ use uuid::Uuid;
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that starts with this one is given this many rounds before it is said to be missing.
 const GRACE_ROUNDS: u32 = 20;
-/// Rounds of measurements that end this one because another coordinator is too far away.
-const FAR_ROUNDS: u32 = 3;
+/// How long a round trip must be too long before it ends this coordinator. Machines that start together are busy for a while,
+/// and answer late.
+const FAR_DEADLINE: Duration = Duration::from_secs(30);
+/// Pause before a round trip that was too long is measured again.
+const FAR_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the waiting is told again while nothing changes.
 const REPORT_ROUNDS: u32 = 600;
 
@@ -41,30 +47,43 @@ pub(crate) async fn found(
     waiting: &Waiting,
 ) -> Result<Founding, CoordinatorError> {
     let mut reported: Vec<String> = Vec::new();
-    let (mut round, mut far_rounds) = (0, 0);
+    let mut distances = Distances::new(local_voter.id, peers);
+    let (mut round, mut far_since) = (0, None);
     loop {
         let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
-            // Without timely heartbeat answers a quorum would hold elections without end.
-            let measured = match founding {
-                Founding::Fresh(_) => match check_distances(transport, local_voter, peers).await {
-                    Ok(measured) => measured,
-                    // A busy machine answers late for a moment.
-                    Err(far) => {
-                        far_rounds += 1;
-                        if far_rounds >= FAR_ROUNDS {
-                            return Err(far.into());
-                        }
-                        waiting.set(far.to_string());
-                        false
-                    }
-                },
-                Founding::Member => true,
-            };
-            if measured {
+            if founding == Founding::Member {
                 return Ok(founding);
             }
-            tokio::time::sleep(ROUND_INTERVAL).await;
+            // Without timely heartbeat answers a quorum would hold elections without end.
+            let measured = join_all(
+                distances
+                    .unmeasured
+                    .iter()
+                    .map(async |(id, address)| (*id, check_distance(transport, local_voter, *id, address).await)),
+            );
+            distances.note(measured.await);
+            if distances.unmeasured.is_empty() {
+                return Ok(founding);
+            }
+            let pause = match distances.far.first() {
+                None => {
+                    far_since = None;
+                    ROUND_INTERVAL
+                }
+                Some(far) => {
+                    let began = *far_since.get_or_insert_with(|| {
+                        tracing::warn!("{far}; it is measured again for {} s", FAR_DEADLINE.as_secs());
+                        Instant::now()
+                    });
+                    if began.elapsed() >= FAR_DEADLINE {
+                        return Err(far.clone().into());
+                    }
+                    waiting.set(far.to_string());
+                    FAR_INTERVAL
+                }
+            };
+            tokio::time::sleep(pause).await;
             continue;
         }
         let missing = missing(local_voter, peers, &answers);
@@ -75,6 +94,34 @@ pub(crate) async fn found(
         }
         waiting.set(text(&missing));
         tokio::time::sleep(ROUND_INTERVAL).await;
+    }
+}
+
+/// The round trips to the other coordinators, as far as they are measured.
+struct Distances {
+    /// Coordinators to which no round trip that fits has been measured, with their addresses.
+    unmeasured: BTreeMap<u64, String>,
+    /// Those of the last round whose round trips were all too long.
+    far: Vec<TooFar>,
+}
+
+impl Distances {
+    fn new(own_id: u64, peers: &BTreeMap<u64, String>) -> Self {
+        let mut unmeasured = peers.clone();
+        unmeasured.remove(&own_id);
+        Self { unmeasured, far: Vec::new() }
+    }
+
+    /// Takes in a round of measurements. One round trip that fits is enough: only delays can make a measurement too long.
+    fn note(&mut self, measured: impl IntoIterator<Item = (u64, Result<bool, TooFar>)>) {
+        self.far.clear();
+        for (id, measured) in measured {
+            match measured {
+                Ok(true) => drop(self.unmeasured.remove(&id)),
+                Ok(false) => {}
+                Err(far) => self.far.push(far),
+            }
+        }
     }
 }
 
@@ -200,6 +247,23 @@ mod tests {
         assert_eq!(judge(&local_voter(), &peers(), &[(1, no()), (2, fresh(2))].into()).unwrap(), None);
         let all = judge(&local_voter(), &peers(), &[(1, no()), (2, no())].into());
         assert!(matches!(all, Err(CoordinatorError::Refused { .. })), "{all:?}");
+    }
+
+    #[test]
+    fn one_round_trip_that_fits_is_enough() {
+        let far = |id| {
+            let (address, timing) = (format!("127.0.0.1:{id}"), Default::default());
+            Err(TooFar { id, address, round_trip: Duration::from_millis(80), timing })
+        };
+        let mut distances = Distances::new(3, &peers());
+        distances.note([(1, Ok(true)), (2, far(2))]);
+        assert_eq!(distances.unmeasured.keys().collect::<Vec<_>>(), [&2]);
+        assert_eq!(distances.far.len(), 1);
+        // No answer leaves it open; the round trip of the first one counts although it would be too long by now.
+        distances.note([(1, far(1)), (2, Ok(false))]);
+        assert_eq!((distances.unmeasured.len(), distances.far.len()), (1, 1));
+        distances.note([(2, Ok(true))]);
+        assert!(distances.unmeasured.is_empty() && distances.far.is_empty());
     }
 
     #[test]

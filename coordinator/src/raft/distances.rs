@@ -1,6 +1,6 @@
 //! Round trips between coordinators that are longer than the timing of the quorum fits.
 
-use super::hello::check_distances;
+use super::hello::check_distance;
 use super::quorum::Quorum;
 use crate::timing::TooFar;
 use archon_security::Transport;
@@ -55,11 +55,10 @@ pub(super) async fn run(quorum: Quorum, transport: Transport, stop: Cancellation
         }
         let members = quorum.addresses();
         quorum.distances.0.lock().retain(|id, _| members.contains_key(id));
-        for member in members {
-            let (id, member) = (member.0, BTreeMap::from([member]));
+        for (id, address) in members.into_iter().filter(|(id, _)| *id != quorum.local_voter.id) {
             let measured = tokio::select! {
                 () = stop.cancelled() => return,
-                measured = check_distances(&transport, &quorum.local_voter, &member) => measured,
+                measured = check_distance(&transport, &quorum.local_voter, id, &address) => measured,
             };
             if let Some(far) = quorum.distances.note(id, measured) {
                 tracing::warn!("{far}: it counts as unreachable, and elections may not end; {}", far.remedy());

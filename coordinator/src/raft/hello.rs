@@ -93,31 +93,23 @@ pub(crate) async fn ask_all(
     answers
 }
 
-/// Measures the round trip to each of these, until one measurement fits `timing`. Returns whether all of them answered.
+/// Measures the round trip to a coordinator, until one measurement fits the timing. Returns whether it answered.
 ///
 /// # Errors
-/// [`TooFar`] for one to which no measurement fits.
-pub(crate) async fn check_distances(
+/// [`TooFar`] if no measurement fits.
+pub(crate) async fn check_distance(
     transport: &Transport,
     local_voter: &LocalVoter,
-    addresses: &BTreeMap<u64, String>,
+    id: u64,
+    address: &str,
 ) -> Result<bool, TooFar> {
-    let others = addresses.iter().filter(|(id, _)| **id != local_voter.id);
-    let measured = futures::future::join_all(others.map(async |(id, address)| {
-        let round_trip = round_trip(transport, local_voter, *id, address).await;
-        (*id, address, round_trip)
-    }));
-    let (timing, mut all) = (local_voter.timing, true);
-    for (id, address, round_trip) in measured.await {
-        match round_trip {
-            Some(round_trip) if round_trip > timing.round_trip_max() => {
-                return Err(TooFar { id, address: address.clone(), round_trip, timing });
-            }
-            Some(_) => {}
-            None => all = false,
+    let timing = local_voter.timing;
+    match round_trip(transport, local_voter, id, address).await {
+        Some(round_trip) if round_trip > timing.round_trip_max() => {
+            Err(TooFar { id, address: address.to_owned(), round_trip, timing })
         }
+        answered => Ok(answered.is_some()),
     }
-    Ok(all)
 }
 
 /// The shortest of several round trips to a coordinator, or the first that fits the timing; `None` if it does not answer.
