@@ -15,30 +15,57 @@ const LIVES_MAX: usize = 16;
 /// The lives of one node by which an older copy of its data directory is detected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DirectoryRecord {
-    /// The last life that was activated before the recovery.
+    /// The last life that was activated with a directory that lacks nothing: before the recovery, or since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acted: Option<Incarnation>,
-    /// Lives since then in which the node had a directory that lacks nothing of that life, and those in which it came with one.
+    /// Lives since the recovery in which the node had a directory that lacks nothing of `acted`, and those in which it came with one.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub whole: BTreeSet<Incarnation>,
-    /// The last life that was registered since then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub registered: Option<Incarnation>,
+    /// The last life of each generation since the recovery that was registered, or that a whole directory was last used in.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub known: BTreeSet<Incarnation>,
+}
+
+impl DirectoryRecord {
+    /// Returns true if this life is no later than the last one that is known of its generation.
+    fn knows(&self, life: Incarnation) -> bool {
+        self.known.iter().any(|known| generation(*known) == generation(life) && life <= *known)
+    }
+
+    fn note_known(&mut self, life: Incarnation) {
+        if !self.knows(life) {
+            self.known.retain(|known| generation(*known) != generation(life));
+            self.known.insert(life);
+            drop_first(&mut self.known);
+        }
+    }
+}
+
+const fn generation(life: Incarnation) -> u64 {
+    generation_of(life.get())
+}
+
+fn drop_first(lives: &mut BTreeSet<Incarnation>) {
+    while lives.len() > LIVES_MAX {
+        lives.pop_first();
+    }
 }
 
 impl Recovery {
-    /// Returns true if a directory last used in the life `last` is an older copy of the one that acted before the recovery.
+    /// Returns true if a directory last used in the life `last` is an older copy of the one that acted last.
     pub(crate) fn is_older(&self, node: NodeId, last: Option<Incarnation>) -> bool {
         let Some(record) = self.directories.get(&node) else { return false };
-        match last.filter(|last| generation_of(last.get()) >= self.unsettled_since) {
-            // A later life than any that is known was registered by a change that this state lacks, and nothing speaks against it.
-            // It stays whole when its node registers again, because it missed the answer.
-            Some(last) => Some(last) <= record.registered && !record.whole.contains(&last),
-            None => record.acted.is_some_and(|acted| last.is_none_or(|last| last < acted)),
+        // A directory that is known to be whole stays so when its node registers again, because it missed the answer.
+        if last.is_some_and(|last| record.whole.contains(&last)) {
+            return false;
         }
+        // A life later than any that is known of its generation was registered by a change that this state lacks, and nothing speaks
+        // against it. A later registration in a later generation does not: it may be a late request of an earlier process.
+        let known = last.is_some_and(|last| generation(last) >= self.unsettled_since && record.knows(last));
+        known || record.acted.is_some_and(|acted| last.is_none_or(|last| last < acted))
     }
 
-    /// Takes note that a node begins this life with a directory last used in the life `last`: an older copy, or the right one.
+    /// Takes note that a node registers this life with a directory last used in the life `last`: an older copy, or the right one.
     pub(crate) fn note_directory(
         &mut self,
         node: NodeId,
@@ -48,13 +75,23 @@ impl Recovery {
     ) {
         let since = self.unsettled_since;
         let record = self.directories.entry(node).or_default();
-        record.registered = Some(incarnation);
+        record.note_known(incarnation);
         if !older {
+            let last = last.filter(|last| generation(*last) >= since);
+            last.into_iter().for_each(|last| record.note_known(last));
             record.whole.insert(incarnation);
-            record.whole.extend(last.filter(|last| generation_of(last.get()) >= since));
-            while record.whole.len() > LIVES_MAX {
-                record.whole.pop_first();
-            }
+            record.whole.extend(last);
+            drop_first(&mut record.whole);
+        }
+    }
+
+    /// Takes note that a node acts in this life. It has recorded the life in its directory before, so every copy of the directory that
+    /// names an earlier one is older.
+    pub(crate) fn note_activated(&mut self, node: NodeId, incarnation: Incarnation) {
+        let Some(record) = self.directories.get_mut(&node) else { return };
+        if record.whole.contains(&incarnation) {
+            record.acted = Some(incarnation);
+            record.whole.retain(|life| *life >= incarnation);
         }
     }
 }

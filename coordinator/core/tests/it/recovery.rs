@@ -238,6 +238,13 @@ fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarna
     bed.incarnation(athens)
 }
 
+/// A process on such a directory registers, and misses the answer.
+fn registers_only(bed: &mut TestBed, boot: u128, last: Incarnation) {
+    let boot = BootId::new(Uuid::from_u128(boot));
+    let register = Register { boot, last_incarnation: Some(last), ..bed.registration("athens") };
+    bed.ok(Command::Register(Box::new(register)));
+}
+
 /// Athens' last life before the recovery, and the one that an older copy of its directory was made in.
 fn lives_of_athens(bed: &TestBed) -> (Incarnation, Incarnation) {
     let last = bed.registration("athens").last_incarnation.expect("it acted");
@@ -295,15 +302,36 @@ fn directory_of_a_lost_life_counts_after_its_node_registered_twice() {
     begin(&mut bed, 3, None);
     // Athens began this life in generation 2, by an entry that generation 3 lacks, and misses the first answer.
     let lost = Incarnation::new(first_number(2) + 50);
-    starts(&mut bed, 1, lost, 9);
-    starts(&mut bed, 2, lost, 9);
+    registers_only(&mut bed, 1, lost);
+    let first = starts(&mut bed, 2, lost, 9);
     let athens = bed.node("athens");
     let older = Doubt::Older { node: athens };
     assert!(!doubts_with_all_heard(&mut bed).contains(&older));
     // A life before that one is of an older copy.
     starts(&mut bed, 3, Incarnation::new(lost.get() - 1), 9);
     assert!(doubts(&bed.state).contains(&older));
-    starts(&mut bed, 4, lost, 9);
+    starts(&mut bed, 4, first, 9);
+    assert_eq!(settled(&mut bed), [athens]);
+}
+
+#[test]
+fn late_request_does_not_make_the_right_directory_older() {
+    let mut bed = recovered(None);
+    let (last, _) = lives_of_athens(&bed);
+    begin(&mut bed, 3, None);
+    // A request of an earlier process arrives late. The directory was used since then, in a life that generation 3 lacks.
+    registers_only(&mut bed, 1, last);
+    let lost = Incarnation::new(first_number(2) + 50);
+    let first = starts(&mut bed, 2, lost, 9);
+    let athens = bed.node("athens");
+    let older = Doubt::Older { node: athens };
+    assert!(!doubts_with_all_heard(&mut bed).contains(&older));
+    // It has acted: its earlier lives are those of older copies.
+    for earlier in [lost, last] {
+        starts(&mut bed, 3, earlier, 5);
+        assert!(doubts(&bed.state).contains(&older), "{earlier:?}");
+    }
+    starts(&mut bed, 4, first, 9);
     assert_eq!(settled(&mut bed), [athens]);
 }
 
