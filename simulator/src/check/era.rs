@@ -241,6 +241,11 @@ impl PartitionCheck {
         Ok(given_up)
     }
 
+    /// Returns true if the copy was made leader by an operator, and nothing has been done since.
+    pub(crate) fn is_awaited(&self, copy: PlacementId) -> bool {
+        self.latest().awaited == Some(copy)
+    }
+
     /// The copy with which the history of this epoch begins, if nobody has done anything in it yet.
     pub(crate) fn awaited(&self, epoch: Epoch) -> Option<PlacementId> {
         self.eras[self.era_of(epoch)].awaited

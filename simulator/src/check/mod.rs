@@ -227,15 +227,18 @@ impl Checks {
         name.map_or(Ok(()), |(client, number)| self.done_once(partition, client, number))
     }
 
-    /// V: a copy is given up as damaged; only lost storage may cause that.
-    pub(crate) fn given_up_as_damaged(&self, partition: PartitionId, placement: PlacementId) -> Result<(), Violation> {
-        match self.damage.reached(partition) {
-            true => Ok(()),
-            false => {
-                let detail = format!("{placement} of {partition} is given up as damaged, and its disk lost nothing");
-                Err(Violation::Deleted { detail })
-            }
+    /// V: a copy is given up as damaged. Only lost storage may cause that, and an operator who made a copy lead that was being
+    /// loaded.
+    pub(crate) fn given_up_as_damaged(
+        &mut self,
+        partition: PartitionId,
+        placement: PlacementId,
+    ) -> Result<(), Violation> {
+        if self.damage.reached(partition) || self.of(partition).is_awaited(placement) {
+            return Ok(());
         }
+        let detail = format!("{placement} of {partition} is given up as damaged, and its disk lost nothing");
+        Err(Violation::Deleted { detail })
     }
 
     pub(crate) fn acknowledge(&mut self, partition: PartitionId, epoch: Epoch, upto: Seq) {
